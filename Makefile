@@ -60,7 +60,7 @@ demo: .venv java ## The whole system on real data: 336,776 flights, a killed bro
 pictures: .venv java ## docs/images: a failover drawn from its events, commands in a terminal, the page in a headless Chromium.
 	$(BIN)/python -m tools.pictures
 
-docs: whole ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
+docs: whole play-runtime ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
@@ -175,7 +175,10 @@ yardstick: .venv java ## The same Kafka clients against both, piece by piece: ma
 	$(BIN)/python bench/yardstick.py $(if $(SECONDS),--seconds $(SECONDS))
 
 ##@ Packages and machine code
-wheel: .venv ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip.
+play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm; without npm a sentence says so.
+	@$(BIN)/python -m tidegauge_lab.play.runtime
+
+wheel: .venv play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip.
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@ls dist/tidegauge-*.whl
 

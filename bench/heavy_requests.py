@@ -1,10 +1,11 @@
 """The longest wait of another connection while a broker checks or converts much: ``python bench/heavy_requests.py``.
 
-Usage: python bench/heavy_requests.py HOST:PORT
+Usage: python bench/heavy_requests.py HOST:PORT GRPC_HOST:PORT [PARTITIONS]
 
 Asks a broker that leads all partitions of a new topic, so a cluster of one (``tidegauge up --brokers 1 -d``). While
 each request is handled, another connection asks for ApiVersions every 5 ms; its longest wait is the figure. What the
-machine does besides counts too, so the wait without a request stands first.
+machine does besides counts too, so the wait without a request stands first. Requests about all partitions of a topic
+are about PARTITIONS of them, 3,000 by default; the first creates the topic and the last deletes it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,30 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tidegauge.kafka.apis import API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS, FETCH, PRODUCE
+import grpc
+
+from tidegauge.kafka.apis import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+)
 from tidegauge.kafka.frames import joined, request_frame
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
 from tidegauge.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidegauge.kafka.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tidegauge.kafka.messages.delete_topics import DeleteTopicsRequest
 from tidegauge.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidegauge.kafka.messages.metadata import MetadataRequest
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidegauge.record_batch import BatchHeader, make_batch
+from tidegauge.v1 import metadata_pb2, produce_pb2
+from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceStub
 from tidegauge_broker.formats.compression import compress
 from tidegauge_broker.formats.records import StoredRecord, encode_records
 
@@ -68,6 +85,9 @@ def batch(count: int, value: bytes, codec: int = 0) -> bytes:
 def main() -> None:
     """Print the longest wait for each kind of request."""
     address, topic = sys.argv[1], f"heavy-{time.time_ns()}"
+    many, wide = int(sys.argv[3]) if len(sys.argv) > 3 else 3_000, f"{topic}-wide"
+    unlimited = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+    stub = BrokerServiceStub(grpc.insecure_channel(sys.argv[2], options=unlimited))
     peer, worst_ms = Peer(address), multiprocessing.Value("d", 0.0)
     peer.ask(CREATE_TOPICS, 5, CreateTopicsRequest([CreatableTopic(topic, PARTITIONS, 1)], 30_000))
     time.sleep(2)
@@ -82,6 +102,15 @@ def main() -> None:
         wanted = FetchTopic(topic=topic, partitions=[FetchPartition(partition, 0, partition_max_bytes=1 << 20)])
         return lambda: peer.ask(FETCH, 2, FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, topics=[wanted]))
 
+    in_grpc = produce_pb2.ProduceRequest(
+        acks=1,
+        timeout_ms=60_000,
+        partitions=[
+            produce_pb2.ProducePartition(topic=topic, partition=one, records=batch(1, bytes(1_000_000)))
+            for one in range(PARTITIONS)
+        ],
+    )
+    deleted = DeleteRecordsRequest([DeleteRecordsTopic(wide, [DeleteRecordsPartition(one, -1) for one in range(many)])])
     again = DescribeConfigsRequest([DescribeConfigsResource(2, topic, None)] * 2000, True, True)
     work: dict[str, Callable[[], Any]] = {
         "nothing": lambda: time.sleep(2),
@@ -89,9 +118,20 @@ def main() -> None:
         "Produce, 92 KB of gzip, a value of 90 MiB": produce(batch(1, bytes(90 << 20), GZIP)),
         "Produce, 100,000 records": produce(batch(100_000, b""), first=2),
         "Produce, 20 partitions of 1 MB": produce(batch(1, bytes(1_000_000)), PARTITIONS),
+        "the same over gRPC": lambda: stub.Produce(in_grpc),
         "Fetch v2 of the gzip batch": fetch(0),
         "Fetch v2 of 100,000 records": fetch(2),
         "DescribeConfigs, one topic 2,000 times": lambda: peer.ask(DESCRIBE_CONFIGS, 4, again),
+        f"CreateTopics, {many} partitions": lambda: peer.ask(
+            CREATE_TOPICS, 5, CreateTopicsRequest([CreatableTopic(wide, many, 1)], 120_000)
+        ),
+        "Metadata of all": lambda: peer.ask(METADATA, 9, MetadataRequest(None)),
+        "the same over gRPC ": lambda: stub.Metadata(metadata_pb2.MetadataRequest(all_topics=True)),
+        "DescribeReplicas of all, gRPC": lambda: stub.DescribeReplicas(metadata_pb2.DescribeReplicasRequest()),
+        f"DeleteRecords, {many} partitions": lambda: peer.ask(DELETE_RECORDS, 2, deleted),
+        f"DeleteTopics, {many} partitions": lambda: peer.ask(
+            DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=[wide], timeout_ms=120_000)
+        ),
     }
     print("| request | it took, s | longest wait of another connection, ms |\n|---|---|---|")
     for name, do in work.items():

@@ -1,9 +1,7 @@
 """Our producer over gRPC and over Kafka's protocol, on one cluster: ``python bench/producer_wires.py``.
 
-The second is a trial, not a part of the client: a connection that takes the sender's requests, sends Kafka's Produce in
-their place, and hands its responses back. Everything else of the producer is the same. By turns, in each round: records
-one at a time, open loops, and as many as go; each with the CPU time of all brokers and of this process for a record.
-docs/adr/0019-what-a-record-costs-the-producer.md has what came out.
+By turns, in each round: records one at a time, open loops, and as many as go; each with the CPU time of all brokers and
+of this process for a record. docs/adr/0019-what-a-record-costs-the-producer.md has what came out.
 
 ``--acks all``, ``--bytes 100``, ``--partitions 12``, ``--rates 200,1000,5000``, ``--rounds N``, ``--base-port N``.
 """
@@ -16,8 +14,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,15 +22,9 @@ from typing import Any, Literal
 from measure import cpu_seconds, latency_of
 from tidegauge_side import Tidegauge
 
-from tidegauge.errors import TidegaugeError
-from tidegauge.kafka.apis import PRODUCE
-from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tidegauge.kafka_channel import Dialer
-from tidegauge.kafka_connection import KafkaConnection
-from tidegauge.v1 import produce_pb2
 from tidegauge_client import Producer
+from tidegauge_client.wires import Wire
 
-PRODUCE_VERSION = 9
 WARM_UP_RECORDS = 50
 SINGLE_RECORDS = 200
 OPEN_SECONDS = 1.5
@@ -41,81 +32,6 @@ AHEAD_SECONDS = 0.0005
 BULK_BYTES = 4_000_000
 LINGER_MS = 5
 Acks = Literal["all", 1]
-
-
-class KafkaStream:
-    """A producer's connection to a broker's Kafka listener; it stands where ``ProduceStream`` does (no acks=0)."""
-
-    def __init__(
-        self,
-        address: str,
-        kafka_address: str,
-        on_response: Callable[[str, Any], None],
-        on_broken: Callable[[str, TidegaugeError], None],
-    ) -> None:
-        self._address = address
-        self._on_response = on_response
-        self._on_broken = on_broken
-        self._waiting: deque[produce_pb2.ProduceRequest] = deque()
-        self._connection: KafkaConnection | None = None
-        self._task = asyncio.get_running_loop().create_task(self._open(kafka_address))
-
-    async def _open(self, kafka_address: str) -> None:
-        self._connection = await Dialer()(kafka_address, lambda: KafkaConnection("producer-wires"))
-        while self._waiting:
-            self.send(self._waiting.popleft())
-
-    def send(self, request: produce_pb2.ProduceRequest) -> None:
-        """Send Kafka's request for the sender's."""
-        if self._connection is None:
-            self._waiting.append(request)
-            return
-        topics: dict[str, list[PartitionProduceData]] = {}
-        for one in request.partitions:
-            topics.setdefault(one.topic, []).append(PartitionProduceData(one.partition, one.records))
-        data = [TopicProduceData(name, partitions) for name, partitions in topics.items()]
-        message = ProduceRequest(None, request.acks, request.timeout_ms, data)
-        correlation_id = request.correlation_id
-        response = self._connection.send(PRODUCE, PRODUCE_VERSION, message)
-        response.add_done_callback(lambda done: self._responded(correlation_id, done))
-
-    def _responded(self, correlation_id: int, done: asyncio.Future[Any]) -> None:
-        if done.cancelled() or self._connection is None:
-            return
-        problem = done.exception()
-        if isinstance(problem, TidegaugeError):
-            self._on_broken(self._address, problem)
-            return
-        response = produce_pb2.ProduceResponse(correlation_id=correlation_id)
-        for topic in done.result().responses:
-            for one in topic.partition_responses:
-                response.partitions.add(
-                    topic=topic.name, partition=one.index, error=one.error_code, base_offset=one.base_offset
-                )
-        self._on_response(self._address, response)
-
-    def close(self) -> None:
-        """Close the connection."""
-        connection, self._connection = self._connection, None
-        self._task.cancel()
-        if connection is not None:
-            connection.close()
-
-    def on_end(self, listener: Callable[[asyncio.Task[None]], None]) -> asyncio.Task[None]:
-        """As ``ProduceStream.on_end``."""
-        self._task.add_done_callback(listener)
-        return self._task
-
-
-class KafkaProducer(Producer):
-    """Our producer with ``KafkaStream``; ``kafka_addresses`` is by gRPC address."""
-
-    kafka_addresses: dict[str, str]
-
-    def _connect(self, address: str) -> Any:
-        stream = KafkaStream(address, self.kafka_addresses[address], self._responded, self._disconnected)
-        self._streams.add(stream.on_end(self._streams.discard))
-        return stream
 
 
 @dataclass
@@ -145,8 +61,8 @@ class Rig:
 
     def producer(self, way: str, **settings: Any) -> Producer:
         """Return a producer of a way."""
-        kind = KafkaProducer if way == "kafka" else Producer
-        return kind(self._side.cluster.bootstrap_servers, acks=self._acks, **settings)
+        wire: Wire = "kafka" if way == "kafka" else "grpc"
+        return Producer(self._side.cluster.bootstrap_servers, acks=self._acks, wire=wire, **settings)
 
     async def round(self, topic: str, way: str) -> None:
         """Do each work once."""
@@ -219,8 +135,6 @@ def main() -> None:
         try:
             side.start()
             side.create("wires", options.partitions)
-            brokers = side.cluster.file.brokers
-            KafkaProducer.kafka_addresses = {one.address: f"{one.host}:{one.kafka_port}" for one in brokers}
             rig = Rig(side, options)
             for number in range(options.rounds):
                 for way in ways if number % 2 == 0 else reversed(ways):

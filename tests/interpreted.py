@@ -127,6 +127,7 @@ INTERPRETED: dict[str, str] = {
     "tests/unit/log/test_creation.py::test_with_a_directory_offline_only_new_replicas_get_a_log": DERIVES,
     "tests/unit/log/test_future_logs.py::test_a_destination_that_fails_at_the_last_step_leaves_the_log_as_it_was": DERIVES,
     "tests/unit/log/test_future_logs.py::test_the_former_directory_may_fail_after_the_move": DERIVES,
+    "tests/unit/server/test_kafka_connection.py::test_the_codec_of_a_request_is_looked_up_once": PATCHES,
     "tests/unit/core/test_failed_effects.py::test_a_defect_in_a_decision_takes_its_replica_offline_and_every_request_has_a_response": PATCHES,
     "tests/unit/core/test_leaderships.py::test_a_leader_with_a_defect_leads_no_more": PATCHES,
     "tests/unit/core/test_leaderships.py::test_a_resignation_that_ends_in_a_defect_is_reported": PATCHES,

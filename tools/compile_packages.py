@@ -62,6 +62,7 @@ MODULES = (
     "tidegauge/kafka_channel.py",
     "tidegauge/kafka_connection.py",
     "tidegauge/logical_clock.py",
+    "tidegauge/metadata_update.py",
     "tidegauge/partition.py",
     "tidegauge/partition_state.py",
     "tidegauge/record_batch.py",

@@ -48,7 +48,9 @@ class AdminBase:
         **security: Unpack[SecurityArguments],
     ) -> None:
         servers = connect_to(bootstrap_servers, security)
-        self._cluster = Cluster(servers, retry_backoff_ms=retry_backoff_ms, allow_auto_topic_creation=False)
+        self._cluster = Cluster(
+            servers, retry_backoff_ms=retry_backoff_ms, allow_auto_topic_creation=False, wire="grpc"
+        )
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
 

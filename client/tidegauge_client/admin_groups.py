@@ -217,8 +217,6 @@ class GroupAdmin(AdminBase):
                 at.address, apis.DESCRIBE_GROUPS, request, left_ms
             )
             [group] = response.groups
-            if ErrorCode.of(group.error_code) in _MOVING:
-                raise_for(group.error_code)
             view = await self._view_of(group_id, at.broker_id)
             if view is not None and view.out_of_service:
                 raise_for(group.error_code, f"the group is out of service: {view.out_of_service}")

@@ -25,17 +25,13 @@ from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import (
     admin_service_pb2_grpc,
     broker_service_pb2_grpc,
-    group_service_pb2_grpc,
     replica_log_service_pb2_grpc,
-    transaction_service_pb2_grpc,
 )
 
 if TYPE_CHECKING:
     from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub
-    from tidegauge.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from tidegauge.v1.replica_log_service_pb2_grpc import ReplicaLogServiceAsyncStub
-    from tidegauge.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
@@ -128,15 +124,6 @@ class Channels:
     def admin(self, address: str) -> AdminServiceAsyncStub:
         """Return a stub of the admin plane of the broker at an address."""
         return cast("AdminServiceAsyncStub", admin_service_pb2_grpc.AdminServiceStub(self.channel(address)))
-
-    def groups(self, address: str) -> GroupServiceAsyncStub:
-        """Return a stub of the requests about consumer groups of the broker at an address."""
-        return cast("GroupServiceAsyncStub", group_service_pb2_grpc.GroupServiceStub(self.channel(address)))
-
-    def transactions(self, address: str) -> TransactionServiceAsyncStub:
-        """Return a stub of the requests about transactions of the broker at an address."""
-        channel = self.channel(address)
-        return cast("TransactionServiceAsyncStub", transaction_service_pb2_grpc.TransactionServiceStub(channel))
 
     def replica_log(self, address: str) -> ReplicaLogServiceAsyncStub:
         """Return a stub that reads the replicas of the broker at an address."""

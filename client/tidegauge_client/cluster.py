@@ -31,6 +31,7 @@ from tidegauge_client.handshake import tls_reason
 from tidegauge_client.kafka_address import grpc_addresses
 from tidegauge_client.kafka_wire import KafkaWire
 from tidegauge_client.metadata import ClusterInfo, Leader
+from tidegauge_client.wires import Wire, check_wire
 from tidegauge_client.zookeeper_port import is_zookeeper
 
 PROBE_TIMEOUT_MS = 1_000
@@ -86,7 +87,11 @@ class Cluster:
         metadata_max_age_ms: float = DEFAULT_METADATA_MAX_AGE_MS,
         allow_auto_topic_creation: bool = True,
         client_id: str = "",
+        wire: Wire = "kafka",
     ) -> None:
+        check_wire(wire)
+        self._data_over_kafka = wire == "kafka"
+        self._data_addresses: dict[int, str] = {}
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._retry_backoff_ms = retry_backoff_ms
         self._max_age_ms = metadata_max_age_ms
@@ -223,8 +228,14 @@ class Cluster:
         return new
 
     def note_failure(self, address: str) -> None:
-        """Remember that a broker did not respond, so that it is asked last."""
+        """Remember that a broker did not respond, so that it is asked last, over either wire."""
         self._failed_at_ms[address] = now_ms()
+        for broker in self.info.brokers.values():
+            of_kafka = self.kafka.address_of(broker)
+            if address in {broker.address, of_kafka} and of_kafka is not None:
+                self._failed_at_ms |= dict.fromkeys((broker.address, of_kafka), now_ms())
+                self.kafka.failed(broker, address)
+                self._choose_data_addresses()
 
     # Metadata -----------------------------------------------------------------------------------------------
 
@@ -259,6 +270,7 @@ class Cluster:
         )
         response = await self.ask_any(request)
         self.info = metadata.merge(self.info, response)
+        self._choose_data_addresses()
         self._refreshed_at_ms = now_ms()
         self._tell()
         return self.info
@@ -319,8 +331,21 @@ class Cluster:
         return TidegaugeError(topic.error, topic.error_message)
 
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
-        """Return the partition's leader as far as is known."""
-        return self.info.leader(topic_partition)
+        """Return the partition's leader as far as is known, where it is sent data."""
+        return self.info.leader(topic_partition, self._data_addresses)
+
+    def anyone(self) -> str:
+        """Return the address of a broker that may be asked what any broker can do, over the wire for data."""
+        return self.in_turn(self._data_addresses.values())[0] if self._data_addresses else self.addresses()[0]
+
+    def is_of_kafka(self, address: str) -> bool:
+        """Return whether an address of a leader is that of its listener for Kafka clients."""
+        return address in self._data_addresses.values()
+
+    def _choose_data_addresses(self) -> None:
+        brokers = self.info.brokers.values() if self._data_over_kafka else ()
+        found = {one.id: self.kafka.data_address(one) for one in brokers}
+        self._data_addresses = {broker_id: address for broker_id, address in found.items() if address is not None}
 
     def hint(self, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
         """Accept a broker's hint about the leader; return whether it was newer."""

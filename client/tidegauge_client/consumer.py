@@ -5,7 +5,8 @@ share them, are ``tidegauge_client.group.group_consumer``. Brokers bound what a 
 One fetch at a time is in flight to each leader, where it waits for data; fetched records wait here until they are
 polled, at most one response for each partition.
 
-Parts: ``subscription`` (positions, epochs, the meaning of responses), this module (the event loop and gRPC).
+Parts: ``subscription`` (positions, epochs, the meaning of responses), ``kafka_data`` and ``grpc_reads`` (requests over
+the two wires), this module (the event loop).
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2, offsets_pb2
 from tidegauge.waits import carried_out, until_set
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
-from tidegauge_client.channels import call
 from tidegauge_client.cluster import Cluster, now_ms
+from tidegauge_client.grpc_reads import GrpcReads, Reads
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_client.kafka_brokers import no_leader, on_kafka_brokers
+from tidegauge_client.kafka_data import KafkaReads
 from tidegauge_client.metadata import BrokerInfo, TopicIdentity
 from tidegauge_client.subscription import ConsumerRecord, Phase, Position, Reset, Subscription
+from tidegauge_client.wires import Wire
 
 FETCH_GRACE_MS = 5_000
 """How much longer than fetch.max.wait.ms a fetch may take. A paused leader is left after that, not after
@@ -49,6 +52,7 @@ class ConsumerArguments(SecurityArguments, total=False):
     check_crcs: bool
     isolation_level: IsolationLevel
     client_id: str
+    wire: Wire
 
 
 class Consumer:
@@ -72,6 +76,7 @@ class Consumer:
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
         client_id: str = "",
+        wire: Wire = "kafka",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Check the settings; nothing is contacted before ``start``.
@@ -92,6 +97,7 @@ class Consumer:
             isolation_level: with ``read_committed`` nothing of open and of aborted transactions is read (KIP-98).
             client_id: name of the client in its requests, by which quotas and fault rules tell clients apart; empty:
                 ``tidegauge``.
+            wire: over what records are read: Kafka's protocol where the leader can be reached so, or gRPC (``grpc``).
             security: see ``SecurityArguments``.
 
         Raises:
@@ -102,6 +108,7 @@ class Consumer:
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             client_id=client_id,
+            wire=wire,
         )
         self._cluster.on_change(self._metadata_changed)
         self._reads_committed = isolation_level == "read_committed"
@@ -380,13 +387,18 @@ class Consumer:
             )
         return request, asked
 
+    def _reads(self, address: str) -> Reads:
+        """Return what asks a leader, over the wire whose address it is."""
+        if self._cluster.is_of_kafka(address):
+            return KafkaReads(self._cluster.kafka, address)
+        return GrpcReads(self._cluster.channels, address)
+
     async def _fetch(
         self, address: str, request: fetch_pb2.FetchRequest, asked: Mapping[TopicPartition, Position]
     ) -> None:
         limit_ms = min(self._request_timeout_ms, self._fetch_max_wait_ms + FETCH_GRACE_MS)
         try:
-            stub = self._cluster.channels.broker(address)
-            response = await call(stub.Fetch, request, timeout_ms=limit_ms, address=address)
+            response = await self._reads(address).fetch(request, limit_ms)
         except TidegaugeError as problem:
             self._failed(address, asked, problem)
         else:
@@ -453,8 +465,7 @@ class Consumer:
     ) -> None:
         limit_ms = min(self._request_timeout_ms, FETCH_GRACE_MS)
         try:
-            stub = self._cluster.channels.broker(address)
-            response = await call(stub.ListOffsets, request, timeout_ms=limit_ms, address=address)
+            response = await self._reads(address).list_offsets(request, limit_ms)
         except TidegaugeError as problem:
             self._failed(address, asked, problem)
             return
@@ -484,8 +495,7 @@ class Consumer:
     ) -> None:
         limit_ms = min(self._request_timeout_ms, FETCH_GRACE_MS)
         try:
-            stub = self._cluster.channels.broker(address)
-            response = await call(stub.OffsetsForLeaderEpoch, request, timeout_ms=limit_ms, address=address)
+            response = await self._reads(address).epoch_ends(request, limit_ms)
         except TidegaugeError as problem:
             self._failed(address, asked, problem)
             return

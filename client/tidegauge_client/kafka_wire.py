@@ -7,7 +7,10 @@ Rules:
        (JoinGroup, SyncGroup) therefore have a channel of their own: ``purpose`` tells channels to one address apart.
     3. Where no broker has such a listener nothing can be asked over Kafka's protocol: ``NoKafkaListener`` says so, and
        is not retried.
-    4. Who gives up a request (a cancelled task) leaves its connection open; the late response is skipped.
+    4. A broker whose listener could not be reached once, and never before (a port that only others reach), is sent data
+       over gRPC, until that fails, too. A listener that was reached is not given up: its broker has ended, or will
+       return.
+    5. Who gives up a request (a cancelled task) leaves its connection open; the late response is skipped.
 
 Source: ``NetworkClient``, ``KafkaAdminClient``; a coordinator's connection is apart from that of data, as
 ``ConsumerCoordinator`` has it (``Integer.MAX_VALUE - node.id``).
@@ -24,6 +27,8 @@ from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.security import BESIDE_SASL, Security
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo
 
+CONNECT_SECONDS = 2.0
+"""Limit of one attempt to connect; a paused broker takes connections and does not respond."""
 CLIENT_ID = "tidegauge"
 """Name of a client that has none of its own; the lab's own calls have ``LAB_AGENT``, which rules for requests skip."""
 
@@ -35,7 +40,8 @@ class NoKafkaListener(TidegaugeError):
         super().__init__(
             ErrorCode.LISTENER_NOT_FOUND,
             f"Consumer groups and transactions are served over Kafka's protocol, and {whose} no listener for Kafka "
-            f"clients with security protocol {protocol}, as this client has; name one in `listeners`",
+            f"clients with security protocol {protocol}, as this client has; name one in `listeners`, or give "
+            "the client the security settings of one that there is (--command-config)",
         )
 
     @property
@@ -67,6 +73,8 @@ class KafkaWire:
         self._client_id = client_id
         self._dialer = Dialer(security)
         self._channels: dict[tuple[str, str], KafkaChannel] = {}
+        self._reached: set[str] = set()
+        self._out_of_reach: set[str] = set()
 
     def address_of(self, broker: BrokerInfo) -> str | None:
         """Return where a broker serves this client over Kafka's protocol; None: it does not."""
@@ -106,12 +114,30 @@ class KafkaWire:
             raise NoKafkaListener("its brokers advertise", self._protocol)
         return found
 
+    def data_address(self, broker: BrokerInfo) -> str | None:
+        """Return where data of a broker are sent over Kafka's protocol; None: over gRPC (rule 4)."""
+        address = self.address_of(broker)
+        return None if address in self._out_of_reach else address
+
+    def reached(self, address: str) -> None:
+        """Note that a broker serves Kafka clients at an address (rule 4)."""
+        self._reached.add(address)
+
+    def failed(self, broker: BrokerInfo, address: str) -> None:
+        """Note that a broker could not be reached for data at an address of its own (rule 4)."""
+        of_kafka = self.address_of(broker)
+        if address == of_kafka and of_kafka not in self._reached:
+            self._out_of_reach.add(of_kafka)
+        elif address == broker.address and of_kafka is not None:
+            self._out_of_reach.discard(of_kafka)
+
     def channel(self, address: str, purpose: str = "") -> KafkaChannel:
         """Return the channel to ``host:port``; it connects with its first request."""
         channel = self._channels.get((address, purpose))
         if channel is None:
             client_id = self._client_id or (LAB_AGENT if OF_THE_LAB.get() else CLIENT_ID)
-            channel = KafkaChannel(address, client_id, self._dialer, self._security.login)
+            login = self._security.login
+            channel = KafkaChannel(address, client_id, self._dialer, login, connect_seconds=CONNECT_SECONDS)
             self._channels[address, purpose] = channel
         return channel
 
@@ -141,7 +167,9 @@ class KafkaWire:
             TidegaugeError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, UNSUPPORTED_VERSION (``KafkaChannel``).
         """
         channel = self.channel(address, purpose)
-        return await channel.request(key, message, timeout_ms / 1000, at_least=at_least, at_most=at_most)
+        response = await channel.request(key, message, timeout_ms / 1000, at_least=at_least, at_most=at_most)
+        self._reached.add(address)
+        return response
 
     def close(self) -> None:
         """Close all connections; what is in flight fails with NETWORK_EXCEPTION. Later requests connect again."""

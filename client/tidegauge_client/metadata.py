@@ -133,13 +133,21 @@ class ClusterInfo:
         info = self.topics.get(topic)
         return TopicIdentity("" if info is None else info.topic_id, self.cluster_id)
 
-    def leader(self, topic_partition: TopicPartition) -> Leader | None:
-        """Return the partition's leader, if it and its address are known (rule 3)."""
+    def leader(self, topic_partition: TopicPartition, addresses: Mapping[int, str] | None = None) -> Leader | None:
+        """Return the partition's leader, if it and its address are known (rule 3).
+
+        Args:
+            topic_partition: the partition.
+            addresses: where brokers are asked, by id; None, and for a broker that it lacks: over gRPC.
+        """
         info = self.partition(topic_partition)
         if info is None or info.leader_id is None:
             return None
         broker = self.brokers.get(info.leader_id)
-        return None if broker is None else Leader(broker.id, broker.address, info.leader_epoch)
+        if broker is None:
+            return None
+        address = None if addresses is None else addresses.get(broker.id)
+        return Leader(broker.id, address or broker.address, info.leader_epoch)
 
 
 def from_response(response: metadata_pb2.MetadataResponse) -> ClusterInfo:

@@ -24,7 +24,6 @@ class ProduceStream:
         self,
         address: str,
         channels: Channels,
-        *,
         on_response: Callable[[str, produce_pb2.ProduceResponse], None],
         on_written: Callable[[str, int], None],
         on_broken: Callable[[str, TidegaugeError], None],

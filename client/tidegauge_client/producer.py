@@ -5,8 +5,8 @@ partition, keep their order; with idempotence (the default with acks=all) each i
 producer lives, through leader changes and broken connections.
 
 Parts: ``partitioner`` (destination), ``accumulator`` and ``partition_queue`` (batches, order, sequences), ``sender``
-(what to send, what responses mean), ``produce_stream`` (gRPC), ``producer_id``, ``transaction`` (the state of its
-transactions). Only this module knows the event loop.
+(what to send, what responses mean), ``kafka_data`` and ``produce_stream`` (Kafka's protocol and gRPC), ``producer_id``,
+``transaction`` (the state of its transactions). Only this module knows the event loop.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from tidegauge_client.buffer_memory import BufferMemory
 from tidegauge_client.cluster import Cluster, now_ms
 from tidegauge_client.group.group_consumer import GroupMetadata
 from tidegauge_client.kafka_brokers import led_by, on_kafka_brokers
+from tidegauge_client.kafka_data import open_stream
 from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.metadata import BrokerInfo, TopicIdentity, TopicInfo
 from tidegauge_client.partition_queue import Batch, RecordMetadata
 from tidegauge_client.partitioner import StickyPartitioner, partition_for_key
-from tidegauge_client.produce_stream import ProduceStream
 from tidegauge_client.producer_id import init_producer_id
 from tidegauge_client.producer_settings import check_idempotence, check_timeouts
 from tidegauge_client.records import Headers, compression_number, estimate_size_bytes
-from tidegauge_client.sender import Counters, Sender
+from tidegauge_client.sender import Connection, Counters, Sender
 from tidegauge_client.transaction import Phase, Transactions
+from tidegauge_client.wires import Wire
 
 YIELD_EVERY = 64
 """Sends of one task between two turns of the event loop: a loop of sends must not starve the sender."""
@@ -74,6 +75,7 @@ class Producer:
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
         client_id: str = "",
+        wire: Wire = "kafka",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Check the settings; nothing is contacted.
@@ -96,6 +98,7 @@ class Producer:
             transaction_timeout_ms: after which the coordinator aborts a transaction.
             client_id: name of the client in its requests, by which quotas and fault rules tell clients apart; empty:
                 ``tidegauge``.
+            wire: over what records are sent: Kafka's protocol where the leader can be reached so, or gRPC (``grpc``).
             security: see ``SecurityArguments``.
 
         Raises:
@@ -115,7 +118,7 @@ class Producer:
         self._most_record_bytes = min(max_request_size_bytes, buffer_memory_bytes)
         self._memory = BufferMemory(buffer_memory_bytes)
         servers = connect_to(bootstrap_servers, security)
-        self._cluster = Cluster(servers, retry_backoff_ms=retry_backoff_ms, client_id=client_id)
+        self._cluster = Cluster(servers, retry_backoff_ms=retry_backoff_ms, client_id=client_id, wire=wire)
         self._cluster.on_change(self._wake_up)
         self._accumulator = Accumulator(
             batch_size_bytes=batch_size_bytes,
@@ -554,14 +557,8 @@ class Producer:
         self._identifying = None
         self._wake_up()
 
-    def _connect(self, address: str) -> ProduceStream:
-        stream = ProduceStream(
-            address,
-            self._cluster.channels,
-            on_response=self._responded,
-            on_written=self._written,
-            on_broken=self._disconnected,
-        )
+    def _connect(self, address: str) -> Connection:
+        stream = open_stream(self._cluster, address, self._responded, self._written, self._disconnected)
         self._streams.add(stream.on_end(self._streams.discard))
         return stream
 

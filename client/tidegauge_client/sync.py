@@ -24,6 +24,7 @@ from tidegauge_client.sender import Counters
 from tidegauge_client.subscription import ConsumerRecord
 from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_client.sync_base import Facade, LoopThread, ProducerFacade, made_on
+from tidegauge_client.wires import Wire
 
 __all__ = ["SyncAdmin", "SyncConsumer", "SyncProducer"]
 
@@ -50,6 +51,7 @@ class SyncProducer(ProducerFacade):
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
         client_id: str = "",
+        wire: Wire = "kafka",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Build the client; arguments are those of ``Producer``."""
@@ -73,6 +75,7 @@ class SyncProducer(ProducerFacade):
                 transactional_id=transactional_id,
                 transaction_timeout_ms=transaction_timeout_ms,
                 client_id=client_id,
+                wire=wire,
                 **security,
             ),
         )
@@ -169,6 +172,7 @@ class SyncConsumer(Facade[Consumer]):
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
         client_id: str = "",
+        wire: Wire = "kafka",
         **security: Unpack[SecurityArguments],
     ) -> None:
         """Build the client; arguments are those of ``Consumer``."""
@@ -189,6 +193,7 @@ class SyncConsumer(Facade[Consumer]):
                 check_crcs=check_crcs,
                 isolation_level=isolation_level,
                 client_id=client_id,
+                wire=wire,
                 **security,
             ),
         )

@@ -2,7 +2,8 @@
 
 Nothing is decided here. ``NO_LEADER`` and an unchecked leader epoch are absent fields on the wire; every order of
 replicas is kept. ``to_*`` builds the protobuf message, ``from_*`` the plain value. An error number that this version
-does not know is read as UNKNOWN_SERVER_ERROR.
+does not know is read as UNKNOWN_SERVER_ERROR. What may name all partitions of a cluster is converted with turns of the
+event loop after every ``PARTITIONS_PER_TURN``.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ from tidegauge.control import (
     PartitionsResponse,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import common_pb2, control_pb2
+from tidegauge.with_turns import with_turns
+
+PARTITIONS_PER_TURN = 250
 
 
 def to_error(error: ErrorCode) -> common_pb2.ErrorCode.ValueType:
@@ -118,108 +122,101 @@ def _from_state(
     )
 
 
-def to_leader_and_isr(request: LeaderAndIsrRequest) -> control_pb2.LeaderAndIsrRequest:
+async def to_leader_and_isr(request: LeaderAndIsrRequest) -> control_pb2.LeaderAndIsrRequest:
     """Convert LeaderAndIsr for sending."""
-    return control_pb2.LeaderAndIsrRequest(
-        header=_to_header(request.header),
-        partitions=[
-            control_pb2.LeaderAndIsrPartition(
-                **_to_state(entry.state), is_new=entry.is_new, recovering=entry.state.recovering
-            )
-            for entry in request.partitions
-        ],
-        live_leaders=[to_endpoint(endpoint) for endpoint in request.live_leaders],
+    message = control_pb2.LeaderAndIsrRequest(
+        header=_to_header(request.header), live_leaders=[to_endpoint(endpoint) for endpoint in request.live_leaders]
     )
+    async for entry in with_turns(request.partitions, PARTITIONS_PER_TURN):
+        message.partitions.add(**_to_state(entry.state), is_new=entry.is_new, recovering=entry.state.recovering)
+    return message
 
 
-def from_leader_and_isr(message: control_pb2.LeaderAndIsrRequest) -> LeaderAndIsrRequest:
+async def from_leader_and_isr(message: control_pb2.LeaderAndIsrRequest) -> LeaderAndIsrRequest:
     """Convert a received LeaderAndIsr."""
     return LeaderAndIsrRequest(
         _from_header(message.header),
         [
             LeaderAndIsrPartition(_from_state(entry, recovering=entry.recovering), entry.is_new)
-            for entry in message.partitions
+            async for entry in with_turns(message.partitions, PARTITIONS_PER_TURN)
         ],
         [from_endpoint(endpoint) for endpoint in message.live_leaders],
     )
 
 
-def _to_partition_errors(errors: Mapping[TopicPartition, ErrorCode]) -> list[control_pb2.PartitionError]:
+async def _to_partition_errors(errors: Mapping[TopicPartition, ErrorCode]) -> list[control_pb2.PartitionError]:
     return [
         control_pb2.PartitionError(topic=at.topic, partition=at.partition, error=to_error(error))
-        for at, error in errors.items()
+        async for at, error in with_turns(errors.items(), PARTITIONS_PER_TURN)
     ]
 
 
-def to_leader_and_isr_response(response: PartitionsResponse) -> control_pb2.LeaderAndIsrResponse:
+async def to_leader_and_isr_response(response: PartitionsResponse) -> control_pb2.LeaderAndIsrResponse:
     """Convert the response to LeaderAndIsr for sending."""
     return control_pb2.LeaderAndIsrResponse(
-        error=to_error(response.error), partitions=_to_partition_errors(response.partitions)
+        error=to_error(response.error), partitions=await _to_partition_errors(response.partitions)
     )
 
 
-def to_stop_replica_response(response: PartitionsResponse) -> control_pb2.StopReplicaResponse:
+async def to_stop_replica_response(response: PartitionsResponse) -> control_pb2.StopReplicaResponse:
     """Convert the response to StopReplica for sending."""
     return control_pb2.StopReplicaResponse(
-        error=to_error(response.error), partitions=_to_partition_errors(response.partitions)
+        error=to_error(response.error), partitions=await _to_partition_errors(response.partitions)
     )
 
 
-def from_partitions_response(
+async def from_partitions_response(
     message: control_pb2.LeaderAndIsrResponse | control_pb2.StopReplicaResponse,
 ) -> PartitionsResponse:
     """Convert a received response to LeaderAndIsr or StopReplica."""
     return PartitionsResponse(
         from_error(message.error),
-        {TopicPartition(entry.topic, entry.partition): from_error(entry.error) for entry in message.partitions},
+        {
+            TopicPartition(entry.topic, entry.partition): from_error(entry.error)
+            async for entry in with_turns(message.partitions, PARTITIONS_PER_TURN)
+        },
     )
 
 
-def to_update_metadata(request: UpdateMetadataRequest) -> control_pb2.UpdateMetadataRequest:
+async def to_update_metadata(request: UpdateMetadataRequest) -> control_pb2.UpdateMetadataRequest:
     """Convert UpdateMetadata for sending."""
-    return control_pb2.UpdateMetadataRequest(
+    message = control_pb2.UpdateMetadataRequest(
         header=_to_header(request.header),
-        partitions=[
-            control_pb2.UpdateMetadataPartition(
-                **_to_state(entry.state), offline_replicas=entry.offline_replicas, deleted=entry.deleted
-            )
-            for entry in request.partitions
-        ],
         live_brokers=[to_endpoint(endpoint) for endpoint in request.live_brokers],
         startup_complete=request.startup_complete,
     )
+    async for entry in with_turns(request.partitions, PARTITIONS_PER_TURN):
+        message.partitions.add(**_to_state(entry.state), offline_replicas=entry.offline_replicas, deleted=entry.deleted)
+    return message
 
 
-def from_update_metadata(message: control_pb2.UpdateMetadataRequest) -> UpdateMetadataRequest:
+async def from_update_metadata(message: control_pb2.UpdateMetadataRequest) -> UpdateMetadataRequest:
     """Convert a received UpdateMetadata. It does not carry whether a leader still recovers."""
     return UpdateMetadataRequest(
         _from_header(message.header),
         [
-            UpdateMetadataPartition(_from_state(entry, recovering=False), tuple(entry.offline_replicas), entry.deleted)
-            for entry in message.partitions
+            ReportedPartition(_from_state(entry, recovering=False), tuple(entry.offline_replicas), entry.deleted)
+            async for entry in with_turns(message.partitions, PARTITIONS_PER_TURN)
         ],
         [from_endpoint(endpoint) for endpoint in message.live_brokers],
         message.startup_complete,
     )
 
 
-def to_stop_replica(request: StopReplicaRequest) -> control_pb2.StopReplicaRequest:
+async def to_stop_replica(request: StopReplicaRequest) -> control_pb2.StopReplicaRequest:
     """Convert StopReplica for sending."""
-    return control_pb2.StopReplicaRequest(
-        header=_to_header(request.header),
-        partitions=[
-            control_pb2.StopReplicaPartition(
-                topic=entry.topic_partition.topic,
-                partition=entry.topic_partition.partition,
-                leader_epoch=entry.leader_epoch,
-                delete_partition=entry.delete,
-            )
-            for entry in request.partitions
-        ],
-    )
+    message = control_pb2.StopReplicaRequest(header=_to_header(request.header))
+    async for entry in with_turns(request.partitions, PARTITIONS_PER_TURN):
+        message.partitions.add(
+            topic=entry.topic_partition.topic,
+            partition=entry.topic_partition.partition,
+            leader_epoch=entry.leader_epoch,
+            delete_partition=entry.delete,
+        )
+    return message
 
 
-def from_stop_replica(message: control_pb2.StopReplicaRequest) -> StopReplicaRequest:
+async def from_stop_replica(message: control_pb2.StopReplicaRequest) -> StopReplicaRequest:
     """Convert a received StopReplica."""
     return StopReplicaRequest(
         _from_header(message.header),
@@ -229,7 +226,7 @@ def from_stop_replica(message: control_pb2.StopReplicaRequest) -> StopReplicaReq
                 entry.leader_epoch if entry.HasField("leader_epoch") else None,
                 entry.delete_partition,
             )
-            for entry in message.partitions
+            async for entry in with_turns(message.partitions, PARTITIONS_PER_TURN)
         ],
     )
 
@@ -314,12 +311,13 @@ def from_alter_partition_response(message: control_pb2.AlterPartitionResponse) -
     )
 
 
-def to_remaining_partitions(
+async def to_remaining_partitions(
     error: ErrorCode, remaining: list[TopicPartition]
 ) -> control_pb2.ControlledShutdownResponse:
     """Convert the response to ControlledShutdown for sending: the partitions that the broker still leads."""
     return control_pb2.ControlledShutdownResponse(
-        error=to_error(error), remaining_partitions=_to_partition_errors(dict.fromkeys(remaining, ErrorCode.NONE))
+        error=to_error(error),
+        remaining_partitions=await _to_partition_errors(dict.fromkeys(remaining, ErrorCode.NONE)),
     )
 
 

@@ -31,6 +31,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.channels import Channels
+from tidegauge_client.kafka_wire import KafkaWire
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, from_response, newest_of, newest_view
 from tidegauge_client.sync_base import LoopThread, made_on
 from tidegauge_lab.group_observation import observed_groups
@@ -148,6 +149,7 @@ class Observer:
     def __init__(self, addresses: Mapping[int, str], channels: Channels, switches: Switches | None) -> None:
         self.addresses = dict(addresses)
         self._channels = channels
+        self._kafka = KafkaWire(channels.security, {})
         self._switches = switches
         self._reached: set[int] = set()
 
@@ -158,6 +160,7 @@ class Observer:
 
     async def close(self) -> None:
         """Close all channels."""
+        self._kafka.close()
         await self._channels.close()
         if self._switches is not None:
             await self._switches.close()
@@ -269,7 +272,9 @@ class Observer:
 
     async def _groups(self, broker_id: int, metadata: ClusterInfo) -> Sequence[lab_pb2.ObservedGroup] | None:
         partitions = sum(at.topic == OFFSETS_TOPIC for at in newest_states({broker_id: metadata}))
-        return await observed_groups(self._channels, self.addresses[broker_id], partitions)
+        broker = metadata.brokers.get(broker_id)
+        kafka_address = None if broker is None else self._kafka.address_of(broker)
+        return await observed_groups(self._channels, self.addresses[broker_id], self._kafka, kafka_address, partitions)
 
 
 class BlockingObserver:

@@ -43,7 +43,8 @@ def plain_crc32c(data: Buffer, value: int = 0) -> int:
     return value ^ 0xFFFFFFFF
 
 
-crc32c: Callable[[Buffer], int]
+crc32c: Callable[..., int]
+"""As ``plain_crc32c``."""
 try:
     from crc32c import crc32c as _compiled
 except ModuleNotFoundError:

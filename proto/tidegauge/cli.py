@@ -14,6 +14,7 @@ import errno
 import functools
 import json
 import os
+import re
 import select
 import shlex
 import stat
@@ -33,6 +34,7 @@ from tidegauge.cluster_directory import (
     of_servers,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.terminal_text import shown_controls
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -48,6 +50,8 @@ COMMAND_CONFIG_VARIABLE = "TIDEGAUGE_COMMAND_CONFIG"
 JAAS_VARIABLE = "TIDEGAUGE_SASL_JAAS_CONFIG"
 """Holds ``sasl.jaas.config`` where the file of ``--command-config`` does not: a secret that is in no file."""
 _COMMAND_CONFIG = "tidegauge.command-config"
+_BEHIND_ASCII_CONTROLS = re.compile("[\x7f-\x9f]")
+"""The control characters that JSON does not require to be escaped: DEL and C1."""
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
@@ -181,14 +185,38 @@ def about_its_cluster(sentence: str) -> str:
     return sentence
 
 
+def print_text(text: str = "", *, nl: bool = True) -> None:
+    """Print text on stdout; other control characters in it than tabs and line feeds are written out.
+
+    Names of groups, clients, transactional ids and settings are chosen by clients, and a directory's event logs may be
+    a stranger's, so no verb prints text by itself (docs/security.md).
+
+    Args:
+        text: some lines.
+        nl: whether a line feed follows.
+    """
+    click.echo("\n".join(map(shown_controls, text.split("\n"))), nl=nl)
+
+
+def print_line(text: str) -> None:
+    """Print one line on stdout; a line feed in it is written out, too, so that it can't pass for another line."""
+    click.echo(shown_controls(text))
+
+
 def say(text: str) -> None:
-    """Print one line for the user on stderr; the commands that it advises mean the verb's cluster."""
-    click.echo(about_its_cluster(text), err=True)
+    """Print text on stderr, as harmless for a terminal; the commands that it advises mean the verb's cluster."""
+    click.echo("\n".join(map(shown_controls, about_its_cluster(text).split("\n"))), err=True)
+
+
+def json_line(value: object) -> str:
+    """Return a JSON document on one line, in which terminals find no control character, C1 included."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _BEHIND_ASCII_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_json(value: object) -> None:
     """Print one JSON document on one line of stdout, flushed so that a pipe receives it at once."""
-    sys.stdout.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n")
+    sys.stdout.write(json_line(value) + "\n")
     sys.stdout.flush()
 
 
@@ -233,7 +261,7 @@ def fail(
             "name": "FAILED" if code is None else code.name,
             "message": about_its_cluster(message),
         }
-        click.echo(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False), err=True)
+        click.echo(json_line({"error": error}), err=True)
     else:
         say(message)
     raise SystemExit(exit_code)

@@ -2,7 +2,7 @@
 
 ``cramjam`` has LZ4, Snappy and Zstandard; ``codec`` is aiokafka's module over it. gzip needs neither: it is zlib's.
 Without them, records that are not compressed, or by gzip, are read and written all the same; for the others a broker
-answers UNSUPPORTED_COMPRESSION_TYPE, as Kafka does for a codec whose native library does not load.
+responds UNSUPPORTED_COMPRESSION_TYPE, as Kafka does for a codec whose native library does not load.
 """
 
 from __future__ import annotations

@@ -8,47 +8,29 @@ AlterPartitionManager).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidegauge.errors import ErrorCode
-from tidegauge.host_addresses import address_of
-from tidegauge.listeners import Listener
+from tidegauge.metadata_update import Endpoint, MetadataUpdate, ReportedPartition
 from tidegauge.partition import TopicPartition
-from tidegauge.partition_state import PartitionState
+from tidegauge.partition_state import NO_LEADER, PartitionState
 
-NO_LEADER = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The address of a broker.
-
-    Attributes:
-        host, port: those of the control plane's listener; for a client, of the listener through which it is connected.
-        listeners: all that the broker advertises; empty where only one is known.
-        protocols: security protocols by the listener's name; PLAINTEXT where it is absent. Only registrations and
-            UpdateMetadata of Kafka's protocol have them.
-    """
-
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None = None
-    listeners: tuple[Listener, ...] = ()
-    protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
-
-    def through(self, listener: str) -> Endpoint | None:
-        """Return the broker's address on the listener of this name; None if it has no such listener."""
-        for one in self.listeners:
-            if one.name == listener:
-                return Endpoint(self.broker_id, one.host, one.port, self.rack)
-        return None if self.listeners else self
-
-    @property
-    def address(self) -> str:
-        """``host:port``, with an IPv6 host in brackets."""
-        return address_of(self.host, self.port)
+__all__ = [
+    "NO_LEADER",
+    "AlterPartitionRequest",
+    "AlterPartitionResponse",
+    "ControlHeader",
+    "Endpoint",
+    "IsrProposal",
+    "IsrVerdict",
+    "LeaderAndIsrPartition",
+    "LeaderAndIsrRequest",
+    "PartitionsResponse",
+    "StopReplicaPartition",
+    "StopReplicaRequest",
+    "UpdateMetadataRequest",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +74,6 @@ class PartitionsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateMetadataPartition:
-    """One partition of an UpdateMetadata request; ``deleted`` removes it from the cache."""
-
-    state: PartitionState
-    offline_replicas: tuple[int, ...] = ()
-    deleted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class UpdateMetadataRequest:
     """A request that updates a broker's metadata cache: all live brokers, and the partitions that changed.
 
@@ -110,9 +83,15 @@ class UpdateMetadataRequest:
     """
 
     header: ControlHeader
-    partitions: Sequence[UpdateMetadataPartition]
+    partitions: Sequence[ReportedPartition]
     live_brokers: Sequence[Endpoint]
     startup_complete: bool = False
+
+    @property
+    def update(self) -> MetadataUpdate:
+        """Return what it says of the cluster, whoever sends such a thing in which way."""
+        header = self.header
+        return MetadataUpdate(header.controller_id, header.controller_epoch, self.live_brokers, self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

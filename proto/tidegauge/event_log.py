@@ -5,7 +5,7 @@ Every line has
     ``logical_time``  microseconds of the logical clock that goes with the brokers' calls (``tidegauge.logical_clock``):
                   an event that was caused by another, in any process, has the larger value
     ``sequence``  rises by one with each line of a process
-    ``source``    ``broker-N`` or ``lab``
+    ``source``    ``broker-N``, ``controller-N`` (of a KRaft quorum) or ``lab``
     ``kind``      one of the kinds below
     ``cause``     what made it happen, in the words of the message or timer: ``LeaderAndIsr``, ``Produce``,
                   ``Fetch``, ``FetchResponse``, ``AlterPartition``, ``IsrExpiration``, ``Startup``, ...
@@ -15,6 +15,7 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 |---|---|
 | ``broker`` | ``state``: starting, registered, shutting-down, stopped; ``broker_epoch`` |
 | ``session`` | ``state``: connected, suspended, lost |
+| ``quorum`` | ``state``: of a controller in its KRaft quorum; ``epoch``, ``leader`` (-1 none), ``log_end_offset`` |
 | ``controller`` | ``state``: elected, resigned; ``controller_epoch`` |
 | ``election`` | ``strategy``, ``leader`` (-1 none), ``leader_epoch``, ``isr``: the controller's decision |
 | ``reassignment`` | ``state``: started, replaced, cancelled, completed, failed; ``replicas``, ``adding``, ``removing``|
@@ -59,6 +60,7 @@ KINDS = frozenset(
     {
         "broker",
         "session",
+        "quorum",
         "controller",
         "election",
         "reassignment",

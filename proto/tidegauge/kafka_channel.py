@@ -27,8 +27,7 @@ from tidegauge import __version__
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.handshakes import client_reason
 from tidegauge.host_addresses import host_in
-from tidegauge.kafka.apis import API_VERSIONS, APIS
-from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, Protocol
 from tidegauge.kafka_connection import KafkaConnection
 from tidegauge.kafka_login import log_in
 from tidegauge.logical_clock import LogicalClock
@@ -102,6 +101,8 @@ class KafkaChannel:
         dial: opens connections.
         login: the credentials of SASL; None: the listener asks for none.
         logical_clock: goes along with requests, and is advanced by responses; None: a client's, which has none.
+        connect_seconds: limit of one attempt to connect.
+        protocol: the APIs and messages that the peer serves.
     """
 
     def __init__(
@@ -111,8 +112,12 @@ class KafkaChannel:
         dial: Dial | None = None,
         login: Login | None = None,
         logical_clock: LogicalClock | None = None,
+        connect_seconds: float = CONNECT_SECONDS,
+        protocol: Protocol = BROKER_PROTOCOL,
     ) -> None:
         self._clock = logical_clock
+        self._connect_seconds = connect_seconds
+        self._protocol = protocol
         self.address = address
         self.client_id = client_id
         self._dial = dial or Dialer()
@@ -154,13 +159,39 @@ class KafkaChannel:
             if connection is None:
                 async with asyncio.timeout_at(deadline):
                     connection = await self._connected()
-            version = self._version(key, at_least, at_most)
+            version = self.version_of(key, at_least, at_most)
             return await connection.send(key, version, message, truncation_rule, deadline)
         except TimeoutError:
-            why = f"{self.address} did not respond to {APIS[key].name} within {timeout_seconds:g} s"
+            why = f"{self.address} did not respond to {self._protocol.apis[key].name} within {timeout_seconds:g} s"
             if connection is not None:
                 connection.close(why)
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, why) from None
+
+    async def connection(self) -> KafkaConnection:
+        """Return the connection, made or authenticated again if needed, for one who sends on it in order.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, there is none.
+        """
+        return self._ready(asyncio.get_running_loop().time()) or await self._connected()
+
+    def version_of(self, key: int, at_least: int = 0, at_most: int | None = None) -> int:
+        """Return the highest version of an API that both sides know; there must have been a connection.
+
+        Raises:
+            TidegaugeError: UNSUPPORTED_VERSION.
+        """
+        first, last = self._versions.get(key, (0, -1))
+        api = self._protocol.apis[key]
+        version = min(last, api.last if at_most is None else at_most)
+        if version < max(first, api.first, at_least):
+            raise TidegaugeError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{self.address} serves "
+                + (f"{api.name} in versions {first} to {last}" if last >= 0 else f"no {api.name}")
+                + f"; needed is one from {max(api.first, at_least)} to {api.last if at_most is None else at_most}",
+            )
+        return version
 
     def disconnect(self, why: str) -> None:
         """Close the connection, if there is one; what is in flight fails with NETWORK_EXCEPTION. The next connects."""
@@ -173,19 +204,6 @@ class KafkaChannel:
         """Close the channel for good."""
         self._is_closed = True
         self.disconnect("the channel was closed")
-
-    def _version(self, key: int, at_least: int, at_most: int | None) -> int:
-        first, last = self._versions.get(key, (0, -1))
-        api = APIS[key]
-        version = min(last, api.last if at_most is None else at_most)
-        if version < max(first, api.first, at_least):
-            raise TidegaugeError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{self.address} serves "
-                + (f"{api.name} in versions {first} to {last}" if last >= 0 else f"no {api.name}")
-                + f"; needed is one from {max(api.first, at_least)} to {api.last if at_most is None else at_most}",
-            )
-        return version
 
     def _ready(self, now: float) -> KafkaConnection | None:
         """Return the connection if it is open and its session lasts; else ``_connected`` has to be awaited."""
@@ -222,10 +240,12 @@ class KafkaChannel:
         if wait_seconds > 0:
             await asyncio.sleep(wait_seconds)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                connection = await self._dial(self.address, lambda: KafkaConnection(self.client_id, self._clock))
+            async with asyncio.timeout(self._connect_seconds):
+                connection = await self._dial(
+                    self.address, lambda: KafkaConnection(self.client_id, self._clock, self._protocol)
+                )
                 try:
-                    self._versions = await _versions_of(connection)
+                    self._versions = await _versions_of(connection, self._protocol)
                     await self._log_in(connection)
                 except BaseException:
                     connection.close("the connection was given up before it was ready")
@@ -243,7 +263,7 @@ class KafkaChannel:
     async def _renew(self, connection: KafkaConnection) -> KafkaConnection:
         """Authenticate an open connection again; the peer responds when what is in flight has its responses."""
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(self._connect_seconds):
                 await self._log_in(connection)
         except BaseException as problem:
             connection.close("the SASL session could not be renewed")
@@ -262,7 +282,7 @@ class KafkaChannel:
 
     def _why(self, problem: Exception) -> str:
         if isinstance(problem, TimeoutError):
-            return f"{self.address} did not accept a connection within {CONNECT_SECONDS:g} s"
+            return f"{self.address} did not accept a connection within {self._connect_seconds:g} s"
         text = problem.message if isinstance(problem, TidegaugeError) else str(problem) or type(problem).__name__
         if isinstance(problem, AuthenticationFailed):
             return f"{self.address} did not authenticate this side: {text}"
@@ -271,14 +291,14 @@ class KafkaChannel:
         return f"no connection to {self.address}: {text}"
 
 
-async def _versions_of(connection: KafkaConnection) -> dict[int, tuple[int, int]]:
+async def _versions_of(connection: KafkaConnection, protocol: Protocol) -> dict[int, tuple[int, int]]:
     """Return the peer's lowest and highest version of each API.
 
     Raises:
         TidegaugeError: the peer refuses to say, or the connection ended.
     """
-    request = ApiVersionsRequest("tidegauge", __version__)
-    response: ApiVersionsResponse = await connection.send(API_VERSIONS, _API_VERSIONS_VERSION, request)
+    request = protocol.message_class(API_VERSIONS, response=False)("tidegauge", __version__)
+    response = await connection.send(API_VERSIONS, _API_VERSIONS_VERSION, request)
     if response.error_code:
         raise TidegaugeError(ErrorCode.of(response.error_code), "the peer does not report the versions that it serves")
     return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}

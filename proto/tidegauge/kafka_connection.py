@@ -18,6 +18,7 @@ from collections import deque
 from typing import Any, NamedTuple, cast
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import ApiCodec, codec_of
 from tidegauge.kafka.header_tags import Tags
@@ -43,10 +44,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     Args:
         client_id: goes with each request.
         logical_clock: the process's; None: it does not travel.
+        protocol: the APIs and messages that the peer serves.
     """
 
-    def __init__(self, client_id: str, logical_clock: LogicalClock | None = None) -> None:
+    def __init__(
+        self, client_id: str, logical_clock: LogicalClock | None = None, protocol: Protocol = BROKER_PROTOCOL
+    ) -> None:
         self._client_id = client_id
+        self._protocol = protocol
         self._clock = logical_clock
         self._transport: asyncio.WriteTransport | None = None
         self._in_flight: deque[_InFlight] = deque()
@@ -56,6 +61,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._large: memoryview | None = None
         self._why_closed: TidegaugeError | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_paused: asyncio.Future[None] | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -78,19 +84,36 @@ class KafkaConnection(asyncio.BufferedProtocol):
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, the connection is closed. The future may fail with it, too.
         """
+        codec = codec_of(key, version, self._protocol)
+        correlation_id = self._write(codec, message, truncation_rule)
+        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._in_flight.append(_InFlight(codec, correlation_id, response, deadline))
+        if self._timer is None or deadline < self._timer.when():
+            self._watch(deadline)
+        return response
+
+    def send_without_response(self, key: int, version: int, message: Any) -> None:
+        """Send a request to which the peer sends no response: a Produce with acks=0.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, the connection is closed.
+        """
+        self._write(codec_of(key, version, self._protocol), message, "")
+
+    async def drained(self) -> None:
+        """Wait until most of what was sent has left this process; back-pressure for what has no response."""
+        while self._is_paused is not None:
+            await asyncio.shield(self._is_paused)
+
+    def _write(self, codec: ApiCodec, message: Any, truncation_rule: str) -> int:
+        """Write a request; return its correlation id."""
         if self._why_closed is not None or self._transport is None:
             raise self._why_closed or TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the connection is not open yet")
         correlation_id = self._correlation_id
         self._correlation_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
         tags = Tags(0 if self._clock is None else self._clock.value, truncation_rule)
-        codec = codec_of(key, version)
-        frame = codec.request_frame(correlation_id, self._client_id, message, tags)
-        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._in_flight.append(_InFlight(codec, correlation_id, response, deadline))
-        if self._timer is None or deadline < self._timer.when():
-            self._watch(deadline)
-        self._transport.writelines(frame)
-        return response
+        self._transport.writelines(codec.request_frame(correlation_id, self._client_id, message, tags))
+        return correlation_id
 
     def _watch(self, deadline: float) -> None:
         """Let the timer fire at a deadline, which is the next."""
@@ -117,6 +140,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast("asyncio.WriteTransport", transport)
+
+    def pause_writing(self) -> None:
+        """Let ``drained`` wait: the transport's buffer is full."""
+        self._is_paused = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Let ``drained`` go on."""
+        paused, self._is_paused = self._is_paused, None
+        if paused is not None and not paused.done():
+            paused.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail what is in flight."""
@@ -185,6 +218,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._why_closed = TidegaugeError(ErrorCode.NETWORK_EXCEPTION, why)
         self._watch(math.inf)
+        self.resume_writing()
         while self._in_flight:
             response = self._in_flight.popleft().response
             if not response.done():

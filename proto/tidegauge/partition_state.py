@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from tidegauge.partition import TopicPartition
 
+NO_LEADER = -1
+"""The leader of a partition that has none."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:

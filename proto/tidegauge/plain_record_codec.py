@@ -1,4 +1,4 @@
-"""The records inside a batch in plain Python: the twin of aiokafka's compiled codec, for a Python without a build of it.
+"""The records inside a batch in plain Python: the twin of aiokafka's compiled codec, where that has no build.
 
 Layout of a record (``org.apache.kafka.common.record.DefaultRecord``): length, attributes, timestamp delta, offset
 delta, key, value, headers; lengths and deltas are zigzag varints. Batches are read and written without compression, or

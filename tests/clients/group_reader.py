@@ -1,7 +1,8 @@
 """A member of a group (librdkafka) that reads, commits, and writes down both (docs/histories.md); ends with its stdin.
 
-    group_reader.py SERVERS GROUP TOPIC HISTORY
+    group_reader.py SERVERS GROUP TOPIC HISTORY [INSTANCE]
 
+With INSTANCE it is a static member (KIP-345): the next process of that name takes its place without a rebalance.
 It may be killed or paused at any moment. It prints a line for each commit that the coordinator has acknowledged.
 ``LIBRDKAFKA_DEBUG=cgrp,protocol`` has librdkafka log to stderr what it does.
 """
@@ -24,7 +25,7 @@ DEBUG = {"debug": os.environ["LIBRDKAFKA_DEBUG"]} if "LIBRDKAFKA_DEBUG" in os.en
 class Reader:
     """See the module."""
 
-    def __init__(self, servers: str, group: str, topic: str, history: str) -> None:
+    def __init__(self, servers: str, group: str, topic: str, history: str, instance: str = "") -> None:
         self._group, self._topic = group, topic
         self._history = History(history, group)
         self._has_moved = False
@@ -39,6 +40,7 @@ class Reader:
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 500,
                 "partition.assignment.strategy": "range",
+                **({"group.instance.id": instance} if instance else {}),
                 **DEBUG,
             }
         )

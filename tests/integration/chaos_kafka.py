@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import confluent_kafka
 from tests.clients.programs import KAFKA, go_programs, kafka_jars
 from tests.clients.runs import Child
+from tests.integration.chaos_odd_members import OddMembers
 from tests.integration.copiers import CLIENTS, COPIERS_SETTINGS, LIMIT_SECONDS, PARTITIONS, Cell, Copiers
 from tests.integration.copies_reader import reading
 from tests.integration.verify_shell import Shell, counts, judged
@@ -92,6 +93,7 @@ class KafkaLoad:
         self._group = f"{name}-{MEMBERS}"
         self._members: list[Child] = []
         self._members_history = directory / f"{MEMBERS}.jsonl"
+        self.odd_members = OddMembers(cluster.kafka_bootstrap_servers, f"{name}-odd")
         self._turns = itertools.count()
         self._pauses = itertools.cycle(PAUSES_SECONDS)
         self._started_count = 0
@@ -122,7 +124,8 @@ class KafkaLoad:
                 stack.enter_context(one.running())
                 stack.enter_context(reading(one.target, self._servers, self._directory / f"{kind}.jsonl"))
             stack.callback(self._kill_members)
-            self._members = [self._member() for _ in range(PARTITIONS)]
+            self._members = [self._member(at) for at in range(PARTITIONS)]
+            stack.enter_context(self.odd_members.at_work())
             with self.writing():
                 self.wait_for_more()
             yield
@@ -131,10 +134,12 @@ class KafkaLoad:
         for child in self._members:
             child.kill()
 
-    def _member(self) -> Child:
+    def _member(self, at: int) -> Child:
+        """Start a member; every second one is static, so that its successor takes its place without a rebalance."""
         self._started_count += 1
         program = str(CLIENTS / "group_reader.py")
         words = [program, self._servers, self._group, self._source, str(self._members_history)]
+        words += [f"static-{at}"] if at % 2 else []
         log = self._directory / f"{self._group}-{self._started_count}.log"
         return Child([sys.executable, "-W", "ignore", *words], {"PYTHONPATH": str(CLIENTS.parents[1])}, log)
 
@@ -142,7 +147,7 @@ class KafkaLoad:
         """Start again the clients that have ended by themselves, so that one case's failure is not the next one's."""
         for one in self.copiers.values():
             one.revive()
-        self._members = [self._member() if child.has_ended() else child for child in self._members]
+        self._members = [self._member(at) if child.has_ended() else child for at, child in enumerate(self._members)]
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -174,7 +179,7 @@ class KafkaLoad:
         for one in self.copiers.values():
             one.bounce(at)
         self._members[at].kill()
-        self._members[at] = self._member()
+        self._members[at] = self._member(at)
         self.deaths += 1 + len(self.copiers)
 
     def pause_one(self) -> None:
@@ -195,6 +200,7 @@ class KafkaLoad:
         """Wait until everything that was written has been copied, and members have committed all of it."""
         for one in self.copiers.values():
             one.wait_until_copied()
+        self.odd_members.wait_for_more()
         first = next(iter(self.copiers.values()))
         self._wait_until_committed([len(values) for values in first.written])
 

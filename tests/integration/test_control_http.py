@@ -169,18 +169,23 @@ def test_rules_affect_requests_of_kafka_clients(control: Any):
 
 
 def test_a_rule_meets_both_wires_and_says_which(control: Any, cluster: LocalCluster):
-    """The command line's `produce` speaks gRPC: a rule set over HTTP meets it as it meets a Kafka client."""
+    """The command line's `produce` speaks Kafka's protocol, or gRPC: a rule meets it as it meets any Kafka client."""
     control.steps({"create_topic": {"name": "wired", "assignment": [0]}})
     rule = {"keys": ["Produce"], "topic": "wired", "error": "NOT_ENOUGH_REPLICAS", "count": -1}
     added = control.ask("POST", "/v1/faults", {"rules": [rule, {"keys": ["SaslHandshake"], "hold": True}]})
     assert [one["acts_on"] for one in added["rules"]] == [["gRPC", "Kafka protocol"], ["Kafka protocol"]]
     verb = [str(Path(sys.executable).parent / "tidegauge"), "produce", "wired", "--dir", str(cluster.directory)]
-    command = [*verb, "--delivery-timeout-ms", "3000", "--request-timeout-ms", "1000"]
-    done = subprocess.run(command, input="a\n", capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "NOT_ENOUGH_REPLICAS" in done.stderr
-    met = control.ask("GET", f"/v1/faults/{added['id']}")
-    assert met["rules"][0]["hits"] >= 1
+    limits = ["--delivery-timeout-ms", "3000", "--request-timeout-ms", "1000"]
+    hits = 0
+    for wire in ([], ["--wire", "grpc"]):
+        before = newest(control)
+        done = subprocess.run([*verb, *limits, *wire], input="a\n", capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "NOT_ENOUGH_REPLICAS" in done.stderr
+        last, hits = hits, control.ask("GET", f"/v1/faults/{added['id']}")["rules"][0]["hits"]
+        assert hits > last, wire
+        of_kafka = control.ask("GET", f"/v1/requests?client_id=tidegauge&api=Produce&after={before}")["requests"]
+        assert bool(of_kafka) is not bool(wire), "gRPC's Produce has no client id"
     looked_at = control.partition("wired")
     assert looked_at["high_watermark"] == 0, "the control's own calls are not met, and nothing was appended"
 

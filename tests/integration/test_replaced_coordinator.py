@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc.aio
 import pytest
 from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.apis import OFFSET_FETCH
+from tidegauge.groups import OFFSETS_TOPIC, partition_of
+from tidegauge.kafka.apis import FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH
+from tidegauge.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tidegauge.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tidegauge.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import group_service_pb2_grpc, groups_pb2
 from tidegauge_client import Admin
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.switches import Plane, Switches
@@ -34,46 +39,31 @@ class Coordinators:
         self._cluster = cluster
         self._group = group
 
-    async def _ask(self, broker_id: int, name: str, request: Any) -> Any:
-        async with grpc.aio.insecure_channel(self._cluster.file.broker(broker_id).address) as channel:
-            return await getattr(group_service_pb2_grpc.GroupServiceStub(channel), name)(request, timeout=60)
+    async def _ask(self, broker_id: int, key: int, request: Any, version: int) -> Any:
+        channel = KafkaChannel(self._cluster.kafka_bootstrap_servers[broker_id], "test", Dialer())
+        try:
+            return await channel.request(key, request, 60, at_most=version, at_least=version)
+        finally:
+            channel.close()
 
     async def find(self, broker_id: int) -> tuple[int, TopicPartition]:
         """Return the coordinator that a broker names, -1 for none, and the group's partition."""
-        request = groups_pb2.FindCoordinatorRequest(group_id=self._group)
-        found = await self._ask(broker_id, "FindCoordinator", request)
-        return found.broker_id, TopicPartition("__consumer_offsets", found.partition)
+        found = await self._ask(broker_id, FIND_COORDINATOR, FindCoordinatorRequest(self._group), 3)
+        async with Admin(self._cluster.bootstrap_servers) as admin:
+            known = (await admin.metadata([OFFSETS_TOPIC])).topics[OFFSETS_TOPIC].partitions
+        partition = partition_of(self._group, len(known)) if known else -1
+        return found.node_id, TopicPartition(OFFSETS_TOPIC, partition)
 
     async def commit(self, broker_id: int, offset: int) -> ErrorCode:
         """Commit an offset as an administrator does."""
-        request = groups_pb2.CommitOffsetsRequest(
-            group_id=self._group,
-            generation=-1,
-            offsets=[groups_pb2.CommittedOffset(topic=TOPIC, partition=0, offset=offset)],
-            forwarded=True,
-        )
-        response = await self._ask(broker_id, "CommitOffsets", request)
-        return ErrorCode.of(response.offsets[0].status.error)
+        topics = [OffsetCommitRequestTopic(TOPIC, [OffsetCommitRequestPartition(0, offset)])]
+        response = await self._ask(broker_id, OFFSET_COMMIT, OffsetCommitRequest(self._group, topics=topics), 8)
+        return ErrorCode.of(response.topics[0].partitions[0].error_code)
 
     async def fetch(self, broker_id: int, *, stable: bool) -> ErrorCode | int:
-        """Return the offset that a broker gives out, or its error, over both protocols the same."""
-        wanted = [groups_pb2.GroupPartition(topic=TOPIC, partition=0)]
-        request = groups_pb2.FetchOffsetsRequest(
-            group_id=self._group, partitions=wanted, require_stable=stable, forwarded=True
-        )
-        response = await self._ask(broker_id, "FetchOffsets", request)
-        error = ErrorCode.of(response.status.error)
-        found = error if error is not ErrorCode.NONE else int(response.offsets[0].offset)
-        assert await self._fetch_of_kafka(broker_id, stable=stable) == found
-        return found
-
-    async def _fetch_of_kafka(self, broker_id: int, *, stable: bool) -> ErrorCode | int:
+        """Return the offset that a broker gives out, or its error."""
         wanted = OffsetFetchRequest(self._group, [OffsetFetchRequestTopic(TOPIC, [0])], require_stable=stable)
-        channel = KafkaChannel(self._cluster.kafka_bootstrap_servers[broker_id], "test", Dialer())
-        try:
-            response = await channel.request(OFFSET_FETCH, wanted, 60, at_most=7, at_least=7)
-        finally:
-            channel.close()
+        response = await self._ask(broker_id, OFFSET_FETCH, wanted, 7)
         error = ErrorCode.of(response.error_code)
         return error if error is not ErrorCode.NONE else int(response.topics[0].partitions[0].committed_offset)
 

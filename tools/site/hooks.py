@@ -12,6 +12,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from tools.site import pages, reference, state_diagram
 
+from tidegauge_lab.play.runtime import missing
+from tidegauge_lab.play.site import write_site
+
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {".py": "python", ".proto": "protobuf", ".go": "go", ".ts": "typescript", ".java": "java", ".h": "c"}
 
@@ -120,10 +123,12 @@ def on_post_page(output: str, page: Page, **_: Any) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Separate the characters of Chinese in the search index: the search finds whole words only."""
+    """Separate the characters of Chinese in the search index, which finds whole words only; add the page ``play``."""
     file = Path(config.site_dir) / "search" / "search_index.json"
     index = json.loads(file.read_text(encoding="utf-8"))
     for entry in index["docs"]:
         for name in ("title", "text"):
             entry[name] = pages.with_characters_apart(entry[name])
     file.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+    if not missing():
+        write_site(Path(config.site_dir) / "play")

@@ -1,17 +1,28 @@
 """``tidegauge dump-log FILE...``: show what stands in a log's files, in the layout of kafka-dump-log.sh.
 
-Data on stdout; what does not fit together on stderr, as Kafka's sentences. With ``-o json`` a line for each item.
+Data on stdout, records as they are, unless that is a terminal, which their control characters could steer; what does
+not fit together on stderr, as Kafka's sentences. With ``-o json`` a line for each item.
 Exit 1 if a file cannot be read, or if ``--verify-index-only`` or ``--index-sanity-check`` found something.
 """
 
 from __future__ import annotations
 
 import base64
+import sys
 from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, offline_verb_options, print_json, reports_errors, say
+from tidegauge.cli import (
+    EXIT_FAILED,
+    EXIT_OK,
+    offline_verb_options,
+    print_json,
+    print_line,
+    print_text,
+    reports_errors,
+    say,
+)
 from tidegauge_broker.log.dump import MAX_BYTES, DumpItem, DumpOptions, Problems, dump_file
 
 
@@ -65,12 +76,12 @@ def dump_log(
     problems = Problems()
     for path in files:
         if output == "text":
-            click.echo(f"Dumping {path}")
+            print_line(f"Dumping {path}")
         for item in dump_file(path, options, problems):
             if output == "json":
                 print_json(_json_of(path, item))
             else:
-                click.echo(item.text)
+                (print_text if sys.stdout.isatty() else click.echo)(item.text)
     for line in problems.lines:
         say(line)
     checked = verify_index_only or index_sanity_check

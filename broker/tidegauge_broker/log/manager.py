@@ -27,6 +27,7 @@ from tidegauge.settings import Values
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.log.cleaner_manager import CleanerManager
 from tidegauge_broker.log.creation import Creation, NewLog, Place, at_a_time
+from tidegauge_broker.log.deletion import LogDeletion
 from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.future_logs import FutureLogs, is_future
 from tidegauge_broker.log.loading import LogLoading
@@ -419,18 +420,26 @@ class LogManager:
         Raises:
             StorageError: the disk of one log directory refused, and it is offline; the logs of the others are deleted.
         """
+        deletion = self.begin_deletion()
+        self.let_go(topic_partitions, deletion)
+        deletion.carry_out()
+        if deletion.refusals:
+            raise deletion.refusals[0]
+
+    def begin_deletion(self) -> LogDeletion:
+        """Return what takes logs by ``let_go``, and deletes them in the pool."""
+        return LogDeletion(self._now_ms)
+
+    def let_go(self, topic_partitions: Iterable[TopicPartition], deletion: LogDeletion) -> None:
+        """Use these logs, and their future logs, no longer, and hand them to a deletion."""
         wanted = set(topic_partitions)
         logs = [self._logs.pop(at) for at in wanted if at in self._logs]
-        by_directory: dict[LogDirectory, list[PartitionLog]] = {}
         for log in logs:
-            by_directory.setdefault(log.log_directory, []).append(log)
             del log.log_directory.logs[log.topic_partition]
             self._high_watermarks.pop(log.topic_partition, None)
             self.compaction.forget(log.topic_partition)
             log.abandon()
-        for log in self.futures.remove(wanted):
-            by_directory.setdefault(log.log_directory, []).append(log)
-        self._all(lambda item: item[0].delete_logs(item[1], self._now_ms()), by_directory.items())
+        deletion.logs += [*logs, *self.futures.remove(wanted)]
 
     def housekeeping(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Let old segments of logs go that are not compacted (the cleaner looks after the others).

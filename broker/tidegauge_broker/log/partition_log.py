@@ -37,7 +37,7 @@ from tidegauge_broker.log.files import Buffer, StorageError
 from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.producer_snapshots import ProducerSnapshots
-from tidegauge_broker.log.records import Look, look_here, stamp_append_time
+from tidegauge_broker.log.records import stamp_append_time
 from tidegauge_broker.log.retention import count_deletable
 from tidegauge_broker.log.segment import MAX_RELATIVE_OFFSET, LogSegment, largest_timestamp
 from tidegauge_broker.log.swap import SWAP_SUFFIX
@@ -321,18 +321,16 @@ class PartitionLog:
         size -= segments[first].size_bytes if start is None else start
         return size if first == last else size + sum(segment.size_bytes for segment in segments[first:last])
 
-    def find_offset_by_time(
-        self, timestamp_ms: int, upper_bound: int, look: Look = look_here
-    ) -> tuple[int, int] | None:
-        """Find the first record of this time or later, below a bound: its offset and its timestamp in ms, or None."""
+    def search_by_time(self, timestamp_ms: int, upper_bound: int) -> searching.Search:
+        """Search the first record of this time or later, below a bound; valid while ``layout_version`` stays."""
         with self.storage("searching"):
-            segments = list(self._segments)
-            return searching.first_at_or_after(segments, timestamp_ms, self.log_start_offset, upper_bound, look)
+            start, segments = self.log_start_offset, list(self._segments)
+            return (yield from searching.first_at_or_after(segments, timestamp_ms, start, upper_bound))
 
-    def find_largest_timestamp(self, upper_bound: int, look: Look = look_here) -> tuple[int, int] | None:
-        """Find the first record with the largest timestamp: its offset and timestamp in ms, or None."""
+    def search_largest_timestamp(self, upper_bound: int) -> searching.Search:
+        """Search the first record with the largest timestamp, below a bound; valid while ``layout_version`` stays."""
         with self.storage("searching"):
-            return searching.with_largest_timestamp(self._segments, self.log_start_offset, upper_bound, look)
+            return (yield from searching.with_largest_timestamp(self.segments, self.log_start_offset, upper_bound))
 
     def aborted_transactions(self, from_offset: int, size_bytes: int) -> list[AbortedTransaction]:
         """Find the aborted transactions that overlap the bytes ``read`` gave from an offset; raises as ``read``."""

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from tidegauge.checksum import crc32c
-from tidegauge.record_batch import COMPRESSION_MASK, CRC_START, LOG_APPEND_TIME_BIT, BatchHeader
+from tidegauge.record_batch import COMPRESSION_MASK, CRC_START, HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader
 from tidegauge_broker.formats.large_batches import Pause
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.files import Buffer
@@ -19,48 +19,43 @@ _TIME = Struct(">q")
 _CRC_AT, _MAX_TIME_AT = 17, 35
 
 
-Found = tuple[int, int] | None
+Question = tuple[Any, ...]
+"""``first_record_at`` or ``largest_time_in`` and its arguments without ``pause``; the batch is the first of them."""
 Look = Callable[..., Any]
-"""Looks into a batch: called with ``first_record_at`` or ``largest_time_in`` and its arguments without ``pause``, it
-returns the result of that."""
+"""Looks into a batch: called with the parts of a ``Question``, it returns the result of the function in it."""
 _LIGHT_BYTES = 64 * 1024
 _ATTRIBUTES_AT = 22
 
 
-class LookElsewhere(Exception):
-    """A search has met a batch that takes too long to look into on the event loop.
-
-    Attributes:
-        question: what ``Look`` is called with; the first of it, called with the rest and ``pause``, has the result.
-    """
-
-    def __init__(self, *question: Any) -> None:
-        super().__init__()
-        self.question = question
+def is_light(question: Question) -> bool:
+    """Return whether a batch may be looked into on the event loop: it is small, and not compressed."""
+    batch = question[1]
+    return len(batch) <= _LIGHT_BYTES and not batch[_ATTRIBUTES_AT] & COMPRESSION_MASK
 
 
 class Looked:
-    """Looks into small batches, and knows what was found in others elsewhere: a search that meets one begins again."""
+    """Knows what was found in large batches: a search that begins again asks for them again."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], Any] = {}
+        self._found: dict[Question, Any] = {}
 
-    def note(self, question: tuple[Any, ...], found: Any) -> None:
-        """Take in what was found elsewhere."""
-        self._found[question] = found
+    def has(self, question: Question) -> bool:
+        """Return whether the result is known."""
+        return self._key(question) in self._found
 
-    def look(self, search: Callable[..., Any], batch: bytes, *rest: Any) -> Any:
-        """Return the result of a search in a batch; see ``Look``.
+    def note(self, question: Question, found: Any) -> None:
+        """Take in a result."""
+        self._found[self._key(question)] = found
 
-        Raises:
-            LookElsewhere: it would take long, since the batch is large or compressed.
-        """
-        question = (search, batch, *rest)
-        if question in self._found:
-            return self._found[question]
-        if len(batch) > _LIGHT_BYTES or batch[_ATTRIBUTES_AT] & COMPRESSION_MASK:
-            raise LookElsewhere(*question)
-        return search(batch, *rest)
+    def result(self, question: Question) -> Any:
+        """Return a known result."""
+        return self._found[self._key(question)]
+
+    @staticmethod
+    def _key(question: Question) -> Question:
+        """Name a batch by its header, whose CRC covers the records: they may take much memory."""
+        search, batch, *rest = question
+        return search, len(batch), bytes(batch[:HEADER_BYTES]), *rest
 
 
 def look_here(search: Callable[..., Any], batch: bytes, *rest: Any) -> Any:
@@ -68,7 +63,9 @@ def look_here(search: Callable[..., Any], batch: bytes, *rest: Any) -> Any:
     return search(batch, *rest)
 
 
-def first_record_at(batch: bytes, timestamp_ms: int, from_offset: int, pause: Pause | None = None) -> Found:
+def first_record_at(
+    batch: bytes, timestamp_ms: int, from_offset: int, pause: Pause | None = None
+) -> tuple[int, int] | None:
     """Offset and timestamp of the first record of this time or later, at or above an offset."""
     for record in decode_records(batch, pause):
         if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:

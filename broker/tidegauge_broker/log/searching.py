@@ -2,14 +2,19 @@
 
 Contract: functions of segments in offset order; they raise OSError, and TidegaugeError CORRUPT_MESSAGE where a file
 does not hold what its index says.
+
+A search by time is a generator (``Search``), since a segment may have a million batches: it yields None after every
+``BATCHES_PER_TURN`` headers, and a question about each batch that it must look into, whose result it is sent. Whoever
+drives it may let others go on between; a search ends with a log whose files are truncated, deleted or replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import TypeAlias
 
-from tidegauge_broker.log.records import Look, first_record_at, largest_time_in, look_here
-from tidegauge_broker.log.segment import NO_TIMESTAMP, LogSegment
+from tidegauge_broker.log.records import Look, Question, first_record_at, largest_time_in, look_here
+from tidegauge_broker.log.segment import NO_TIMESTAMP, BatchSpot, LogSegment
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
 _MOST_FALSE_TIMES = 16
@@ -17,15 +22,28 @@ _MOST_FALSE_TIMES = 16
 
 A producer writes its batches' headers: a search must end, and soon, whatever they say.
 """
+BATCHES_PER_TURN = 2_000
+
+Found: TypeAlias = "tuple[int, int] | None"
+"""Offset and timestamp (ms) of a record; None: there is none."""
+Search: TypeAlias = Generator["Question | None", object, Found]
+
+
+def carried_out(search: Search, look: Look = look_here) -> Found:
+    """Carry a search out in one step; ``look`` looks into batches."""
+    found: object = None
+    try:
+        while True:
+            question = search.send(found)
+            found = None if question is None else look(*question)
+    except StopIteration as end:
+        result: Found = end.value
+        return result
 
 
 def first_at_or_after(
-    segments: Sequence[LogSegment],
-    timestamp_ms: int,
-    log_start_offset: int,
-    upper_bound: int,
-    look: Look = look_here,
-) -> tuple[int, int] | None:
+    segments: Sequence[LogSegment], timestamp_ms: int, log_start_offset: int, upper_bound: int
+) -> Search:
     """Find the first record of a time or later (ListOffsets by timestamp; UnifiedLog.fetchOffsetByTimestamp).
 
     Args:
@@ -33,79 +51,83 @@ def first_at_or_after(
         timestamp_ms: the time, in ms since 1970.
         log_start_offset: records below do not count.
         upper_bound: exclusive end of what may be found.
-        look: looks into a batch.
-
-    Returns:
-        Its offset and its timestamp in ms; None if there is none.
     """
     for segment in segments:
         if segment.base_offset >= upper_bound:
             return None
         if segment.largest_timestamp[0] < timestamp_ms:
             continue
-        found = _first_in(segment, timestamp_ms, log_start_offset, look)
+        found = yield from _first_in(segment, timestamp_ms, log_start_offset)
         if found is not None:
             return found if found[0] < upper_bound else None
     return None
 
 
-def with_largest_timestamp(
-    segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int, look: Look = look_here
-) -> tuple[int, int] | None:
+def with_largest_timestamp(segments: Sequence[LogSegment], log_start_offset: int, upper_bound: int) -> Search:
     """Find the first record with the largest timestamp of the log (ListOffsets' MAX_TIMESTAMP).
 
     Args:
         segments: all segments.
         log_start_offset: records below do not count.
         upper_bound: exclusive end of what may be found.
-        look: looks into a batch.
-
-    Returns:
-        Its offset and its timestamp in ms; None if no record has a time, or it is not below the bound.
     """
     first = max((at for at, one in enumerate(segments) if one.base_offset <= log_start_offset), default=0)
-    largest = [(_largest_from(one, log_start_offset, look), one) for one in segments[first:]]
+    largest = [(one.largest_timestamp[0], one) for one in segments[first:]]
+    if largest and largest[0][1].base_offset < log_start_offset:  # then the index counts records that are deleted
+        segment = largest[0][1]
+        largest[0] = (yield from _largest_of_records(segment, log_start_offset)), segment
     for _ in range(len(largest) + _MOST_FALSE_TIMES if largest else 0):
         at, (timestamp_ms, segment) = max(enumerate(largest), key=lambda one: one[1][0])
         if timestamp_ms < 0:
             return None
-        found = _first_in(segment, timestamp_ms, log_start_offset, look)
+        found = yield from _first_in(segment, timestamp_ms, log_start_offset)
         if found is not None:
             return found if found[0] < upper_bound else None
         # The time index names a batch whose records compaction has removed, as Kafka's does; or a header lies.
-        largest[at] = _largest_of_records(segment, log_start_offset, look, below_ms=timestamp_ms), segment
+        largest[at] = (yield from _largest_of_records(segment, log_start_offset, below_ms=timestamp_ms)), segment
     return None
 
 
-def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int, look: Look) -> tuple[int, int] | None:
+def _batches(segment: LogSegment, timestamp_ms: int, from_offset: int) -> Generator[BatchSpot | None, None, None]:
+    """Yield the batches that may hold a record of a time or later, at or above an offset; None now and then."""
+    for number, spot in enumerate(segment.from_time(timestamp_ms, from_offset), 1):
+        if spot.max_timestamp_ms >= timestamp_ms and spot.last_offset >= from_offset and spot.has_records:
+            yield spot
+        if not number % BATCHES_PER_TURN:
+            yield None
+
+
+def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int) -> Search:
     """Return offset and timestamp of a segment's first record of a time or later, at or above an offset."""
-    for spot in segment.find_by_time(timestamp_ms, from_offset):
-        found: tuple[int, int] | None = look(first_record_at, segment.batch_bytes(spot), timestamp_ms, from_offset)
+    for spot in _batches(segment, timestamp_ms, from_offset):
+        if spot is None:
+            yield None
+            continue
+        found: Found = yield first_record_at, segment.batch_bytes(spot), timestamp_ms, from_offset  # type: ignore[assignment] # its result
         if found is not None:
             return found
     return None
 
 
-def _largest_from(segment: LogSegment, offset: int, look: Look) -> int:
-    """Return the largest timestamp of the records at or above an offset, by the segment's indexes if they can say."""
-    return segment.largest_timestamp[0] if segment.base_offset >= offset else _largest_of_records(segment, offset, look)
-
-
-def _largest_of_records(segment: LogSegment, offset: int, look: Look, *, below_ms: int | None = None) -> int:
+def _largest_of_records(
+    segment: LogSegment, offset: int, *, below_ms: int | None = None
+) -> Generator[Question | None, object, int]:
     """Return the largest timestamp of the records at or above an offset; -1 if none has one.
 
     Args:
         segment: the segment.
         offset: records below do not count.
-        look: looks into a batch.
         below_ms: only times below this one count; None: all do.
     """
     largest = NO_TIMESTAMP
-    for spot in segment.find_by_time(NO_TIMESTAMP, offset):
+    for spot in _batches(segment, NO_TIMESTAMP, offset):
+        if spot is None:
+            yield None
+            continue
         if spot.base_offset >= offset:
             time_ms = spot.max_timestamp_ms
         else:
-            time_ms = look(largest_time_in, segment.batch_bytes(spot), offset, below_ms)
+            time_ms = yield largest_time_in, segment.batch_bytes(spot), offset, below_ms  # type: ignore[assignment] # its result
         if below_ms is None or time_ms < below_ms:
             largest = max(largest, time_ms)
     return largest

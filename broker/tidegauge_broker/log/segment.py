@@ -422,12 +422,10 @@ class LogSegment:
                 raise
         return end
 
-    def find_by_time(self, timestamp_ms: int, from_offset: int) -> Iterator[BatchSpot]:
-        """Batches that may hold a record of this time or later, at or above an offset, in order."""
+    def from_time(self, timestamp_ms: int, from_offset: int) -> Iterator[BatchSpot]:
+        """Yield the batches in order, none left out that may hold a record of this time or later, from an offset on."""
         relative = max(self.time_index.floor(timestamp_ms), from_offset - self.base_offset)
-        for spot in self.spots(self._sound_floor(self.base_offset + relative)):
-            if spot.max_timestamp_ms >= timestamp_ms and spot.last_offset >= from_offset and spot.has_records:
-                yield spot
+        yield from self.spots(self._sound_floor(self.base_offset + relative))
 
     def batch_bytes(self, spot: BatchSpot) -> bytes:
         """Return the bytes of one batch."""

@@ -6,7 +6,7 @@ Source: ``org.apache.kafka.raft.DynamicVoter`` and ``DynamicVoters``; KIP-853.
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_broker.metadata_log.uuids import uuid_of
+from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
 
 _HIGHEST_PORT = 65535

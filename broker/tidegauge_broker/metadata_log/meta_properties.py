@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge.settings import read_properties
-from tidegauge_broker.metadata_log.uuids import uuid_of
 
 VERSION = 1
 _RESERVED_BELOW = 100

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.kraft.json_text import uuid_text
-from tidegauge_broker.metadata_log.uuids import uuid_of
+from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_controller.raft.values import LOWEST_KRAFT_VERSION, VOTERS_IN_LOG, ElectionState, ReplicaKey
 
 FILE_NAME = "quorum-state"

@@ -111,7 +111,7 @@ class BrokerCore:
 
     def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
         """All local replicas, by topic and partition."""
-        return self.hosted.describe(now_ms, topics)
+        return list(self.hosted.describe(now_ms, topics))
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """For replication-offset-checkpoint: every local replica, offline ones excepted."""
@@ -282,6 +282,16 @@ class BrokerCore:
     ) -> list[Effect]:
         """Apply the response to a FetchRound. Partitions of the round that it leaves out had nothing new."""
         return self.following.fetch_response_received(leader, request_id, partitions, now_ms)
+
+    def fetch_response_begins(self, leader: int, request_id: int, named: Collection[TopicPartition]) -> None:
+        """Take a FetchRound back whose response comes in parts; ``named``: all partitions of the response."""
+        self.following.rounds.response_begins(leader, request_id, named)
+
+    def fetch_part_received(
+        self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int
+    ) -> list[Effect]:
+        """Apply a part of a response that has begun; a partition may be in several, with some of its records each."""
+        return self.following.part_received(leader, request_id, partitions, now_ms)
 
     def epoch_ends_received(
         self, leader: int, request_id: int, ends: Sequence[EpochEndResult], now_ms: int

@@ -176,7 +176,10 @@ class Follower:
     def fetch_response_received(
         self, request_id: int, fetched: FetchedPartition, now_ms: int, out: list[Effect]
     ) -> bool:
-        """Apply the leader's response; returns whether it belongs to the request in flight."""
+        """Apply the leader's response, or a part of it; returns whether it belongs to the request in flight.
+
+        The request stays in flight while more of its records follow and all before were appended.
+        """
         if self.in_flight != request_id:
             return False
         self.in_flight = None
@@ -184,8 +187,8 @@ class Follower:
         if error is _NONE:
             if fetched.diverging is not None:
                 self._reconcile(fetched, out)
-            else:
-                self._take(fetched, now_ms, out)
+            elif self._take(fetched, now_ms, out) and fetched.has_more:
+                self.in_flight = request_id
         elif error is ErrorCode.FENCED_LEADER_EPOCH:
             self.failed = True
             self.partition.say(
@@ -215,25 +218,29 @@ class Follower:
         partition.truncate_to(offset, cause, out)
         return settled
 
-    def _take(self, fetched: FetchedPartition, now_ms: int, out: list[Effect]) -> None:
+    def _take(self, fetched: FetchedPartition, now_ms: int, out: list[Effect]) -> bool:
+        """Take in records and offsets; return whether all the records were appended."""
         partition = self.partition
-        if fetched.records and not self._append(fetched.records, now_ms, out):
-            return
+        taken_bytes = self._append(fetched.records, now_ms, out) if fetched.records else 0
+        if taken_bytes is None:
+            return False
         if fetched.high_watermark >= 0:
             self.lag = max(0, fetched.high_watermark - partition.log_end_offset)
             high_watermark = min(fetched.high_watermark, partition.log_end_offset)
             partition.set_high_watermark(max(high_watermark, partition.log_start_offset), _CAUSE, out)
         if fetched.log_start_offset > partition.log_start_offset:
             partition.advance_log_start(fetched.log_start_offset, _CAUSE, out)
+        return taken_bytes == len(fetched.records)
 
-    def _append(self, records: bytes, now_ms: int, out: list[Effect]) -> bool:
+    def _append(self, records: bytes, now_ms: int, out: list[Effect]) -> int | None:
+        """Append what is sound of the records; return how many bytes that is. None: nothing of the response counts."""
         partition = self.partition
         try:
             headers = self._checked(records)
         except TidegaugeError as problem:
             partition.say("error", f"Found invalid records in a fetch from broker {self.leader}: {problem}", out)
             self.delay(now_ms)
-            return False
+            return None
         size_bytes = headers[-1].position + headers[-1].size_bytes if headers else 0
         if size_bytes < len(records):
             if size_bytes + HEADER_BYTES <= len(records) and self._is_of_newer_epoch(records, size_bytes):
@@ -245,7 +252,7 @@ class Follower:
                 )
             records = records[:size_bytes]
         if not headers:
-            return True
+            return size_bytes
         is_empty = partition.log_end_offset == partition.log_start_offset
         if headers[0].base_offset < partition.log_end_offset and (
             not is_empty or headers[-1].next_offset < partition.log_end_offset
@@ -257,7 +264,7 @@ class Follower:
                 f"{partition.log_end_offset}; this replica is marked failed",
                 out,
             )
-            return False
+            return None
         if is_empty and headers[0].base_offset < partition.log_end_offset:
             partition.transactions = OpenTransactions()
         for header in headers:
@@ -266,7 +273,7 @@ class Follower:
         out.append(AppendAsFollower(partition.topic_partition, records, headers))
         partition.unwritten.extend(headers)
         partition.move_log_end(headers[-1].next_offset, _CAUSE, out)
-        return True
+        return size_bytes
 
     def _is_of_newer_epoch(self, records: bytes, position: int) -> bool:
         """Whether a batch's leader epoch is above the replica's own."""

@@ -19,6 +19,7 @@ from tidegauge_broker.replica.messages import (
     Wait,
 )
 from tidegauge_broker.replica.parked import ParkedOperations
+from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.replica.quota import ReplicationQuota, is_throttled
 from tidegauge_broker.replica.rounds import Admits, Rounds
 
@@ -81,15 +82,32 @@ class Following:
     ) -> list[Effect]:
         """Apply the response to a FetchRound. Partitions of the round that it leaves out had nothing new."""
         out: list[Effect] = []
+        self._count(partitions, now_ms)
+        self._settle(self.rounds.fetch_response_received(leader, request_id, partitions, now_ms, out), out)
+        return out
+
+    def part_received(
+        self, leader: int, request_id: int, partitions: Sequence[FetchedPartition], now_ms: int
+    ) -> list[Effect]:
+        """Apply a part of a response that has begun (``Rounds.response_begins``)."""
+        out: list[Effect] = []
+        self._count(partitions, now_ms)
+        self._settle(self.rounds.part_received(leader, request_id, partitions, now_ms, out), out)
+        return out
+
+    def _count(self, partitions: Sequence[FetchedPartition], now_ms: int) -> None:
+        """Count throttled records against the follower's quota."""
         for response in partitions:
             at, hosted = response.topic_partition, self._hosted.by_name.get(response.topic_partition)
             throttled = () if hosted is None else hosted.rules.follower_throttled_replicas
             if response.records and is_throttled(throttled, at.partition, self._broker_id):
                 self.quota.record(len(response.records), now_ms)
-        for partition in self.rounds.fetch_response_received(leader, request_id, partitions, now_ms, out):
+
+    def _settle(self, took: Sequence[Partition], out: list[Effect]) -> None:
+        """Try again what waits for partitions that have taken records."""
+        for partition in took:
             self._parked.settle(partition, out)
             partition.unwritten.clear()
-        return out
 
     def epoch_ends_received(
         self, leader: int, request_id: int, responses: Sequence[EpochEndResult], now_ms: int

@@ -5,7 +5,7 @@ Contract: nothing here decides; the other parts of ``BrokerCore`` share it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import NO_LEADER
@@ -41,13 +41,13 @@ class HostedPartitions:
         self.refusals = Refusals()
         self._metadata = metadata
 
-    def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
-        """All local replicas, by topic and partition."""
-        return [
+    def describe(self, now_ms: int, topics: Collection[str] | None = None) -> Iterator[ReplicaView]:
+        """Yield all local replicas, by topic and partition; each as it is when it is asked for."""
+        return (
             view_of(partition, now_ms)
             for topic_partition, partition in sorted(self.by_name.items())
             if topics is None or topic_partition.topic in topics
-        ]
+        )
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """For replication-offset-checkpoint: every local replica, offline ones excepted."""

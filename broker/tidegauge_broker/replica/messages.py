@@ -194,7 +194,10 @@ class FetchResult:
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """A follower's view of one partition of a response: ``FetchResult`` with the records themselves."""
+    """A follower's view of one partition of a response: ``FetchResult`` with the records themselves.
+
+    ``has_more``: the rest of the records follows in another of the same response, which is taken in parts.
+    """
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -204,6 +207,7 @@ class FetchedPartition:
     diverging: EpochEnd | None = None
     leader_hint: LeaderHint | None = None
     records: bytes = b""
+    has_more: bool = False
 
 
 @dataclass(slots=True)

@@ -289,6 +289,8 @@ class PartitionStates:
             del self._hosted.by_name[item.topic_partition]
             out.append(DeleteLog(item.topic_partition))
         self._role_changed(partition, out)
+        if item.delete:
+            partition.leader_role = None  # each knows the other, which would leave them to the garbage collection
         return _NONE
 
     def log_dir_failed(self, topic_partitions: Collection[TopicPartition]) -> list[Effect]:

@@ -126,6 +126,31 @@ class Rounds:
                 out.append(FailReplica(role.partition.topic_partition, problem))
         return took
 
+    def response_begins(self, leader: int, request_id: int, named: Collection[TopicPartition]) -> None:
+        """Take a FetchRound back whose response is taken in parts; ``named``: all partitions that it names."""
+        for role in self._take_back(leader, request_id, named):
+            if role.partition.topic_partition not in named:
+                role.nothing_new(request_id)
+
+    def part_received(
+        self, leader: int, request_id: int, results: Sequence[FetchedPartition], now_ms: int, out: list[Effect]
+    ) -> list[Partition]:
+        """Apply a part of the response that has begun; returns the partitions that took theirs."""
+        took: list[Partition] = []
+        for result in results:
+            partition = self.followed(leader).get(result.topic_partition)
+            role = None if partition is None else partition.follower_role
+            if partition is None or role is None:
+                continue  # it follows this leader no longer
+            try:
+                if role.fetch_response_received(request_id, result, now_ms, out):
+                    if result.records:
+                        self._by_leader[leader].move_to_the_end(partition)
+                    took.append(partition)
+            except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
+                out.append(FailReplica(result.topic_partition, problem))
+        return took
+
     def epoch_ends_received(
         self, leader: int, request_id: int, results: Sequence[EpochEndResult], now_ms: int, out: list[Effect]
     ) -> list[Partition]:

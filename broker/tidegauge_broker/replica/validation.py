@@ -12,7 +12,7 @@ the cost). The log, followers and consumers' fetches look at headers alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -153,7 +153,9 @@ def _check_records(
     try:
         batch = records_in(whole, pause)
         if rules.compacted or lies_about_time or (rules.limits_timestamps and not rules.log_append_time):
-            _check_each(batch, name, rules, now_ms, lies_about_time=bool(lies_about_time))
+            stays_compressed = header.compression and (rules.codec is None or rules.codec.number == header.compression)
+            shown = _partly_shown if stays_compressed else _shown
+            _check_each(batch, name, rules, now_ms, shown if lies_about_time else None)
         else:
             for expected, record in enumerate(batch):
                 if record.offset != expected:
@@ -171,13 +173,21 @@ def _undecodable(name: TopicPartition, problem: Exception) -> TidegaugeError:
 
 
 def _check_each(
-    batch: Iterable[Any], name: TopicPartition, rules: TopicRules, now_ms: int, *, lies_about_time: bool
+    batch: Iterable[Any], name: TopicPartition, rules: TopicRules, now_ms: int, shown: Callable[[Any], str] | None
 ) -> None:
-    """All rules of records, record by record; the refusal names each record that breaks one."""
+    """All rules of records, record by record; the refusal names each record that breaks one.
+
+    Args:
+        batch: the records.
+        name: the partition, for errors.
+        rules: its rules.
+        now_ms: the time, by which the records' times are judged.
+        shown: what shows a record whose batch claims LogAppendTime; None if the batch does not, or if it may.
+    """
     errors = RecordErrors()
     earliest_ms = now_ms - rules.timestamp_before_max_ms
     latest_ms = now_ms + rules.timestamp_after_max_ms
-    no_key = f"Compacted topic cannot accept message without key in topic partition {name}."
+    no_key = f"Compacted topic cannot accept message without key in topic partition {name}"
     for expected, record in enumerate(batch):
         if record.offset != expected:
             raise _gap(record.offset, expected)
@@ -193,10 +203,10 @@ def _check_each(
                 f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. The timestamp "
                 f"should be within [{earliest_ms}, {latest_ms}]",
             )
-        elif lies_about_time:
+        elif shown is not None:
             errors.add_time(
                 expected,
-                f"Invalid timestamp type in message {_shown(record)}. Producer should not set timestamp type to "
+                f"Invalid timestamp type in message {shown(record)}. Producer should not set timestamp type to "
                 "LogAppendTime.",
             )
     errors.raise_any()
@@ -207,6 +217,19 @@ def _shown(record: Any) -> str:
     key_bytes, value_bytes = len(record.key or b""), len(record.value or b"")
     return (
         f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, "
+        f"key={key_bytes} bytes, value={value_bytes} bytes)"
+    )
+
+
+def _partly_shown(record: Any) -> str:
+    """Return a record of a batch that stays compressed as PartialDefaultRecord.toString shows it.
+
+    LogValidator skips keys and values of such batches (DefaultRecordBatch.skipKeyValueIterator); no key has size -1.
+    """
+    key_bytes = -1 if record.key is None else len(record.key)
+    value_bytes = -1 if record.value is None else len(record.value)
+    return (
+        f"PartialDefaultRecord(offset={record.offset}, timestamp={record.timestamp}, "
         f"key={key_bytes} bytes, value={value_bytes} bytes)"
     )
 

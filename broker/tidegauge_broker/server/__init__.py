@@ -1,1 +1,1 @@
-"""The shell: asyncio, wires, disks and the cluster's metadata around the core. It translates and executes; it decides nothing."""
+"""The shell: asyncio, wires, disks and the metadata around the core. It translates and executes; it decides nothing."""

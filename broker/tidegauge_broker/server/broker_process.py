@@ -145,7 +145,7 @@ class BrokerProcess:
         resources.push_async_callback(self._cluster.close)
         stores = self._cluster.stores(self._settings, self._now_ms.wall_ms)
         self._configs = DynamicConfigs(stores, self._identity.broker_id, self._layers, self._metadata.knows_topic)
-        await self._configs.read_all()
+        await self._cluster.read(self._configs.read_all)
         self._controller = self._cluster.prepare(self._member())
         resources.push_async_callback(self._cluster.leave)
         await self._open_logs()
@@ -338,7 +338,6 @@ class BrokerProcess:
             OfferedServices(
                 self._service,
                 self._replicas,
-                self._peers,
                 self._now_ms,
                 self._seams.add_services,
                 identity.listeners.kafka_beside,

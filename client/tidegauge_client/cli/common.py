@@ -20,6 +20,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.moments import parse_moment
 from tidegauge.partition import TopicPartition
 from tidegauge_client.bootstrap import BootstrapServers, resolve_bootstrap
+from tidegauge_client.wires import WIRES
 
 Result = TypeVar("Result")
 
@@ -65,6 +66,16 @@ def servers(bootstrap_server: str | None, directory: Path) -> BootstrapServers:
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a command's work on an event loop of its own; Ctrl-C cancels it, so that it cleans up first."""
     return asyncio.run(coroutine)
+
+
+wire_option = click.option(
+    "--wire",
+    type=click.Choice(WIRES),
+    default="kafka",
+    show_default=True,
+    help="Over what records go: Kafka's protocol where the leader can be reached so, or gRPC.",
+)
+"""Of the verbs that write or read records."""
 
 
 class Ending:

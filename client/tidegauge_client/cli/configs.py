@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import print_json, print_line, print_text, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import BROKER_SETTINGS, read_properties
 from tidegauge_client.admin import Admin
@@ -243,7 +243,7 @@ def describe_config(
         return
     for one, entries in described:
         for line in entity_lines(one, entries, everything=everything):
-            click.echo(line)
+            print_line(line)
 
 
 @click.command("alter-config")
@@ -301,9 +301,9 @@ def alter_config(
             }
         )
     elif entity.name is None:
-        click.echo(f"Completed updating default config for {entity.kind} in the cluster.")
+        print_text(f"Completed updating default config for {entity.kind} in the cluster.")
     else:
-        click.echo(f"Completed updating config for {entity.one} {entity.name}.")
+        print_text(f"Completed updating config for {entity.one} {entity.name}.")
 
 
 async def _alter(

@@ -26,7 +26,7 @@ from tidegauge.cli import EXIT_TERMINATED, reports_errors, say, verb_options
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cli.common import INDEX, INT64_MAX, JSON, Ending, run, servers
+from tidegauge_client.cli.common import INDEX, INT64_MAX, JSON, Ending, run, servers, wire_option
 from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.cli.formatting import compile_format, record_json
 from tidegauge_client.cli.group_properties import GroupSettings, parse_properties
@@ -36,6 +36,7 @@ from tidegauge_client.isolation import IsolationLevel
 from tidegauge_client.kafka_brokers import led_by, note_of_partitions
 from tidegauge_client.operation_history import PollHistory
 from tidegauge_client.subscription import ConsumerRecord
+from tidegauge_client.wires import Wire
 
 TOPIC_TIMEOUT_MS = 2_000
 POLL_MS = 500
@@ -215,16 +216,18 @@ def _consumer(
     group: str | None,
     settings: GroupSettings,
     isolation_level: IsolationLevel,
+    wire: Wire,
     *,
     is_from_beginning: bool,
 ) -> Consumer:
     where: Literal["earliest", "latest"] = "earliest" if is_from_beginning else "latest"
+    limit = POLL_RECORDS
     if group is None:
         return Consumer(
-            bootstrap, auto_offset_reset=where, max_poll_records=POLL_RECORDS, isolation_level=isolation_level
+            bootstrap, auto_offset_reset=where, max_poll_records=limit, isolation_level=isolation_level, wire=wire
         )
     chosen: GroupSettings = {"client_id": "console-consumer", "auto_offset_reset": where, **settings}
-    return GroupConsumer(bootstrap, group, max_poll_records=POLL_RECORDS, isolation_level=isolation_level, **chosen)
+    return GroupConsumer(bootstrap, group, max_poll_records=limit, isolation_level=isolation_level, wire=wire, **chosen)
 
 
 @click.command("consume")
@@ -266,6 +269,7 @@ def _consumer(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append what is read, for `verify --transactions`.",
 )
+@wire_option
 @verb_options
 @reports_errors
 def consume(
@@ -280,6 +284,7 @@ def consume(
     timeout_ms: int | None,
     template: str,
     history: Path | None,
+    wire: Wire,
     bootstrap_server: str | None,
     directory: Path,
     output: str,
@@ -311,7 +316,7 @@ def consume(
         ending = Ending(with_reader=True)
         is_from_beginning = where == "earliest"
         async with _consumer(
-            bootstrap, group, settings, isolation_level, is_from_beginning=is_from_beginning
+            bootstrap, group, settings, isolation_level, wire, is_from_beginning=is_from_beginning
         ) as consumer:
             if isinstance(consumer, GroupConsumer):
                 await consumer.subscribe([topic], timeout_ms=TOPIC_TIMEOUT_MS, listener=written)

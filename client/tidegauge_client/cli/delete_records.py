@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import fail, print_json, reports_errors, verb_options
+from tidegauge.cli import fail, print_json, print_text, reports_errors, verb_options
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
@@ -43,16 +43,16 @@ def delete_records(offset_json_file: Path, bootstrap_server: str | None, directo
             return await admin.delete_records(offsets, timeout_ms=DELETE_TIMEOUT_MS)
 
     if output != JSON:
-        click.echo("Executing records delete operation")
+        print_text("Executing records delete operation")
     outcomes = run(work())
     failed = [one for one in outcomes.values() if isinstance(one, TidegaugeError)]
     if output == JSON:
         print_json({"partitions": [_entry(*item) for item in outcomes.items()]})
     else:
-        click.echo("Records delete operation completed:")
+        print_text("Records delete operation completed:")
         for at, outcome in outcomes.items():
             text = f"error: {outcome}" if isinstance(outcome, TidegaugeError) else f"low_watermark: {outcome}"
-            click.echo(f"partition: {at}\t{text}")
+            print_text(f"partition: {at}\t{text}")
     if failed:
         fail(f"The records of {len(failed)} partition(s) could not be deleted", output, code=failed[0].code)
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import print_json, print_text, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli.common import JSON, Ending, run, servers
@@ -331,7 +331,7 @@ def _is_screen() -> bool:
 
 def _echo(text: str) -> None:
     if text:
-        click.echo(text)
+        print_text(text)
         sys.stdout.flush()
 
 
@@ -365,11 +365,11 @@ def describe_cluster(bootstrap_server: str | None, directory: Path, output: str)
         )
         return
     controller = "none" if info.controller_id is None else str(info.controller_id)
-    click.echo(f"Cluster ID: {info.cluster_id}")
-    click.echo(f"Controller: {controller}\tEpoch: {info.controller_epoch}")
+    print_text(f"Cluster ID: {info.cluster_id}")
+    print_text(f"Controller: {controller}\tEpoch: {info.controller_epoch}")
     for row in rows:
         rack = f"\tRack: {row.rack}" if row.rack else ""
-        click.echo(
+        print_text(
             f"Broker: {row.id}\tAddress: {row.address or 'unknown'}\tState: {row.state}\tLeaders: {row.leaders}\t"
             f"Partitions: {row.partitions}{rack}"
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import fail, print_json, reports_errors, say, verb_options
+from tidegauge.cli import fail, print_json, print_text, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
@@ -98,9 +98,9 @@ def _tell(outcomes: Outcomes, kind: str) -> None:
     elected = [str(at) for at, problem in outcomes.items() if problem is None]
     valid = [str(at) for at, problem in outcomes.items() if problem is not None and not _is_failure(problem)]
     if elected:
-        click.echo(f"Successfully completed leader election ({kind}) for partitions {', '.join(elected)}")
+        print_text(f"Successfully completed leader election ({kind}) for partitions {', '.join(elected)}")
     if valid:
-        click.echo(f"Valid replica already elected for partitions {', '.join(valid)}")
+        print_text(f"Valid replica already elected for partitions {', '.join(valid)}")
     for at, problem in outcomes.items():
         if problem is not None and _is_failure(problem):
             say(f"Error completing leader election ({kind}) for partition: {at}: {problem}")

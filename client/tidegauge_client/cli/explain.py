@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
 import click
 from click.shell_completion import CompletionItem
 
-from tidegauge.cli import about_its_cluster, print_json, reports_errors, verb_options
+from tidegauge.cli import about_its_cluster, print_json, print_line, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.security import Security
@@ -390,4 +390,4 @@ def _show(
         print_json(as_json(facts, sentences))
         return
     for line in as_lines(facts, sentences, _wrapped):
-        click.echo(line)
+        print_line(line)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, reports_errors, say, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, print_line, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import group_tables
@@ -68,7 +68,7 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
         )
     else:
         for line in [one.group_id for one in groups] if states is None else group_tables.list_table(groups):
-            click.echo(line)
+            print_line(line)
     return EXIT_FAILED if lacks else EXIT_OK
 
 
@@ -135,7 +135,7 @@ def _print(group: GroupDescription, address: str, rows: list[OffsetRow], *, show
     elif shown == "offsets" and rows:
         lines = group_tables.offsets_table(group.group_id, rows)
     for line in lines:
-        click.echo(line.rstrip())
+        print_line(line.rstrip())
 
 
 @click.command("delete-group")
@@ -166,7 +166,7 @@ def delete_group(groups: Sequence[str], bootstrap_server: str | None, directory:
         )
     else:
         for line in deletion_lines(list(outcomes), failed):
-            click.echo(line)
+            print_line(line)
     return EXIT_FAILED if failed else 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import print_json, print_line, print_text, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ProducerDescription
@@ -73,7 +73,7 @@ def describe_producers(
         for one in found
     ]
     for line in table(columns, rows):
-        click.echo(line)
+        print_line(line)
 
 
 def _producer_json(one: ProducerDescription) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def find_hanging(
         )
         return
     for line in _hanging_lines(found, now_ms):
-        click.echo(line)
+        print_line(line)
 
 
 def _hanging_lines(found: Sequence[OpenTransaction], now_ms: int) -> Iterator[str]:
@@ -230,4 +230,4 @@ def abort_transaction(
         )
         return
     where = f"at {at}" if start_offset is None else f"at offset {start_offset} of {at}"
-    click.echo(f"The transaction of producer {aborted_id}, epoch {aborted_epoch}, {where} is aborted.")
+    print_text(f"The transaction of producer {aborted_id}, epoch {aborted_epoch}, {where} is aborted.")

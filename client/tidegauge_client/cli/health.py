@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tidegauge.cli import EXIT_FAILED, print_json, reports_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, print_json, print_text, reports_errors, verb_options
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import BootstrapServers
@@ -128,9 +128,9 @@ def health(broker: int | None, bootstrap_server: str | None, directory: Path, ou
     if output == JSON:
         print_json({"brokers": [{"address": h.address, "alive": h.is_alive, "ready": h.is_ready} for h in found]})
     elif not found:
-        click.echo(f"broker {broker} is not registered")
+        print_text(f"broker {broker} is not registered")
     else:
         for one in found:
-            click.echo(f"{one.address} {one.state}")
+            print_text(f"{one.address} {one.state}")
     if not found or not all(one.is_ready for one in found):
         raise SystemExit(EXIT_FAILED)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import print_json, print_line, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
@@ -64,7 +64,7 @@ def describe_log_dirs(
         if replicas is None:
             say(f"Broker {broker} does not respond")
     for line in table(found):
-        click.echo(line)
+        print_line(line)
 
 
 def by_directory(

@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -20,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points, version
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, common_help, say
+from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, common_help, json_line, say
 from tidegauge.errors import TidegaugeError
 from tidegauge.machine_code import IN_USE
 from tidegauge.near_names import near_names
@@ -96,6 +95,7 @@ KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
     "verifiable-consumer": ("consume",),
     "replica-verification": ("verify",),
     "storage": ("format",),
+    "metadata-quorum": ("describe-quorum", "add-controller", "remove-controller"),
     "leader-election": ("elect-leaders",),
     "dump-log-segments": ("dump-log",),
     "log-dirs": ("describe-log-dirs",),
@@ -103,7 +103,6 @@ KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
     "server-stop": ("down", "stop"),
     "zookeeper-shell": ("zk-tree",),
     "broker-api-versions": ("health",),
-    "metadata-quorum": ("describe-cluster",),
     "cluster": ("describe-cluster",),
     "kcat": ("describe-cluster", "describe-topic", "produce", "consume"),
     "describe": ("describe-topic", "describe-cluster", "describe-config"),
@@ -233,7 +232,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as problem:
         if wants_json(arguments):
             error = {"code": None, "name": "USAGE", "message": problem.format_message()}
-            click.echo(json.dumps({"error": error}, separators=(",", ":"), ensure_ascii=False), err=True)
+            click.echo(json_line({"error": error}), err=True)
         else:
             problem.show()
         return EXIT_USAGE if isinstance(problem, click.UsageError) else EXIT_FAILED

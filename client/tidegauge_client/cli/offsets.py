@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import print_json, print_text, reports_errors, say, verb_options
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, MAX_TIMESTAMP, Admin, OffsetAndTimestamp
 from tidegauge_client.cli.common import INT64_MAX, JSON, run, servers
@@ -81,4 +81,4 @@ def get_offsets(topic: str, timestamp_ms: int, bootstrap_server: str | None, dir
         print_json({"offsets": offsets})
         return
     for tp, one in found:
-        click.echo(f"{tp.topic}:{tp.partition}:{one.offset}")
+        print_text(f"{tp.topic}:{tp.partition}:{one.offset}")

@@ -33,7 +33,7 @@ from tidegauge.cli import EXIT_FAILED, fail, print_json, reports_errors, say, ve
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cli.common import JSON, Ending, run, servers
+from tidegauge_client.cli.common import JSON, Ending, run, servers, wire_option
 from tidegauge_client.cli.completing import complete_topic
 from tidegauge_client.cli.formatting import parse_header, parse_headers, unescape
 from tidegauge_client.cli.lines import read_lines
@@ -54,6 +54,7 @@ from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_client.producer import Producer
 from tidegauge_client.records import Headers
 from tidegauge_client.sender import Counters
+from tidegauge_client.wires import Wire
 
 TOPIC_TIMEOUT_MS = 2_000
 LAST_RESPONSES_MS = 5_000
@@ -85,6 +86,7 @@ class Work:
     headers: Headers = ()
     headers_separator: bytes | None = None
     plan: TransactionPlan | None = None
+    wire: Wire = "kafka"
     transactions: ProduceTransactions | None = None
     refused: int = 0
     line_number: int = 0
@@ -101,6 +103,7 @@ class Work:
             request_timeout_ms=min(self.request_timeout_ms, self.delivery_timeout_ms - LINGER_MS),
             transactional_id=None if self.plan is None else self.plan.transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS if self.plan is None else self.plan.timeout_ms,
+            wire=self.wire,
         )
 
     def split(self, line: bytes) -> tuple[Headers, bytes | None, bytes]:
@@ -257,6 +260,7 @@ async def _begin(work: Work) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append what happens to each record, for `verify`; in transactions for `verify --transactions`.",
 )
+@wire_option
 @transaction_options
 @verb_options
 @reports_errors
@@ -273,6 +277,7 @@ def produce(
     delivery_timeout_ms: int,
     request_timeout_ms: int,
     history: Path | None,
+    wire: Wire,
     transactional_id: str | None,
     commit_every: int | None,
     ending: LastEnds | None,
@@ -311,6 +316,7 @@ def produce(
             headers,
             before_key,
             plan,
+            wire,
         )
         lines = read_lines(source) if count is None else numbered(count)
         sentence = run(_produce(bootstrap, work, lines, output))

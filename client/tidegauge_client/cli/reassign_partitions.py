@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import print_json, print_line, print_text, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import reassignment_plan as plan
@@ -158,8 +158,8 @@ async def _generate(admin: Admin, options: Mapping[str, Any], output: str) -> No
     if output == JSON:
         print_json({"current": now, "proposed": then})
         return
-    click.echo(f"Current partition replica assignment\n{plan.compact(now)}\n")
-    click.echo(f"Proposed partition reassignment configuration\n{plan.compact(then)}")
+    print_text(f"Current partition replica assignment\n{plan.compact(now)}\n")
+    print_text(f"Proposed partition reassignment configuration\n{plan.compact(then)}")
 
 
 async def _execute(admin: Admin, options: Mapping[str, Any], output: str) -> None:
@@ -185,21 +185,21 @@ async def _execute(admin: Admin, options: Mapping[str, Any], output: str) -> Non
             "this with --additional"
         )
     if output != JSON:
-        click.echo(f"Current partition replica assignment\n\n{plan.compact(before)}\n")
-        click.echo("Save this to use as the --reassignment-json-file option during rollback")
+        print_text(f"Current partition replica assignment\n\n{plan.compact(before)}\n")
+        print_text("Save this to use as the --reassignment-json-file option during rollback")
         if throttle >= 0:
-            click.echo(plan.RUN_VERIFY)
+            print_text(plan.RUN_VERIFY)
     if throttle >= 0:
         await _throttle(admin, moves, throttle, [broker_id for broker_id in moving if broker_id in info.live])
         if output != JSON:
-            click.echo(f"The inter-broker throttle limit was set to {throttle} B/s")
+            print_text(f"The inter-broker throttle limit was set to {throttle} B/s")
     outcomes = await admin.alter_partition_reassignments(dict(targets), timeout_ms=options["timeout"])
     _raise_for_any("Error reassigning partition(s):", outcomes)
     if output == JSON:
         print_json({"current": before, "started": [str(at) for at in sorted(targets)], "throttle": throttle})
         return
     started = ",".join(str(at) for at in sorted(targets))
-    click.echo(f"Successfully started partition reassignment{plan.plural(len(targets))} for {started}")
+    print_text(f"Successfully started partition reassignment{plan.plural(len(targets))} for {started}")
 
 
 async def _verify(admin: Admin, options: Mapping[str, Any], output: str) -> None:
@@ -207,10 +207,10 @@ async def _verify(admin: Admin, options: Mapping[str, Any], output: str) -> None
     ongoing = await admin.list_partition_reassignments()
     states = await _states(admin, targets, ongoing)
     if output != JSON:
-        click.echo("Status of partition reassignment:")
+        print_text("Status of partition reassignment:")
         for at, state in states.items():
-            click.echo(plan.state_line(at, state))
-        click.echo()
+            print_line(plan.state_line(at, state))
+        print_text()
     clears = not ongoing and not options["preserve_throttles"]
     cleared = await _clear_throttles(admin, targets, output) if clears else NOT_CLEARED
     if output == JSON:
@@ -236,9 +236,9 @@ async def _cancel(admin: Admin, options: Mapping[str, Any], output: str) -> None
     if output != JSON:
         if ended:
             names = ",".join(str(at) for at in ended)
-            click.echo(f"Successfully cancelled partition reassignment{plan.plural(len(ended))} for: {names}")
+            print_text(f"Successfully cancelled partition reassignment{plan.plural(len(ended))} for: {names}")
         else:
-            click.echo("None of the specified partition reassignments are active.")
+            print_text("None of the specified partition reassignments are active.")
     clears = not options["preserve_throttles"]
     cleared = await _clear_throttles(admin, targets, output) if clears else NOT_CLEARED
     if output == JSON:
@@ -252,9 +252,9 @@ async def _list(admin: Admin, options: Mapping[str, Any], output: str) -> None:
     if output == JSON:
         print_json({"reassignments": [_ongoing_entry(*item) for item in sorted(ongoing.items())]})
         return
-    click.echo("Current partition reassignments:" if ongoing else "No partition reassignments found.")
+    print_text("Current partition reassignments:" if ongoing else "No partition reassignments found.")
     for at, one in sorted(ongoing.items()):
-        click.echo(plan.ongoing_line(at, one))
+        print_line(plan.ongoing_line(at, one))
 
 
 # What they share
@@ -343,12 +343,12 @@ async def _clear_throttles(admin: Admin, targets: plan.Replicas, output: str) ->
     left: list[TidegaugeError] = []
     if output != JSON:
         names = ",".join(map(str, brokers))
-        click.echo(f"Clearing broker-level throttles on broker{plan.plural(len(brokers))} {names}")
+        print_text(f"Clearing broker-level throttles on broker{plan.plural(len(brokers))} {names}")
     for broker_id in brokers:
         await _or_note(admin.alter_broker_settings(broker_id, {}, plan.BROKER_THROTTLES), left)
     if output != JSON:
         names = ",".join(sorted(topics))
-        click.echo(f"Clearing topic-level throttles on topic{plan.plural(len(topics))} {names}")
+        print_text(f"Clearing topic-level throttles on topic{plan.plural(len(topics))} {names}")
     for topic in sorted(topics):
         await _or_note(admin.alter_topic_settings(topic, {}, (plan.LEADER_REPLICAS, plan.FOLLOWER_REPLICAS)), left)
     return Cleared(left, is_complete=not left and not info.kafka_brokers)

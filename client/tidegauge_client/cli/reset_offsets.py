@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import print_json, print_line, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import offset_reset
@@ -99,7 +99,7 @@ def reset_offsets(
         print_json({"group": group, "executed": execute, "offsets": rows})
         return
     for line in offset_reset.exported(found) if export else offset_reset.table(group, found):
-        click.echo(line)
+        print_line(line)
     if not execute and not dry_run and not export:
         say("Nothing was set: --execute sets these offsets")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import print_json, reports_errors, say, verb_options
+from tidegauge.cli import print_json, print_line, print_text, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, NewTopic, check_new_topic
 from tidegauge_client.cli.common import INT32_MAX, JSON, run, servers, usage
@@ -135,7 +135,7 @@ def create_topic(
     if output == JSON:
         print_json({"name": name, "topic_id": topic_id or None, "created": is_new})
     elif is_new:
-        click.echo(f"Created topic {name}.")
+        print_text(f"Created topic {name}.")
 
 
 @click.command("list-topics")
@@ -154,4 +154,4 @@ def list_topics(bootstrap_server: str | None, directory: Path, output: str) -> N
         print_json({"topics": names})
         return
     for name in names:
-        click.echo(name)
+        print_line(name)

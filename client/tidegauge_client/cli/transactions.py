@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, reports_errors, say, verb_options
+from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, print_line, reports_errors, say, verb_options
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import ListedTransaction, TransactionDescription
 from tidegauge_client.cli.common import JSON, LONG, list_limit, run, servers
@@ -81,7 +81,7 @@ def list_transactions(
     else:
         rows = [(one.transactional_id, str(one.coordinator), str(one.producer_id), one.state) for one in found]
         for line in table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows):
-            click.echo(line)
+            print_line(line)
     return EXIT_FAILED if lacks else EXIT_OK
 
 
@@ -131,7 +131,7 @@ def describe_transaction(transactional_id: str, bootstrap_server: str | None, di
         ",".join(map(str, found.partitions)),
     )
     for line in table(columns, [row]):
-        click.echo(line)
+        print_line(line)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

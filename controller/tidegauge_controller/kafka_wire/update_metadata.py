@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tidegauge.cluster_metadata import PartitionState
-from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
 from tidegauge.kafka.messages import update_metadata as kafka
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.listeners import PLAINTEXT, Listener
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.kafka_wire import FULL, INCREMENTAL, by_topic, states_of
 
@@ -46,7 +47,7 @@ def to_request(request: UpdateMetadataRequest, listeners: Collection[str] = ()) 
     )
 
 
-def _to_state(entry: UpdateMetadataPartition) -> kafka.UpdateMetadataPartitionState:
+def _to_state(entry: ReportedPartition) -> kafka.UpdateMetadataPartitionState:
     state = entry.state
     return kafka.UpdateMetadataPartitionState(
         partition_index=state.topic_partition.partition,
@@ -90,8 +91,8 @@ def from_request(message: kafka.UpdateMetadataRequest, listener: str) -> UpdateM
     )
 
 
-def _from_state(topic: str, topic_id: str, state: kafka.UpdateMetadataPartitionState) -> UpdateMetadataPartition:
-    return UpdateMetadataPartition(
+def _from_state(topic: str, topic_id: str, state: kafka.UpdateMetadataPartitionState) -> ReportedPartition:
+    return ReportedPartition(
         PartitionState(
             TopicPartition(topic, state.partition_index),
             topic_id,

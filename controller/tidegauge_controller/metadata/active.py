@@ -1,7 +1,7 @@
-"""The memory of an active controller: the committed image, and one with what is pending.
+"""The memory of an active controller: the committed image, and the image with the pending records.
 
 Records change memory when they are appended, before they are committed: the next decision sees them. If leadership is
-lost, memory returns to what is committed. A response waits until everything that it may have seen is committed.
+lost, memory returns to the committed image. A response waits until every record that it may depend on is committed.
 Source: ``QuorumController.ControllerWriteEvent``, ``OffsetControlManager``.
 """
 
@@ -25,18 +25,18 @@ _OF_TRANSACTIONS = (BeginTransactionRecord, EndTransactionRecord, AbortTransacti
 
 
 class ActiveController:
-    """What an active controller knows, from its election to its end as leader.
+    """The state of a controller from its election to the end of its leadership.
 
     Args:
         settings: of the controller.
-        image: what is committed.
+        image: of the committed records.
         epoch: of its leadership.
         next_offset: of the next record that it appends.
         now_ms: a clock that never goes back.
 
     Attributes:
-        image: with what is pending.
-        committed: without it.
+        image: of the committed and the pending records.
+        committed: of the committed records alone.
         heartbeats: of the brokers.
         next_offset: of the next record that it appends.
     """
@@ -54,7 +54,7 @@ class ActiveController:
 
     @property
     def view(self) -> ClusterView:
-        """What the next decision looks at."""
+        """The view that the next decision is made from."""
         return ClusterView(self.image, self._settings, self.next_offset)
 
     @property

@@ -2,9 +2,9 @@
 
 Contract: a record that can't be replayed is refused before anything changes; whoever replays may continue with the
 next one, as Kafka's brokers do, or end the process, as its controllers do.
-Source: ``org.apache.kafka.image.MetadataDelta`` and its parts, ``PartitionRegistration.merge``. One difference: what is
-replayed into one delta and what is replayed into several gives equal images, with the settings of a topic that is
-created and removed in one of them too (Kafka's ``ConfigurationsDelta`` keeps those).
+Source: ``org.apache.kafka.image.MetadataDelta`` and its parts, ``PartitionRegistration.merge``. One difference: equal
+records give equal images, in one delta or in several. The settings of a topic that is created and removed in one delta
+are removed, too (Kafka's ``ConfigurationsDelta`` keeps them).
 """
 
 from __future__ import annotations

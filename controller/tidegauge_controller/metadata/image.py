@@ -197,7 +197,7 @@ def quota_entity(key: QuotaKey) -> dict[str, str | None]:
 
 
 class CredentialKey(NamedTuple):
-    """Whose SCRAM credential, and of which mechanism (``ScramMechanism``'s number)."""
+    """The user and the mechanism of a SCRAM credential, by ``ScramMechanism``'s number."""
 
     mechanism: int
     user: str
@@ -226,7 +226,7 @@ class MetadataImage:
         next_producer_id: the first id of the next block.
         access_lists: entries by their ids.
         credentials: SCRAM credentials.
-        provenance: what the image was made of.
+        provenance: the last record that the image contains.
     """
 
     metadata_version: int | None = None

@@ -24,12 +24,12 @@ class ReplayFault(NamedTuple):
 
 
 class MetadataLoader:
-    """Takes in committed batches, and returns the image of what may be seen.
+    """Takes in committed batches, and holds the image of the records that may be seen.
 
     A record that can't be replayed is reported and skipped, as a broker does; a controller ends instead.
 
     Args:
-        image: what was loaded before.
+        image: of the records that were loaded before.
 
     Attributes:
         image: the newest image that may be seen.

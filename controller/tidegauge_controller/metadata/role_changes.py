@@ -1,4 +1,4 @@
-"""What two images mean for the replicas of one broker: deletions, then leaderships, then followings.
+"""Role changes of one broker's replicas between two images: deletions, then leaderships, then followings.
 
 The changes come from the images alone, so that they do not depend on how the new one came about. (Kafka takes them from
 the records of the delta; a broker that loads a snapshot while it runs may so remain leader of a partition that was
@@ -20,7 +20,7 @@ _NO_PARTITIONS: SortedMap[int, PartitionRegistration] = SortedMap()
 
 @dataclass(slots=True)
 class RoleChanges:
-    """What a broker has to do, in this order.
+    """The role changes of a broker, to be carried out in this order.
 
     Attributes:
         deletions: of replicas that the broker no longer has; a topic that was created again under its name is deleted

@@ -63,11 +63,11 @@ class SortedMap(Mapping[Key, Value]):
     def __getitem__(self, key: Key) -> Value:
         if not self.blocks:
             raise KeyError(key)
-        return self.blocks[self._block_of(key)][key]
+        return self.blocks[bisect_right(self._firsts, key) - 1][key]
 
     def get(self, key: Key, default: Any = None) -> Any:
         """Return the value of a key, or the default."""
-        return self.blocks[self._block_of(key)].get(key, default) if self.blocks else default
+        return self.blocks[bisect_right(self._firsts, key) - 1].get(key, default) if self.blocks else default
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SortedMap):
@@ -104,10 +104,6 @@ class SortedMap(Mapping[Key, Value]):
         made._index()
         is_sparse = len(made.blocks) > _SPARSE and made._size < len(made.blocks) * _SPARSE
         return SortedMap(made) if is_sparse else made
-
-    def put(self, key: Key, value: Value) -> SortedMap[Key, Value]:
-        """Return a copy with one value set."""
-        return self.updated({key: value})
 
 
 def _changed(block: dict[Key, Value], changes: Mapping[Key, Value | _Removed]) -> Iterator[dict[Key, Value]]:

@@ -37,6 +37,10 @@ def handle_add(core: Core, event: RequestReceived, request: AddVoterRequest) -> 
         message = f"Node {request.voter.id} is already a voter. Remove the voter with this id first."
         core.respond(event.token, voter_response(core, ErrorCode.DUPLICATE_VOTER, message))
         return
+    if not core.connections.is_ready(request.voter.id, core.now_ms):
+        message = f"Node {request.voter.id} is not ready to receive requests."
+        core.respond(event.token, voter_response(core, ErrorCode.REQUEST_TIMED_OUT, message))
+        return
     deadline = core.now_ms + max(0, min(request.timeout_ms, core.config.request_timeout_ms))
     leader.change = VoterChange(
         event.token,

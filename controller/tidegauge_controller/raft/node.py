@@ -238,6 +238,7 @@ class RaftNode:
                 self._note_snapshot(event)
             case LogStartMoved():
                 core.log.move_start(event.start_offset)
+                core.history.prune(event.start_offset)
             case _:
                 raise ValueError(f"the node does not wait for a {type(event).__name__}")
 

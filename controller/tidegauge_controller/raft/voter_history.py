@@ -91,6 +91,14 @@ class VoterHistory:
         self.voters = [at for at in self.voters if at.offset < end_offset]
         self.versions = [at for at in self.versions if at.offset < end_offset]
 
+    def prune(self, start_offset: int) -> None:
+        """Forget what no offset of the log needs any more (``KRaftControlRecordStateMachine.truncateOldEntries``).
+
+        The latest entry below ``start_offset``, the log's new start, is in force there and stays.
+        """
+        self.voters = self.voters[_first_needed([at.offset for at in self.voters], start_offset) :]
+        self.versions = self.versions[_first_needed([at.offset for at in self.versions], start_offset) :]
+
     def restart(self, voter_set: VoterSet | None, version: int, *, is_bootstrap: bool = False) -> None:
         """Begin with the values of a snapshot.
 
@@ -102,3 +110,8 @@ class VoterHistory:
         self.voters = [] if voter_set is None else [VotersAt(IN_SNAPSHOT, voter_set)]
         self.versions = [VersionAt(IN_SNAPSHOT, version)]
         self.snapshot_is_bootstrap = is_bootstrap
+
+
+def _first_needed(offsets: list[int], start_offset: int) -> int:
+    """Return the index of the latest entry below an offset; 0 if none is."""
+    return max(0, sum(offset < start_offset for offset in offsets) - 1)

@@ -559,8 +559,10 @@ class ZooKeeper:
     async def _create_chroot(self) -> None:
         chroot, self._chroot = self._chroot, ""
         try:
-            if chroot:
-                await self.ensure_path(chroot)
+            while chroot:
+                with contextlib.suppress(SessionExpired):  # the next session goes on with it
+                    await self.ensure_path(chroot)
+                    break
         finally:
             self._chroot = chroot
 

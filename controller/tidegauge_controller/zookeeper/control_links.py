@@ -89,15 +89,15 @@ class GrpcControlLink:
         stub = self._stub
         match request:
             case LeaderAndIsrRequest():
-                return wire.from_partitions_response(
-                    await self._stamped(stub.LeaderAndIsr, wire.to_leader_and_isr(request))
+                return await wire.from_partitions_response(
+                    await self._stamped(stub.LeaderAndIsr, await wire.to_leader_and_isr(request))
                 )
             case UpdateMetadataRequest():
-                updated = await self._stamped(stub.UpdateMetadata, wire.to_update_metadata(request))
+                updated = await self._stamped(stub.UpdateMetadata, await wire.to_update_metadata(request))
                 return PartitionsResponse(wire.from_error(updated.error))
             case StopReplicaRequest():
-                return wire.from_partitions_response(
-                    await self._stamped(stub.StopReplica, wire.to_stop_replica(request))
+                return await wire.from_partitions_response(
+                    await self._stamped(stub.StopReplica, await wire.to_stop_replica(request))
                 )
             case _:
                 assert_never(request)

@@ -46,6 +46,7 @@ from tidegauge_controller.zookeeper.decisions.steps import (
     Send,
     SetNode,
     Steps,
+    Turn,
     UnwatchData,
     WatchData,
     Write,
@@ -65,6 +66,10 @@ _LARGEST_TRANSACTION = 128
 _LARGEST_TRANSACTION_BYTES = 262_144
 """A quarter of the largest request that ZooKeeper accepts (jute.maxbuffer)."""
 _BYTES_BESIDES_DATA = 128
+_REQUESTS_PER_TURN = 50
+_READS_AT_A_TIME = 200
+_TRANSACTIONS_AT_A_TIME = 8
+"""How many requests to ZooKeeper are begun together: all of a large step's at once would be one turn of the loop."""
 
 
 class Driver:
@@ -135,8 +140,12 @@ class Driver:
         names = StepNames(event)
         try:
             request = next(steps)
+            number = 0
             while True:
                 response = await self._execute(request)
+                number += 1
+                if not number % _REQUESTS_PER_TURN:
+                    await asyncio.sleep(0)
                 for what in what_was_done(request):
                     self._stop_at(names.of(what))
                 if self._closed:
@@ -151,7 +160,7 @@ class Driver:
     async def _execute(self, request: Request) -> Any:
         match request:
             case Read():
-                return await asyncio.gather(*(self._read(path) for path in request.paths))
+                return await self._read_all(request.paths)
             case ReadChildren():
                 return await self._children(request.path)
             case Write():
@@ -175,9 +184,17 @@ class Driver:
                 self._note(request.kind, request.cause, dict(request.fields))
             case RandomBytes():
                 return self._random_bytes(request.count)
+            case Turn():
+                await asyncio.sleep(0)
             case _:
                 assert_never(request)
         return None
+
+    async def _read_all(self, paths: Sequence[str]) -> list[ReadResult]:
+        results: list[ReadResult] = []
+        for first in range(0, len(paths), _READS_AT_A_TIME):
+            results += await asyncio.gather(*map(self._read, paths[first : first + _READS_AT_A_TIME]))
+        return results
 
     async def _read(self, path: str) -> ReadResult:
         try:
@@ -207,12 +224,13 @@ class Driver:
         return await self._write_each(list(_transactions(request.operations)))
 
     async def _write_each(self, transactions: Sequence[Sequence[Mutation]]) -> list[WriteResult]:
-        results = await asyncio.gather(*map(self._write_together, transactions), return_exceptions=True)
         done: list[WriteResult] = []
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result  # after all have ended, so that none is in flight when the controller resigns
-            done += result
+        for first in range(0, len(transactions), _TRANSACTIONS_AT_A_TIME):
+            some = transactions[first : first + _TRANSACTIONS_AT_A_TIME]
+            for result in await asyncio.gather(*map(self._write_together, some), return_exceptions=True):
+                if isinstance(result, BaseException):
+                    raise result  # after all have ended, so that none is in flight when the controller resigns
+                done += result
         return done
 
     async def _write_together(self, operations: Sequence[Mutation]) -> list[WriteResult]:

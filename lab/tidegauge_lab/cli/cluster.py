@@ -23,6 +23,7 @@ from tidegauge.cli import (
     fail,
     output_option,
     print_json,
+    print_text,
     say,
 )
 from tidegauge.cluster_directory import command_for, directory_argument
@@ -134,7 +135,7 @@ def up(
     if detach:
         _start(cluster, output, control, control_name, has_new_settings=bool(given or profile))
         if output == "text":
-            click.echo("\n".join(["", "Next, for example:", *next_commands(cluster), "", *where_to_go_on(cluster)]))
+            print_text("\n".join(["", "Next, for example:", *next_commands(cluster), "", *where_to_go_on(cluster)]))
         return
     with guarding(cluster.directory) as guard:
         try:
@@ -160,7 +161,7 @@ def _start(
     if output == "json":
         print_json(status_now)
     else:
-        click.echo("\n".join(summary(cluster, status_now)))
+        print_text("\n".join(summary(cluster, status_now)))
 
 
 def _what_stays(
@@ -311,7 +312,7 @@ def down(purge: bool, directory: Path, output: str) -> None:
     if output == "json":
         print_json({"directory": str(cluster.directory), "purged": purge})
     else:
-        click.echo(
+        print_text(
             f"The cluster in {cluster.directory} is down" + (" and its data deleted." if purge else "; its data stays.")
         )
 
@@ -333,7 +334,7 @@ def status(directory: Path, output: str) -> None:
         print_json(processes | said)
     else:
         lines = [*map(group_line, said["groups"]), *map(held_line, said["held_readers"])]
-        click.echo("\n".join([*summary(cluster, processes), *lines]))
+        print_text("\n".join([*summary(cluster, processes), *lines]))
 
 
 def held_line(held: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.cli import directory_option, output_option, print_json, print_text, say
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.extras import install_command
 from tidegauge_lab.cli.common import AddressType, lab_verb
@@ -114,7 +114,7 @@ async def _serve(host: str, port: int, names: tuple[str, ...], directory: Path, 
         if output == "json":
             print_json({"url": url})
         else:
-            click.echo(f"{url}  (Ctrl-C ends it)")
+            print_text(f"{url}  (Ctrl-C ends it)")
 
     await server.serve(app, listener, is_ready)
 

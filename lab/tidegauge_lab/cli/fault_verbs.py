@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 import click
 
-from tidegauge.cli import print_json, verb_options
+from tidegauge.cli import print_json, print_text, verb_options
 from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
 from tidegauge.near_names import did_you_mean
@@ -150,7 +150,7 @@ def show_fault(fault: Fault, output: str) -> None:
     if output == "json":
         print_json(fault_as_json(fault))
     else:
-        click.echo(f"Broker {fault.broker_id}: {fault.text} (fault {fault.fault_id}).")
+        print_text(f"Broker {fault.broker_id}: {fault.text} (fault {fault.fault_id}).")
 
 
 def fault_as_json(fault: Fault) -> dict[str, Any]:

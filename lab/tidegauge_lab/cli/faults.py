@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.cli import directory_option, output_option, print_json, print_line, print_text, say
 from tidegauge.cluster_directory import directory_argument
 from tidegauge.counted import counted
 from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
@@ -123,11 +123,11 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
             say(f"{_subject(outcome)} is {outcome.state.value} already{instead}")
             continue
         because = f", {role}" if role is not None and outcome.target != ZOOKEEPER else ""
-        click.echo(f"{kind.done.capitalize()} {outcome.name}{because} (process {outcome.pid}).")
+        print_text(f"{kind.done.capitalize()} {outcome.name}{because} (process {outcome.pid}).")
         if outcome.lost_bytes:
             say(f"The power loss took {counted(outcome.lost_bytes, 'byte')} that {outcome.name} had never flushed")
     for sentence in ended:
-        click.echo(sentence)
+        print_line(sentence)
     killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
     if kind is KILL and killed:
         for sentence in _next_steps(role, killed, directory, is_expired=bool(ended)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, print_json, say, verb_options
+from tidegauge.cli import EXIT_FAILED, print_json, print_text, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import HOLD_FETCH, RELEASE_FETCH, STEP_FETCH
 from tidegauge.partition import TopicPartition
@@ -66,7 +66,7 @@ def hold_fetch(
     done = "Released" if release else "Held"
     for broker_id in wanted:
         if broker_id in changed:
-            click.echo(f"{done} {partition} on broker {broker_id}.")
+            print_text(f"{done} {partition} on broker {broker_id}.")
         else:
             say(f"{partition} on broker {broker_id} is {'free' if release else 'held'} already")
     if not wanted:
@@ -143,15 +143,15 @@ async def _held_followers(switches: Switches, at: TopicPartition) -> list[int]:
 
 
 def _show(step: Step) -> None:
-    click.echo(step.text)
+    print_text(step.text)
     width = max((len(change.attribute) for change in step.changes), default=0)
     for change in step.changes:
-        click.echo(
+        print_text(
             f"  broker {change.broker_id} ({change.role + '):':9} {change.attribute:{width}}  "
             f"{change.before} -> {change.after}"
         )
     if not step.changes and step.error is ErrorCode.NONE:
-        click.echo("  nothing changed")
+        print_text("  nothing changed")
 
 
 def _as_json(step: Step) -> dict[str, Any]:

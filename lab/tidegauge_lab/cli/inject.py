@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, say, verb_options
+from tidegauge.cli import print_json, print_text, say, verb_options
 from tidegauge.faults.actions import EXPIRE_SESSION, RELEASE_REQUESTS, SYNC
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, SKEW_CLOCK
 from tidegauge.partition import TopicPartition
@@ -85,7 +85,7 @@ def release_requests(
         print_json({"broker": broker_id, "released": [fault_as_json(fault) for fault in ended]})
         return
     for fault in ended:
-        click.echo(f"Broker {broker_id}: {fault.text}: released {fault.held}.")
+        print_text(f"Broker {broker_id}: {fault.text}: released {fault.held}.")
     if not ended:
         say(f"Broker {broker_id} holds no requests")
 
@@ -108,7 +108,7 @@ def expire_session(output: str, directory: Path, bootstrap_server: str | None, *
     if output == "json":
         print_json({"broker": broker_id, "session": f"0x{session_id:x}"})
     else:
-        click.echo(f"Ended the ZooKeeper session 0x{session_id:x} of broker {broker_id}.")
+        print_text(f"Ended the ZooKeeper session 0x{session_id:x} of broker {broker_id}.")
 
 
 @click.command(SYNC.words, help=f"{SYNC.meaning}.")
@@ -140,4 +140,4 @@ def sync(
         print_json({"broker": broker_id, "logs": logs})
         return
     for at, offset in flushed.items():
-        click.echo(f"Broker {broker_id} has flushed {at} up to offset {offset}.")
+        print_text(f"Broker {broker_id} has flushed {at} up to offset {offset}.")

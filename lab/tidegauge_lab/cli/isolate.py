@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import print_json, say, verb_options
+from tidegauge.cli import print_json, print_line, print_text, say, verb_options
 from tidegauge.faults.actions import CLEAR_FAULTS, HEAL
 from tidegauge.faults.table import BY_MESSAGE, ISOLATE
 from tidegauge.partition import TopicPartition
@@ -66,11 +66,11 @@ def _tell_ended(
         )
         return
     for fault in ended:
-        click.echo(f"Broker {fault.broker_id}: {fault.text}: ended.")
+        print_text(f"Broker {fault.broker_id}: {fault.text}: ended.")
     for broker_id, at in released:
-        click.echo(f"Released {at} on broker {broker_id}.")
+        print_text(f"Released {at} on broker {broker_id}.")
     for broker_id, rule in rules:
-        click.echo(f"Broker {broker_id}: rule {rule.rule_id}: {rule.text}: ended.")
+        print_text(f"Broker {broker_id}: rule {rule.rule_id}: {rule.text}: ended.")
     if not ended and not released and not rules:
         say("Nothing was in force")
 
@@ -96,7 +96,7 @@ def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear:
         return
     lines = [line for broker_id in asked if broker_id in found for line in _lines(*found[broker_id])]
     for line in lines:
-        click.echo(line)
+        print_line(line)
     for broker_id in asked:
         if broker_id in kafkas:
             say(f"Broker {broker_id} at {kafkas[broker_id]} is an Apache Kafka broker: the lab is not inside it")

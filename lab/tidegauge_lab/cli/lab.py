@@ -14,7 +14,16 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import directory_option, fail, offline_verb_options, output_option, print_json, say
+from tidegauge.cli import (
+    directory_option,
+    fail,
+    offline_verb_options,
+    output_option,
+    print_json,
+    print_line,
+    print_text,
+    say,
+)
 from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
 from tidegauge_lab.cli.common import complete_lab, lab_verb
 from tidegauge_lab.labs import terminal
@@ -51,7 +60,7 @@ def list_labs(language: str, output: str, directory: Path, bootstrap_server: str
         return
     width = max(len(one.name) for one in LABS)
     for one, title in found:
-        click.echo(f"{one.number:>2}  {one.name:<{width}}  {title}")
+        print_line(f"{one.number:>2}  {one.name:<{width}}  {title}")
 
 
 @lab.command()
@@ -122,12 +131,12 @@ def start(
         )
         return
     question, prediction = (terminal.prose(text.sections[name], language) for name in ("Question", "Predict"))
-    click.echo(f"{wanted.number}. {text.title}\n\n{question}\n")
-    click.echo(f"{text.headings['Predict']}\n\n{prediction}\n\n{text.headings['Do']}\n")
+    print_text(f"{wanted.number}. {text.title}\n\n{question}\n")
+    print_text(f"{text.headings['Predict']}\n\n{prediction}\n\n{text.headings['Do']}\n")
     if directory_argument(directory):
-        click.echo(f"export {DIRECTORY_VARIABLE}={shlex.quote(str(directory.absolute()))}\n")
+        print_text(f"export {DIRECTORY_VARIABLE}={shlex.quote(str(directory.absolute()))}\n")
     click.echo(terminal.commands(text.sections["Do"], language, listening(cluster)))
-    click.echo("\n".join(["", *_where(cluster, is_chosen=kafka_port is not None), "", *_next(wanted, directory)]))
+    print_text("\n".join(["", *_where(cluster, is_chosen=kafka_port is not None), "", *_next(wanted, directory)]))
 
 
 def _where(cluster: LocalCluster, *, is_chosen: bool) -> list[str]:
@@ -174,11 +183,11 @@ def check(name: str | None, directory: Path, output: str) -> None:
     else:
         for one in checked.findings:
             for line in terminal.wrapped(f"{one.text}.", first="  yes  " if one.holds else "  no   ", rest=" " * 7):
-                click.echo(line)
+                print_line(line)
     if not checked.passed:
         fail(checked.verdict, output)
     if output == "text":
-        click.echo(checked.verdict)
+        print_line(checked.verdict)
 
 
 @lab.command()
@@ -191,6 +200,6 @@ def stop(directory: Path, output: str) -> None:
     if output == "json":
         print_json({"lab": None if ended is None else ended.name})
     elif ended is None:
-        click.echo(f"There is no lab in {directory.absolute()}.")
+        print_line(f"There is no lab in {directory.absolute()}.")
     else:
-        click.echo(f"Lab {ended.name} is over; its cluster is deleted.")
+        print_line(f"Lab {ended.name} is over; its cluster is deleted.")

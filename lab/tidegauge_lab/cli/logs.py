@@ -13,9 +13,8 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import directory_option, output_option, pause, print_json
+from tidegauge.cli import directory_option, output_option, pause, print_json, print_line
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.terminal_text import shown_controls
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
@@ -88,7 +87,7 @@ def logs(process: str | None, follow: bool, pattern: re.Pattern[str] | None, dir
         if output == "json":
             print_json({"process": line.process, "line": line.text})
         else:
-            click.echo(f"{line.process:<{width}} | {shown_controls(line.text)}")
+            print_line(f"{line.process:<{width}} | {line.text}")
 
     for line in _written(files):
         show(line)

@@ -6,13 +6,17 @@ Serves a page of static files on 127.0.0.1 until Ctrl-C; no broker, no ZooKeeper
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
-from tidegauge.cli import offline_verb_options, print_json, reports_errors
+from tidegauge.cli import offline_verb_options, print_json, print_line, reports_errors
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.near_names import did_you_mean
 from tidegauge_lab.play.runtime import missing
+
+_SCHEDULE = re.compile(r"\d{1,6}~[a-z0-9]*~[a-z0-9.-]*", re.ASCII)
 
 
 @click.command()
@@ -25,11 +29,24 @@ from tidegauge_lab.play.runtime import missing
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the page's files to this directory instead, for a web server of yours.",
 )
+@click.option("--story", metavar="NAME", help="Print an address that opens this story (docs/play.md).")
+@click.option("--schedule", metavar="TEXT", help="Print an address that opens this schedule.")
 @offline_verb_options
 @reports_errors
-def play(port: int, written: Path | None, output: str, directory: Path, bootstrap_server: str | None) -> None:
+def play(
+    port: int,
+    written: Path | None,
+    story: str | None,
+    schedule: str | None,
+    output: str,
+    directory: Path,
+    bootstrap_server: str | None,
+) -> None:
     """Run the brokers' own code in the browser: break a cluster with nothing but a page, on 127.0.0.1."""
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
+    from tidegauge_lab.play.stories import stories  # noqa: PLC0415 - only this verb pays for it
+
+    rest = _what_it_opens(story, schedule, [one["name"] for one in stories()])
     if sentence := missing():
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, sentence)
     from tidegauge_lab.play.server import PlayServer  # noqa: PLC0415 - only this verb pays for it
@@ -37,12 +54,31 @@ def play(port: int, written: Path | None, output: str, directory: Path, bootstra
 
     if written is not None:
         size = write_site(written)
-        click.echo(f"Wrote the page to {written}: {size / 1e6:.1f} MB. Serve it by HTTPS, or on 127.0.0.1.")
+        print_line(f"Wrote the page to {written}: {size / 1e6:.1f} MB. Serve it by HTTPS, or on 127.0.0.1.")
         return
     with PlayServer(port, site_files()) as server:
-        url = f"http://127.0.0.1:{server.port}/"
+        url = f"http://127.0.0.1:{server.port}/{rest}"
         if output == "json":
             print_json({"url": url})
         else:
-            click.echo(f"{url}  (Ctrl-C ends it)")
+            print_line(f"{url}  (Ctrl-C ends it)")
         server.serve_forever()
+
+
+def _what_it_opens(story: str | None, schedule: str | None, names: list[str]) -> str:
+    """Return the end of the address: a story, a schedule, or nothing."""
+    if story is not None and schedule is not None:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "--story and --schedule exclude one another")
+    if story is not None:
+        if story not in names:
+            hint = did_you_mean(story, names, f"; there are {', '.join(names)}")
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"there is no story {story} in the browser{hint}")
+        return f"?story={story}"
+    if schedule is not None:
+        if not _SCHEDULE.fullmatch(schedule):
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "a schedule is a version, settings and actions: 1~r0~p1-2-0.k0 (docs/play.md)",
+            )
+        return f"#{schedule}"
+    return ""

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, say
+from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, print_line, print_text, say
 from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, complete_scenario, lab_verb
 from tidegauge_lab.scenario.loader import load, parse, shipped_names, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
@@ -48,7 +48,7 @@ def list_scenarios(output: str, directory: Path, bootstrap_server: str | None) -
         print_json([{"name": name, "title": title} for name, title in found])
         return
     for name, title in found:
-        click.echo(f"{name}  {title}")
+        print_text(f"{name}  {title}")
 
 
 @scenario.command()
@@ -63,7 +63,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
     if output == "json":
         print_json(as_json(checked))
     else:
-        click.echo(text, nl=not text.endswith("\n"))
+        print_text(text, nl=not text.endswith("\n"))
 
 
 @scenario.command()
@@ -95,7 +95,7 @@ def run(
 
     def tell(line: str) -> None:
         if as_text:
-            click.echo(line)
+            print_line(line)
 
     for line in introduction(story):
         tell(line)

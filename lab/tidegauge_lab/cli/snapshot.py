@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import directory_option, output_option, print_json, say
+from tidegauge.cli import directory_option, output_option, print_json, print_text, say
 from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -47,4 +47,4 @@ def _say(sentence: str, name: str, began: float, output: str) -> None:
     if output == "json":
         print_json({"snapshot": name, "took_ms": took_ms})
     else:
-        click.echo(f"{sentence} ({took_ms / 1000:.1f} s).")
+        print_text(f"{sentence} ({took_ms / 1000:.1f} s).")

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from tidegauge.cli import directory_option, output_option, pause, print_json, say
+from tidegauge.cli import directory_option, output_option, pause, print_json, print_line, print_text, say
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import KINDS, broker_of
@@ -160,7 +160,7 @@ def _show(events: Iterable[dict[str, Any]], choice: Choice, output: str) -> None
         if output == "json":
             print_json(event)
         else:
-            click.echo(line(event))
+            print_line(line(event))
 
 
 def _draw(source: Timeline, choice: Choice, svg: Path, directory: Path, output: str) -> None:
@@ -176,12 +176,12 @@ def _draw(source: Timeline, choice: Choice, svg: Path, directory: Path, output: 
     if output == "json":
         print_json({"file": str(svg), "events": drawing.events, "drawn": drawing.rows, "left_out": drawing.left_out})
     elif drawing.rows + drawing.left_out < drawing.events:
-        click.echo(
+        print_text(
             f"{counted(drawing.events, 'event')} drawn to {svg} in {counted(drawing.rows, 'row')}: "
             "runs of LEO and HW share a row"
         )
     else:
-        click.echo(f"{counted(drawing.rows, 'event')} drawn to {svg}")
+        print_text(f"{counted(drawing.rows, 'event')} drawn to {svg}")
 
 
 def _record(source: Timeline, choice: Choice, html: Path, directory: Path, output: str) -> None:
@@ -200,7 +200,7 @@ def _record(source: Timeline, choice: Choice, html: Path, directory: Path, outpu
     if output == "json":
         print_json({"file": str(html), "events": len(recorded.steps), "left_out": left_out})
     else:
-        click.echo(f"{counted(len(recorded.steps), 'event')} recorded to {html}: open it in a browser")
+        print_text(f"{counted(len(recorded.steps), 'event')} recorded to {html}: open it in a browser")
 
 
 def _write(path: Path, text: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, print_json, reports_errors, verb_options
+from tidegauge.cli import EXIT_FAILED, print_json, print_line, reports_errors, verb_options
 from tidegauge.counted import counted
 from tidegauge_client.cli.common import JSON, run, servers
 from tidegauge_client.cli.completing import complete_topic
@@ -106,7 +106,7 @@ def _tell(report: Report | None, judgement: Judgement | None, output: str) -> No
         print_json(document if judgement is None else {**document, "transactions": to_json(judgement)})
     else:
         for line in (*(text_lines(report) if report else ()), *(judged_lines(judgement) if judgement else ())):
-            click.echo(line)
+            print_line(line)
     is_fine = (report is None or report.is_balanced) and (judgement is None or judgement.is_clean)
     if not is_fine:
         raise SystemExit(EXIT_FAILED)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli import BOOTSTRAP_VARIABLE, print_json, verb_options
+from tidegauge.cli import BOOTSTRAP_VARIABLE, print_json, print_text, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.extras import install_command
 from tidegauge_client.cli.common import servers
@@ -122,7 +122,7 @@ async def _serve(port: int, output: str, directory: Path, bootstrap: list[str] |
     if output == "json":
         print_json({"url": url})
     else:
-        click.echo(f"{url}  (Ctrl-C ends it)")
+        print_text(f"{url}  (Ctrl-C ends it)")
     if teaching is not None and story is not None:
         await teaching.play(story)
     await server.serve(app, hub, listener, teaching)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 import click
 
-from tidegauge.cli import directory_option, output_option, pause, print_json
+from tidegauge.cli import directory_option, output_option, pause, print_json, print_line
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.znodes import BROKER_IDS
@@ -191,7 +191,7 @@ def zk_tree(zookeeper: str | None, watch: bool, directory: Path, output: str) ->
         entries = [json_of(path, znode, owners) for path, znode in tree.items()]
         if output != "json":
             for path, znode in tree.items():
-                click.echo(line_of(path, znode, owners))
+                print_line(line_of(path, znode, owners))
         elif not watch:
             print_json({"znodes": entries})
         else:
@@ -205,5 +205,5 @@ def zk_tree(zookeeper: str | None, watch: bool, directory: Path, output: str) ->
                 if output == "json":
                     print_json({"change": sign, **json_of(path, znode, owners)})
                 else:
-                    click.echo(f"{sign} {line_of(path, znode, owners, whole_path=True)}")
+                    print_line(f"{sign} {line_of(path, znode, owners, whole_path=True)}")
             tree = now

@@ -11,6 +11,7 @@ import ast
 import io
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -89,8 +90,9 @@ def _imported(statements: list[ast.stmt]) -> Iterator[str]:
                 pass
 
 
+@cache
 def archive(entries: tuple[str, ...] = (ENTRY,)) -> bytes:
-    """Return the archive: a ZIP file whose paths are those of the modules."""
+    """Return the archive, made once: a ZIP file whose paths are those of the modules."""
     packages = roots()
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:

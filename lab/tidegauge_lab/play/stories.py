@@ -7,6 +7,7 @@ compares them.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -28,11 +29,12 @@ def played() -> frozenset[str]:
     return frozenset(_texts()["titles_zh"])
 
 
+@cache
 def stories() -> list[Json]:
     """Return the tour, its cure, and the scenarios that play, each with its text in English and Chinese."""
     texts = _texts()
     cures: dict[str, str] = texts["cures"]
-    found = [_tour(one, texts["tour"]["steps"], cures) for one in texts["tour"]["told"]]
+    found = [_tour(one, texts["tour"]["steps"], cures) for one in texts["tour"]["versions"]]
     files = resources.files("tidegauge_lab.scenario").joinpath("files")
     for name, title_zh in texts["titles_zh"].items():
         scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
@@ -44,14 +46,14 @@ def stories() -> list[Json]:
     return found
 
 
-def _tour(told: Json, steps: list[Json], cures: dict[str, str]) -> Json:
+def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
     scenario = {
-        "cluster": {"brokers": 3, "controller": 0, "settings": {_RULE: told["rule"]}},
+        "cluster": {"brokers": 3, "controller": 0, "settings": {_RULE: one["rule"]}},
         "topics": [{"name": "story", "assignment": [1, 2, 0]}],
         "steps": steps,
     }
-    named = {name: told[name] for name in ("name", "title", "intro")}
-    return {**named, "scenario": scenario, "cure": cures.get(told["name"])}
+    named = {name: one[name] for name in ("name", "title", "intro")}
+    return {**named, "scenario": scenario, "cure": cures.get(one["name"])}
 
 
 def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:

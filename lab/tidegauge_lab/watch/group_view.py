@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import groups_pb2, lab_pb2
+from tidegauge.v1 import lab_pb2
 from tidegauge_client.admin_groups import assigned_partitions
 from tidegauge_lab.watch.facts import BrokerFacts
 
@@ -72,7 +72,7 @@ def _group(broker: BrokerFacts, group: lab_pb2.ObservedGroup, partitions: Mappin
 
 
 def _member(
-    member: groups_pb2.GroupMember, group: groups_pb2.DescribeGroupResponse, readers: Mapping[TopicPartition, str]
+    member: lab_pb2.GroupMember, group: lab_pb2.GroupDescription, readers: Mapping[TopicPartition, str]
 ) -> Json:
     awaited = {"PreparingRebalance": "JoinGroup", "CompletingRebalance": "SyncGroup"}.get(group.state, "")
     return {

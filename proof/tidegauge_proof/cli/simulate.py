@@ -36,6 +36,9 @@ from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.cli.simulate_coordinators import simulate_coordinators
+from tidegauge_proof.hand.flaws import by_hand
+from tidegauge_proof.hand.schedule import write_schedule
+from tidegauge_proof.hand.settings import RULE_NAMES
 from tidegauge_proof.simulator.acts import words_of
 from tidegauge_proof.simulator.coordinator_search import GROUPS, KINDS, CoordinatorPlan
 from tidegauge_proof.simulator.coverage import EACH
@@ -313,6 +316,9 @@ def _explain(plan: SearchPlan, finding: Finding, files: _Files, *, in_words: boo
     if scenario is not None and found is not None:
         number, story = found
         _write(scenario, as_scenario(story, number, plan.rule))
+        flaw = by_hand(story, number, RULE_NAMES.index(plan.rule))
+        if flaw is not None:
+            say(f"In a browser: tidegauge play --schedule {write_schedule(flaw.schedule)}")
 
 
 def _write(path: Path, text: str) -> None:

@@ -75,7 +75,7 @@ _TABLE = (
     Kind("pause", "z", (_BROKER,), "the process is stopped by SIGSTOP"),
     Kind("resume", "r", (_BROKER,), "the process continues"),
     Kind("start", "s", (_BROKER,), "a process starts on the disks that are there"),
-    Kind("power_loss", "w", (_BROKER,), "the machine loses power: what was not flushed is gone"),
+    Kind("power_loss", "w", (_BROKER,), "the machine loses power: what was not flushed is lost"),
     Kind("flush", "f", (_BROKER,), "all that the broker has written is put on disk"),
     Kind("checkpoint", "g", (_BROKER,), "the broker writes its high watermarks to the checkpoint file"),
     Kind("hold_fetch", "h", (_BROKER,), "the follower sends no further fetch"),

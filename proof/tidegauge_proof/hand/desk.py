@@ -50,7 +50,7 @@ class Desk(Session):
         found: Json = {"place": self._story.place, "over": self._story.is_over, "done": [], "wrong": []}
         while self._story.place < place and not self._story.is_over:
             found = self._story.next()
-        return self._whole() | {"story": found}
+        return self._whole() | {"story": found | {"failed": self._story.failed}}
 
     def _on_scenario(self, wanted: Json) -> Json:
         """Return the schedule as a scenario file, and the command that plays it."""

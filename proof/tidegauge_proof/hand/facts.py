@@ -49,7 +49,7 @@ def _state(cluster: HandDriven, broker_id: int) -> str:
 
 def _broker(cluster: HandDriven, broker: MemoryBroker) -> Json:
     world, broker_id = cluster.world, broker.broker_id
-    cut = sorted(other for one, other in world.cut_links if one == broker_id)
+    links = sorted(other for one, other in world.cut_links if one == broker_id)
     has_session = broker_id not in world.without_session
     return {
         "id": broker_id,
@@ -63,7 +63,7 @@ def _broker(cluster: HandDriven, broker: MemoryBroker) -> Json:
         "session": f"{world.sessions[broker_id]}" if has_session else None,
         "sessionText": _session_text(cluster, broker_id),
         "faults": [
-            *([f"calls to {', '.join(map(str, cut))} are cut"] if cut else []),
+            *([f"calls to {', '.join(map(str, links))} are partitioned"] if links else []),
             *(["does not reach ZooKeeper"] if broker_id in cluster.parted else []),
         ],
         "held": int(broker_id in cluster.held),
@@ -222,11 +222,11 @@ def verdict_of(cluster: HandDriven) -> Json:
         for one in lost
     ]
     read = {number for one in cluster.reads for number in one.numbers}
-    gone = [
+    missing = [
         f"m{number}" for number in sorted(read) if not any(_holds(cluster, b, number) for b in cluster.world.replicas)
     ]
-    if gone:
-        said.append(f"A consumer has read {', '.join(gone)}, and no replica has it any more")
+    if missing:
+        said.append(f"A consumer has read {', '.join(missing)}, and no replica has it any more")
     return {"broken": cluster.broken, "lost": said, "ended": cluster.has_ended}
 
 

@@ -2,7 +2,7 @@
 
 The histories are those of coarse steps that also become scenario files (``simulator.lab_story``): produce, one fetch of
 a held follower, kill, start, a preferred election, a leader that nothing reaches. What is found is shortened there and
-told as a schedule of a cluster that is driven by hand, which must break as well before it is said to.
+turned into a schedule of a cluster that is driven by hand, which must break as well before it is reported.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def search(seed: int, count: int, rule: int) -> Flaw | None:
         story = tell(ASSIGNMENTS[number % 2], acts_of(number), name)
         if story.broken is None:
             continue
-        flaw = _by_hand(shortened(story, name), number, rule) or _by_hand(story, number, rule)
+        flaw = by_hand(shortened(story, name), number, rule) or by_hand(story, number, rule)
         if flaw is not None:
             return flaw
     return None
 
 
-def _by_hand(story: Story, seed: int, rule: int) -> Flaw | None:
+def by_hand(story: Story, seed: int, rule: int) -> Flaw | None:
     """Tell a story as a schedule; None if that does not break."""
     settings = Settings(replicas=len(story.replicas), rule=rule, apart=1)
     cluster = HandDriven(settings)

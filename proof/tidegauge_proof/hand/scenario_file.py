@@ -58,8 +58,8 @@ def as_scenario(session: Session) -> str:
 def _end(session: Session) -> list[str]:
     """Return what the logs hold in the end, as a comment: on real processes more time passes between two steps."""
     logs = facts.logs_of(session.cluster)
-    told = [f"{broker}: [{', '.join(str(one['value']) for one in log)}]" for broker, log in logs.items()]
-    return [f"  # in the browser the logs were {{{', '.join(told)}}}"]
+    named = [f"{broker}: [{', '.join(str(one['value']) for one in log)}]" for broker, log in logs.items()]
+    return [f"  # in the browser the logs were {{{', '.join(named)}}}"]
 
 
 def _steps_of(action: Action, number: int, said: str, session: Session) -> list[str]:

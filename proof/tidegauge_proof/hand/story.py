@@ -162,8 +162,8 @@ class Story:
             self._numbers[str(name)] = self._session.cluster.world.clients.numbers
             said.append(self._act("produce", 1, acks, via))
         error = wanted.get("error")
-        wrong = [one for one in _list(wanted["values"]) if error and self._answer(one) != error]
-        return said, [f"{one}: expected {error}, found {self._answer(one)}" for one in wrong]
+        wrong = [one for one in _list(wanted["values"]) if error and self._outcome(one) != error]
+        return said, [f"{one}: expected {error}, found {self._outcome(one)}" for one in wrong]
 
     def hold_fetch(self, value: Any) -> tuple[list[str], list[str]]:
         """Hold the fetches of followers, or release them."""
@@ -196,7 +196,7 @@ class Story:
         return said, []
 
     def isolate(self, value: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-        """Cut links of a broker."""
+        """Partition links of a broker."""
         broker, other, direction = value["broker"], value["from"], value.get("direction", "both")
         if other == "zookeeper":
             return [self._act("part_zookeeper", broker)], []
@@ -261,14 +261,14 @@ class Story:
                     for one, names in wanted.items()
                 }
             case "answers":
-                return {name: self._answer(name) for name in wanted}
+                return {name: self._outcome(name) for name in wanted}
             case "readable":
                 high_watermark = replicas[str(view["leader"])]["hw"]
                 log = facts.logs_of(cluster)[str(view["leader"])]
                 return [self._named(one["value"]) for one in log[:high_watermark]]
         return self._diverged()
 
-    def _answer(self, name: str) -> str:
+    def _outcome(self, name: str) -> str:
         wanted = f"m{self._numbers[str(name)]}"
         book = next(one for one in facts.books_of(self._session.cluster) if one["value"] == wanted)
         return "ack" if book["outcome"] == "ok" else str(book["error"] or "none")
@@ -324,12 +324,12 @@ class Story:
         wanted: Mapping[Any, int] = value.get(key, value)
         return self.wait_for(lambda: self._actual(key, wanted) == _plain(key, wanted), f"{key} {dict(wanted)}")
 
-    def wait_answer(self, value: Any) -> tuple[list[str], list[str]]:
+    def wait_response(self, value: Any) -> tuple[list[str], list[str]]:
         """Let time go on until clients have their responses."""
         wanted = value if isinstance(value, dict) else {"values": value}
-        answer = wanted.get("error", "ack")
+        outcome = wanted.get("error", "ack")
         names = _list(wanted["values"])
-        return self.wait_for(lambda: all(self._answer(one) == answer for one in names), f"the response {answer}")
+        return self.wait_for(lambda: all(self._outcome(one) == outcome for one in names), f"the response {outcome}")
 
     def wait_event(self, value: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Let time go on until a broker notes an event."""
@@ -379,9 +379,10 @@ def _plainly(kind: str) -> Callable[[Story, Any], tuple[list[str], list[str]]]:
 _STEPS: dict[str, Callable[[Story, Any], tuple[list[str], list[str]]]] = {
     **{name: getattr(Story, name) for name in ("produce", "hold_fetch", "step_fetch", "kill", "start", "isolate")},
     **{name: getattr(Story, name) for name in ("verify", "expect", "wait_leader", "wait_isr", "wait_epoch")},
-    **{name: getattr(Story, name) for name in ("wait_answer", "wait_event", "wait_controller")},
+    **{name: getattr(Story, name) for name in ("wait_event", "wait_controller")},
     **{name: _plainly(name) for name in ("stop", "pause", "resume")},
     "sync": _plainly("flush"),
+    "wait_answer": Story.wait_response,
     "wait_checkpoint": Story.checkpoint,
     "wait_hw": lambda story, value: story.wait_offsets("hw", value),
     "wait_leo": lambda story, value: story.wait_offsets("leo", value),

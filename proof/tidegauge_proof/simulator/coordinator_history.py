@@ -98,6 +98,7 @@ def staged(seed: int) -> Stage:
     )
     partition = Checker(swarm.min_insync_replicas)
     world = World(swarm.replicas, settings, TopicRules(min_insync_replicas=swarm.min_insync_replicas), partition)
+    world.set_wall_clocks(seed)
     for broker in world.brokers.values():
         broker.flushes = swarm.flushes
     return Stage(swarm, world, partition)

@@ -169,8 +169,8 @@ class CoordinatorWorld(Generic[CoordinatorT]):
 
     # What differs
 
-    def new_coordinator(self) -> CoordinatorT:
-        """Return the coordinator of a new process."""
+    def new_coordinator(self, broker: MemoryBroker) -> CoordinatorT:
+        """Return the coordinator of a new process of a broker."""
         raise NotImplementedError
 
     def event_of(self, token: Arrived[CoordinatorT]) -> object:
@@ -214,7 +214,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 process = None
             if process is None and broker.is_running:
                 self.has_changed = True
-                replica, coordinator = self.partition.brokers[broker_id], self.new_coordinator()
+                replica, coordinator = self.partition.brokers[broker_id], self.new_coordinator(broker)
                 process = self.processes[broker_id] = Process(
                     broker, replica, broker.incarnation, coordinator, world.now_ms
                 )

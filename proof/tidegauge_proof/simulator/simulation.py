@@ -22,6 +22,7 @@ from tidegauge_proof.simulator.dice import Dice, Schedule, Step
 from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.sim_partition import SimPartition
 from tidegauge_proof.simulator.swarm import MAY_LOSE, MUST_SURVIVE, Lots, Swarm
+from tidegauge_proof.simulator.wall_clocks import MAX_SKEW_MS
 from tidegauge_proof.simulator.world import World
 
 DEFAULT_RULE = "kip-320"
@@ -231,6 +232,15 @@ def end_faults(world: World) -> None:
     for rounds in world.open_rounds.values():
         for exchange in [*rounds]:
             world.give_up(exchange)
+
+
+def right_wall_clocks(world: World) -> None:
+    """Let the brokers' wall clocks be right from now on, and what they stored ahead of time be in the past."""
+    if world.wall_clocks is not None:
+        world.wall_clocks = None
+        for broker in world.brokers.values():
+            broker.wall.ahead_ms = 0
+        world.pass_time(MAX_SKEW_MS)
 
 
 def rest(world: World) -> None:

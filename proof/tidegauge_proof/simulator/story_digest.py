@@ -22,8 +22,8 @@ def digest_of(seed: int, rule: str, steps: int = 1000, power: str = DEFAULT_POWE
         power: what a power loss may take.
     """
     found = history_of(seed, steps, rule, power)
-    told = replay_schedule(seed, found.schedule, rule, power, tells=True)
-    story = [words_of(done) for done in told.story]
-    content = json.dumps([found.schedule, story, told.events, str(told.violation)], separators=(",", ":"))
+    replayed = replay_schedule(seed, found.schedule, rule, power, tells=True)
+    story = [words_of(done) for done in replayed.story]
+    content = json.dumps([found.schedule, story, replayed.events, str(replayed.violation)], separators=(",", ":"))
     broken = "held" if found.violation is None else found.violation.invariant
-    return f"{hashlib.sha256(content.encode()).hexdigest()} {found.steps} steps {len(told.events)} events {broken}"
+    return f"{hashlib.sha256(content.encode()).hexdigest()} {found.steps} steps {len(replayed.events)} events {broken}"

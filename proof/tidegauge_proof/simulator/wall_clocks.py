@@ -15,8 +15,9 @@ ODD_CLOCKS = 0.1
 """Share of the histories whose brokers have such clocks."""
 CHANGE = 0.02
 """Chance that a broker's clock is set, stopped or put right again when time passes."""
-MAX_SKEW_MS = 12 * 3_600_000
-"""Below a day, after which Kafka forgets an idle producer's sequences (``producer.id.expiration.ms``)."""
+MAX_SKEW_MS = 10 * 3_600_000
+"""Twice this is below a day, after which Kafka forgets an idle producer's sequences (``producer.id.expiration.ms``):
+what was stamped by a clock that is behind looks that much older when the times of clocks ahead have passed."""
 
 
 class WallClocks:

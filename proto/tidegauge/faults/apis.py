@@ -16,7 +16,21 @@ GRPC = "gRPC"
 KAFKA = "Kafka protocol"
 WIRES = (GRPC, KAFKA)
 """What carries requests."""
-_APIS_OF_RPCS = {rpc: api.name for api in APIS.values() for rpc in api.rpcs}
+FORMER_RPCS = {
+    "AddOffsets": "AddOffsetsToTxn",
+    "AddPartitions": "AddPartitionsToTxn",
+    "CommitOffsets": "OffsetCommit",
+    "CommitOffsetsInTransaction": "TxnOffsetCommit",
+    "DeleteGroup": "DeleteGroups",
+    "DeleteOffsets": "OffsetDelete",
+    "DescribeGroup": "DescribeGroups",
+    "DescribeTransaction": "DescribeTransactions",
+    "EndTransaction": "EndTxn",
+    "FetchOffsets": "OffsetFetch",
+    "InitTransactions": "InitProducerId",
+}
+"""RPCs of earlier versions, with their APIs: in rules and scenario files their names mean these still."""
+_APIS_OF_RPCS = {rpc: api.name for api in APIS.values() for rpc in api.rpcs} | FORMER_RPCS
 _OF_KAFKA_ALONE = frozenset(api.name for api in APIS.values() if not api.rpcs)
 _KEYS = {api.name: key for key, api in APIS.items()}
 

@@ -33,6 +33,7 @@ _IDENTITY = (
     text("metadata.log.dir", None, "Directory of the metadata log; absent: the first of log.dirs."),
     text("event.log.file", None, "File of the node's events, as JSON lines; absent: none. Not a setting of Kafka."),
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
+    long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", 1),
 )
 _QUORUM = (
     names(

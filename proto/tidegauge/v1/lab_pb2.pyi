@@ -12,7 +12,6 @@ import google.protobuf.message
 import sys
 import tidegauge.v1.common_pb2
 import tidegauge.v1.fetch_pb2
-import tidegauge.v1.groups_pb2
 import tidegauge.v1.metadata_pb2
 import tidegauge.v1.offsets_pb2
 import typing
@@ -1017,6 +1016,173 @@ class ObserveReplicasResponse(google.protobuf.message.Message):
 global___ObserveReplicasResponse = ObserveReplicasResponse
 
 @typing.final
+class GroupMember(google.protobuf.message.Message):
+    """A member of a group."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: builtins.int
+    GROUP_INSTANCE_ID_FIELD_NUMBER: builtins.int
+    CLIENT_ID_FIELD_NUMBER: builtins.int
+    CLIENT_HOST_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
+    ASSIGNMENT_FIELD_NUMBER: builtins.int
+    PARKED_FIELD_NUMBER: builtins.int
+    SESSION_LEFT_MS_FIELD_NUMBER: builtins.int
+    member_id: builtins.str
+    """Its id."""
+    group_instance_id: builtins.str
+    """Of a static member, else empty."""
+    client_id: builtins.str
+    """Name of its client."""
+    client_host: builtins.str
+    """Its address, as Java prints one."""
+    metadata: builtins.bytes
+    """Metadata for the chosen strategy."""
+    assignment: builtins.bytes
+    """Its assignment."""
+    parked: builtins.str
+    """API of its parked request, JoinGroup or SyncGroup; empty: none is parked."""
+    session_left_ms: builtins.int
+    """Time in ms until it is removed unless it is heard of; unset: it cannot expire now."""
+    def __init__(
+        self,
+        *,
+        member_id: builtins.str = ...,
+        group_instance_id: builtins.str = ...,
+        client_id: builtins.str = ...,
+        client_host: builtins.str = ...,
+        metadata: builtins.bytes = ...,
+        assignment: builtins.bytes = ...,
+        parked: builtins.str = ...,
+        session_left_ms: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_session_left_ms", b"_session_left_ms", "session_left_ms", b"session_left_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_session_left_ms", b"_session_left_ms", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "metadata", b"metadata", "parked", b"parked", "session_left_ms", b"session_left_ms"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_session_left_ms", b"_session_left_ms"]) -> typing.Literal["session_left_ms"] | None: ...
+
+global___GroupMember = GroupMember
+
+@typing.final
+class GroupDescription(google.protobuf.message.Message):
+    """State and members of a group."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: builtins.int
+    PROTOCOL_TYPE_FIELD_NUMBER: builtins.int
+    PROTOCOL_NAME_FIELD_NUMBER: builtins.int
+    MEMBERS_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    PARKED_MEMBERS_FIELD_NUMBER: builtins.int
+    LEADER_FIELD_NUMBER: builtins.int
+    STATE_AGE_MS_FIELD_NUMBER: builtins.int
+    PHASE_LEFT_MS_FIELD_NUMBER: builtins.int
+    IN_INITIAL_DELAY_FIELD_NUMBER: builtins.int
+    PENDING_MEMBERS_FIELD_NUMBER: builtins.int
+    EXPIRED_AGE_MS_FIELD_NUMBER: builtins.int
+    EXPIRED_PARTITIONS_FIELD_NUMBER: builtins.int
+    state: builtins.str
+    """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
+    protocol_type: builtins.str
+    """Kind of group."""
+    protocol_name: builtins.str
+    """Chosen strategy."""
+    generation: builtins.int
+    """The generation; -1: unknown."""
+    reason: builtins.str
+    """Why the last rebalance began; empty if none has since the coordinator loaded the group."""
+    leader: builtins.str
+    """Member id of the leader; empty without one."""
+    state_age_ms: builtins.int
+    """How long the group has been in its state, in ms; unset: unknown."""
+    phase_left_ms: builtins.int
+    """Time in ms until the join or sync phase ends at the latest; unset: the group is in neither."""
+    in_initial_delay: builtins.bool
+    """Whether that is the initial delay, which nothing ends early."""
+    expired_age_ms: builtins.int
+    """How long ago committed offsets of the group expired for the last time, in ms; unset: not since the last load."""
+    @property
+    def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GroupMember]:
+        """The members."""
+
+    @property
+    def parked_members(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Parked requests: the ids of members whose JoinGroup or SyncGroup waits."""
+
+    @property
+    def pending_members(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Ids that were given with MEMBER_ID_REQUIRED and have not joined yet."""
+
+    @property
+    def expired_partitions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The partitions whose offsets expired then, as topic-partition."""
+
+    def __init__(
+        self,
+        *,
+        state: builtins.str = ...,
+        protocol_type: builtins.str = ...,
+        protocol_name: builtins.str = ...,
+        members: collections.abc.Iterable[global___GroupMember] | None = ...,
+        generation: builtins.int = ...,
+        reason: builtins.str = ...,
+        parked_members: collections.abc.Iterable[builtins.str] | None = ...,
+        leader: builtins.str = ...,
+        state_age_ms: builtins.int | None = ...,
+        phase_left_ms: builtins.int | None = ...,
+        in_initial_delay: builtins.bool = ...,
+        pending_members: collections.abc.Iterable[builtins.str] | None = ...,
+        expired_age_ms: builtins.int | None = ...,
+        expired_partitions: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expired_age_ms", b"_expired_age_ms", "_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "expired_age_ms", b"expired_age_ms", "phase_left_ms", b"phase_left_ms", "state_age_ms", b"state_age_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expired_age_ms", b"_expired_age_ms", "_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "expired_age_ms", b"expired_age_ms", "expired_partitions", b"expired_partitions", "generation", b"generation", "in_initial_delay", b"in_initial_delay", "leader", b"leader", "members", b"members", "parked_members", b"parked_members", "pending_members", b"pending_members", "phase_left_ms", b"phase_left_ms", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "reason", b"reason", "state", b"state", "state_age_ms", b"state_age_ms"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_expired_age_ms", b"_expired_age_ms"]) -> typing.Literal["expired_age_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_phase_left_ms", b"_phase_left_ms"]) -> typing.Literal["phase_left_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_state_age_ms", b"_state_age_ms"]) -> typing.Literal["state_age_ms"] | None: ...
+
+global___GroupDescription = GroupDescription
+
+@typing.final
+class CommittedOffset(google.protobuf.message.Message):
+    """A committed offset."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    OFFSET_FIELD_NUMBER: builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
+    topic: builtins.str
+    """Topic name."""
+    partition: builtins.int
+    """Partition index."""
+    offset: builtins.int
+    """The next offset to read."""
+    leader_epoch: builtins.int
+    """Epoch of the last record that was read; -1: unknown."""
+    metadata: builtins.str
+    """The client's own note."""
+    def __init__(
+        self,
+        *,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        offset: builtins.int = ...,
+        leader_epoch: builtins.int = ...,
+        metadata: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["leader_epoch", b"leader_epoch", "metadata", b"metadata", "offset", b"offset", "partition", b"partition", "topic", b"topic"]) -> None: ...
+
+global___CommittedOffset = CommittedOffset
+
+@typing.final
 class ObserveGroupsRequest(google.protobuf.message.Message):
     """Asks for the consumer groups that a broker coordinates."""
 
@@ -1054,20 +1220,20 @@ class ObservedGroup(google.protobuf.message.Message):
     out_of_service: builtins.str
     """Why the group is out of service, as a clause; empty if it is not."""
     @property
-    def description(self) -> tidegauge.v1.groups_pb2.DescribeGroupResponse:
+    def description(self) -> global___GroupDescription:
         """Its state and members."""
 
     @property
-    def offsets(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[tidegauge.v1.groups_pb2.CommittedOffset]:
+    def offsets(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CommittedOffset]:
         """Its committed offsets."""
 
     def __init__(
         self,
         *,
         group_id: builtins.str = ...,
-        description: tidegauge.v1.groups_pb2.DescribeGroupResponse | None = ...,
+        description: global___GroupDescription | None = ...,
         partition: builtins.int = ...,
-        offsets: collections.abc.Iterable[tidegauge.v1.groups_pb2.CommittedOffset] | None = ...,
+        offsets: collections.abc.Iterable[global___CommittedOffset] | None = ...,
         out_of_service: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["description", b"description"]) -> builtins.bool: ...

@@ -24,15 +24,16 @@ _sym_db = _symbol_database.Default()
 
 from tidegauge.v1 import fetch_pb2 as tidegauge_dot_v1_dot_fetch__pb2
 from tidegauge.v1 import offsets_pb2 as tidegauge_dot_v1_dot_offsets__pb2
+from tidegauge.v1 import transaction_markers_pb2 as tidegauge_dot_v1_dot_transaction__markers__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tidegauge/v1/replication_service.proto\x12\x0ctidegauge.v1\x1a\x18tidegauge/v1/fetch.proto\x1a\x1atidegauge/v1/offsets.proto2\xe8\x01\n\x12ReplicationService\x12Y\n\x0cReplicaFetch\x12!.tidegauge.v1.ReplicaFetchRequest\x1a\".tidegauge.v1.ReplicaFetchResponse(\x01\x30\x01\x12w\n\x1cReplicaOffsetsForLeaderEpoch\x12*.tidegauge.v1.OffsetsForLeaderEpochRequest\x1a+.tidegauge.v1.OffsetsForLeaderEpochResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tidegauge/v1/replication_service.proto\x12\x0ctidegauge.v1\x1a\x18tidegauge/v1/fetch.proto\x1a\x1atidegauge/v1/offsets.proto\x1a&tidegauge/v1/transaction_markers.proto2\xa2\x03\n\x12ReplicationService\x12Y\n\x0cReplicaFetch\x12!.tidegauge.v1.ReplicaFetchRequest\x1a\".tidegauge.v1.ReplicaFetchResponse(\x01\x30\x01\x12w\n\x1cReplicaOffsetsForLeaderEpoch\x12*.tidegauge.v1.OffsetsForLeaderEpochRequest\x1a+.tidegauge.v1.OffsetsForLeaderEpochResponse\x12U\n\x0cWriteMarkers\x12!.tidegauge.v1.WriteMarkersRequest\x1a\".tidegauge.v1.WriteMarkersResponse\x12\x61\n\x10VerifyPartitions\x12%.tidegauge.v1.VerifyPartitionsRequest\x1a&.tidegauge.v1.VerifyPartitionsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidegauge.v1.replication_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPLICATIONSERVICE']._serialized_start=111
-  _globals['_REPLICATIONSERVICE']._serialized_end=343
+  _globals['_REPLICATIONSERVICE']._serialized_start=151
+  _globals['_REPLICATIONSERVICE']._serialized_end=569
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ import warnings
 
 from tidegauge.v1 import fetch_pb2 as tidegauge_dot_v1_dot_fetch__pb2
 from tidegauge.v1 import offsets_pb2 as tidegauge_dot_v1_dot_offsets__pb2
+from tidegauge.v1 import transaction_markers_pb2 as tidegauge_dot_v1_dot_transaction__markers__pb2
 
 GRPC_GENERATED_VERSION = '1.66.2'
 GRPC_VERSION = grpc.__version__
@@ -27,7 +28,7 @@ if _version_not_supported:
 
 
 class ReplicationServiceStub(object):
-    """What followers ask of leaders.
+    """What followers ask of leaders, and coordinators and leaders of each other about transactions.
     """
 
     def __init__(self, channel):
@@ -46,10 +47,20 @@ class ReplicationServiceStub(object):
                 request_serializer=tidegauge_dot_v1_dot_offsets__pb2.OffsetsForLeaderEpochRequest.SerializeToString,
                 response_deserializer=tidegauge_dot_v1_dot_offsets__pb2.OffsetsForLeaderEpochResponse.FromString,
                 _registered_method=True)
+        self.WriteMarkers = channel.unary_unary(
+                '/tidegauge.v1.ReplicationService/WriteMarkers',
+                request_serializer=tidegauge_dot_v1_dot_transaction__markers__pb2.WriteMarkersRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_transaction__markers__pb2.WriteMarkersResponse.FromString,
+                _registered_method=True)
+        self.VerifyPartitions = channel.unary_unary(
+                '/tidegauge.v1.ReplicationService/VerifyPartitions',
+                request_serializer=tidegauge_dot_v1_dot_transaction__markers__pb2.VerifyPartitionsRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_transaction__markers__pb2.VerifyPartitionsResponse.FromString,
+                _registered_method=True)
 
 
 class ReplicationServiceServicer(object):
-    """What followers ask of leaders.
+    """What followers ask of leaders, and coordinators and leaders of each other about transactions.
     """
 
     def ReplicaFetch(self, request_iterator, context):
@@ -61,6 +72,20 @@ class ReplicationServiceServicer(object):
 
     def ReplicaOffsetsForLeaderEpoch(self, request, context):
         """Where a leader epoch ends in the leader's log.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteMarkers(self, request, context):
+        """Markers for partitions that this broker leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyPartitions(self, request, context):
+        """Whether partitions are in a transaction that this broker coordinates (KIP-890).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -79,6 +104,16 @@ def add_ReplicationServiceServicer_to_server(servicer, server):
                     request_deserializer=tidegauge_dot_v1_dot_offsets__pb2.OffsetsForLeaderEpochRequest.FromString,
                     response_serializer=tidegauge_dot_v1_dot_offsets__pb2.OffsetsForLeaderEpochResponse.SerializeToString,
             ),
+            'WriteMarkers': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteMarkers,
+                    request_deserializer=tidegauge_dot_v1_dot_transaction__markers__pb2.WriteMarkersRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_transaction__markers__pb2.WriteMarkersResponse.SerializeToString,
+            ),
+            'VerifyPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyPartitions,
+                    request_deserializer=tidegauge_dot_v1_dot_transaction__markers__pb2.VerifyPartitionsRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_transaction__markers__pb2.VerifyPartitionsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'tidegauge.v1.ReplicationService', rpc_method_handlers)
@@ -88,7 +123,7 @@ def add_ReplicationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReplicationService(object):
-    """What followers ask of leaders.
+    """What followers ask of leaders, and coordinators and leaders of each other about transactions.
     """
 
     @staticmethod
@@ -135,6 +170,60 @@ class ReplicationService(object):
             '/tidegauge.v1.ReplicationService/ReplicaOffsetsForLeaderEpoch',
             tidegauge_dot_v1_dot_offsets__pb2.OffsetsForLeaderEpochRequest.SerializeToString,
             tidegauge_dot_v1_dot_offsets__pb2.OffsetsForLeaderEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteMarkers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.ReplicationService/WriteMarkers',
+            tidegauge_dot_v1_dot_transaction__markers__pb2.WriteMarkersRequest.SerializeToString,
+            tidegauge_dot_v1_dot_transaction__markers__pb2.WriteMarkersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.ReplicationService/VerifyPartitions',
+            tidegauge_dot_v1_dot_transaction__markers__pb2.VerifyPartitionsRequest.SerializeToString,
+            tidegauge_dot_v1_dot_transaction__markers__pb2.VerifyPartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

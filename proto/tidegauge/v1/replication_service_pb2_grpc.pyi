@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import tidegauge.v1.fetch_pb2
 import tidegauge.v1.offsets_pb2
+import tidegauge.v1.transaction_markers_pb2
 import typing
 
 _T = typing.TypeVar("_T")
@@ -19,7 +20,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class ReplicationServiceStub:
-    """What followers ask of leaders."""
+    """What followers ask of leaders, and coordinators and leaders of each other about transactions."""
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     ReplicaFetch: grpc.StreamStreamMultiCallable[
@@ -34,8 +35,20 @@ class ReplicationServiceStub:
     ]
     """Where a leader epoch ends in the leader's log."""
 
+    WriteMarkers: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.transaction_markers_pb2.WriteMarkersRequest,
+        tidegauge.v1.transaction_markers_pb2.WriteMarkersResponse,
+    ]
+    """Markers for partitions that this broker leads."""
+
+    VerifyPartitions: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.transaction_markers_pb2.VerifyPartitionsRequest,
+        tidegauge.v1.transaction_markers_pb2.VerifyPartitionsResponse,
+    ]
+    """Whether partitions are in a transaction that this broker coordinates (KIP-890)."""
+
 class ReplicationServiceAsyncStub:
-    """What followers ask of leaders."""
+    """What followers ask of leaders, and coordinators and leaders of each other about transactions."""
 
     ReplicaFetch: grpc.aio.StreamStreamMultiCallable[
         tidegauge.v1.fetch_pb2.ReplicaFetchRequest,
@@ -49,8 +62,20 @@ class ReplicationServiceAsyncStub:
     ]
     """Where a leader epoch ends in the leader's log."""
 
+    WriteMarkers: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.transaction_markers_pb2.WriteMarkersRequest,
+        tidegauge.v1.transaction_markers_pb2.WriteMarkersResponse,
+    ]
+    """Markers for partitions that this broker leads."""
+
+    VerifyPartitions: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.transaction_markers_pb2.VerifyPartitionsRequest,
+        tidegauge.v1.transaction_markers_pb2.VerifyPartitionsResponse,
+    ]
+    """Whether partitions are in a transaction that this broker coordinates (KIP-890)."""
+
 class ReplicationServiceServicer(metaclass=abc.ABCMeta):
-    """What followers ask of leaders."""
+    """What followers ask of leaders, and coordinators and leaders of each other about transactions."""
 
     @abc.abstractmethod
     def ReplicaFetch(
@@ -67,5 +92,21 @@ class ReplicationServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tidegauge.v1.offsets_pb2.OffsetsForLeaderEpochResponse, collections.abc.Awaitable[tidegauge.v1.offsets_pb2.OffsetsForLeaderEpochResponse]]:
         """Where a leader epoch ends in the leader's log."""
+
+    @abc.abstractmethod
+    def WriteMarkers(
+        self,
+        request: tidegauge.v1.transaction_markers_pb2.WriteMarkersRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.transaction_markers_pb2.WriteMarkersResponse, collections.abc.Awaitable[tidegauge.v1.transaction_markers_pb2.WriteMarkersResponse]]:
+        """Markers for partitions that this broker leads."""
+
+    @abc.abstractmethod
+    def VerifyPartitions(
+        self,
+        request: tidegauge.v1.transaction_markers_pb2.VerifyPartitionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.transaction_markers_pb2.VerifyPartitionsResponse, collections.abc.Awaitable[tidegauge.v1.transaction_markers_pb2.VerifyPartitionsResponse]]:
+        """Whether partitions are in a transaction that this broker coordinates (KIP-890)."""
 
 def add_ReplicationServiceServicer_to_server(servicer: ReplicationServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

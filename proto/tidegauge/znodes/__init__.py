@@ -125,8 +125,13 @@ def _shown(data: bytes | None) -> str:
     return repr(data if data is None or len(data) <= _MOST_SHOWN_BYTES else data[:_MOST_SHOWN_BYTES] + b"...")
 
 
+_SURELY_AN_INT = 1 << 31
+
+
 def _whole(value: Any, bits: int = 32) -> int:
     """Return an integer, or the value of its text, that fits into Kafka's Int or Long; else raise ValueError."""
+    if type(value) is int and 0 <= value < _SURELY_AN_INT:  # nearly all are; a topic's znode may have 30,000
+        return value
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{value!r} is not an integer")  # noqa: TRY004 - what a payload holds, not what code passes
     number = int(value)

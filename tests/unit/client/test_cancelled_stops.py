@@ -24,7 +24,9 @@ from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, To
 from tidegauge_client.producer import Producer
 
 PARTITIONS = {0: PartitionInfo("t", 0, 0, 0, (0,), (0,))}
-INFO = ClusterInfo(brokers={0: BrokerInfo(0, "b", 1)}, topics={"t": TopicInfo("t", "", PARTITIONS)})
+INFO = ClusterInfo(
+    brokers={0: BrokerInfo(0, "b", 1, None, {"PLAINTEXT": "b:9"})}, topics={"t": TopicInfo("t", "", PARTITIONS)}
+)
 
 
 class SilentConnection:
@@ -49,6 +51,15 @@ class Channel:
         self.is_closed = True
 
 
+class KafkaChannel:
+    """A channel over Kafka's protocol, which closes at once."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
 async def silent(*_: Any, **__: Any) -> Any:
     await asyncio.Event().wait()
 
@@ -61,18 +72,19 @@ async def known(*_: Any, **__: Any) -> ClusterInfo:
     return INFO
 
 
-def prepare(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[Channel]:
-    """Give a client channels and metadata without a network."""
+def prepare(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[Channel | KafkaChannel]:
+    """Give a client channels over both wires and metadata, without a network; no broker responds."""
     channels = [Channel(), Channel()]
+    of_kafka = KafkaChannel()
+    cluster.kafka._channels = {("b:9", ""): of_kafka}  # type: ignore[dict-item]
+    monkeypatch.setattr(cluster.kafka, "ask", silent)
     cluster.channels._channels = {str(number): one for number, one in enumerate(channels)}  # type: ignore[misc]
     cluster.info = INFO
     monkeypatch.setattr(cluster, "ask_any", known)
-    for plane in ("broker", "groups"):
-        monkeypatch.setattr(cluster.channels, plane, lambda _: SimpleNamespace(Fetch=None, FindCoordinator=None))
-    return channels
+    return [*channels, of_kafka]
 
 
-async def assert_closed(before: set[asyncio.Task[Any]], channels: list[Channel]) -> None:
+async def assert_closed(before: set[asyncio.Task[Any]], channels: list[Channel | KafkaChannel]) -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     left = asyncio.all_tasks() - before
@@ -120,8 +132,6 @@ async def test_another_client_whose_stop_is_cancelled_is_stopped(
         before = asyncio.all_tasks()
         client = make("b:1")
         channels = prepare(client._cluster, monkeypatch)
-        monkeypatch.setattr("tidegauge_client.consumer.call", silent)
-        monkeypatch.setattr("tidegauge_client.group.requests.call", silent, raising=False)
         await client.start()
         if isinstance(client, Consumer):
             client.assign([TopicPartition("t", 0)])

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidegauge_client.kafka_address import named_in
+from tidegauge.security import PLAIN
+from tidegauge_client import kafka_address
+from tidegauge_client.kafka_address import grpc_addresses, named_in
+
+NAMED = "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT"
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,20 @@ from tidegauge_client.kafka_address import named_in
 )
 def test_the_grpc_addresses_are_those_that_the_settings_advertise_the_reached_host_first(settings, host, expected):
     assert named_in(settings, host) == expected
+
+
+async def test_an_ipv6_host_that_is_reached_is_compared_without_brackets(monkeypatch):
+    """Its own address comes first; both settings and clients write it in brackets."""
+    listeners = "PLAINTEXT://[::1]:9092,A://127.0.0.1:1,B://[::1]:2"
+    settings = {
+        "listeners": listeners,
+        "listener.wire.protocol.map": "A:GRPC,B:GRPC",
+        "listener.security.protocol.map": NAMED,
+    }
+
+    async def own_settings(_channel):
+        return settings
+
+    monkeypatch.setattr(kafka_address, "_own_settings", own_settings)
+    assert await grpc_addresses("[::1]:9092", PLAIN) == ["[::1]:2", "127.0.0.1:1"]
+    assert await grpc_addresses("127.0.0.1:9092", PLAIN) == ["127.0.0.1:1", "[::1]:2"]

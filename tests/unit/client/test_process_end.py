@@ -40,6 +40,8 @@ ERROR = LogTail("[Errno 28] No space left on device", 2_500)
         ([state("stopped", 900)], [lab("kill", 900)], LogTail("", 2_500), "ended", 2_500, ""),
         ([], [lab("pause"), lab("resume")], LogTail("", 2_500), "ended", 2_500, ""),
         ([], [lab("kill", 1_500), lab("start", 1_600)], LogTail(), "killed", 1_500, "SIGKILL"),
+        # A stop that took too long, and then a kill.
+        ([], [lab("stop", 1_500), lab("kill", 1_700)], LogTail(), "killed", 1_700, "SIGKILL"),
     ],
 )
 def test_how_a_process_ended(
@@ -89,3 +91,7 @@ def test_the_files_of_the_cluster_say_it(tmp_path: Path) -> None:
     assert read_end(tmp_path, "broker-1") == ProcessEnd("ended", 20_000, "", "full")
     (tmp_path / "logs/lab.events.jsonl").write_text(json.dumps(lab("kill", 21_000)) + "\n")
     assert read_end(tmp_path, "broker-1") == ProcessEnd("killed", 21_000, "SIGKILL")
+
+
+def test_a_long_error_is_cut_short() -> None:
+    assert tail_of(line(20, "ERROR", "x" * 1_000), 0).last_error == "x" * 300

@@ -35,14 +35,35 @@ ORDERS = {"orders": [[0, 1, 2]]}
         ("follower-of:a-b-12", Role(RoleKind.FOLLOWER, TopicPartition("a-b", 12))),
         ("coordinator-of:group:a:b", Role(RoleKind.COORDINATOR, of=Coordinated(GROUP, "a:b"))),
         ("coordinator-of:transaction:t", Role(RoleKind.COORDINATOR, of=Coordinated(TRANSACTION, "t"))),
+        ("coordinator-of:group:a/b", Role(RoleKind.COORDINATOR, of=Coordinated(GROUP, "a/b"))),
+        ("leader-of/orders-0", Role(RoleKind.LEADER, TopicPartition("orders", 0))),
+        ("follower_of/a-b-12", Role(RoleKind.FOLLOWER, TopicPartition("a-b", 12))),
+        ("coordinator-of/group/a/b:c", Role(RoleKind.COORDINATOR, of=Coordinated(GROUP, "a/b:c"))),
+        ("coordinator-of/group:a/b", Role(RoleKind.COORDINATOR, of=Coordinated(GROUP, "a/b"))),
+        ("coordinator-of/transaction/t", Role(RoleKind.COORDINATOR, of=Coordinated(TRANSACTION, "t"))),
     ],
 )
 def test_targets(text: str, target: object):
+    """Roles have two forms in a path: the word, and the command line's option with its value."""
     assert read_target(text) == target
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-1", "leader-of:", "leader-of:orders", "coordinator-of:g", "leader:orders-0", "1" * 5000]
+    "text",
+    [
+        "",
+        "-1",
+        "leader-of:",
+        "leader-of:orders",
+        "coordinator-of:g",
+        "leader:orders-0",
+        "1" * 5000,
+        "leader-of/",
+        "leader-of/orders",
+        "coordinator-of/g",
+        "leader/orders-0",
+        "controller/orders-0",
+    ],
 )
 def test_what_is_no_target_is_refused(text: str):
     with pytest.raises(RefusedError) as refused:

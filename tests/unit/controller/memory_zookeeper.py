@@ -27,6 +27,7 @@ from tidegauge_controller.zookeeper.decisions.steps import (
     Send,
     SetNode,
     Steps,
+    Turn,
     UnwatchData,
     WatchData,
     Write,
@@ -96,7 +97,7 @@ class Term:
                 self.queues.remove(broker_id)
             case RandomBytes():
                 return bytes(range(request.count))
-            case WatchData() | UnwatchData():
+            case WatchData() | UnwatchData() | Turn():
                 pass
         return None
 

@@ -25,7 +25,6 @@ from tidegauge.control import (
     PartitionsResponse,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
@@ -35,6 +34,7 @@ from tidegauge.kafka.messages import leader_and_isr as roles
 from tidegauge.kafka.messages import stop_replica as stops
 from tidegauge.kafka.messages import update_metadata as metadata
 from tidegauge.listeners import Listener
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.kafka_wire import FULL, INCREMENTAL, OF_KAFKA
 from tidegauge_controller.kafka_wire import alter_partition as kafka_alter_partition
@@ -125,7 +125,7 @@ def test_update_metadata_keeps_everything_but_a_reassignments_replicas(
         deleted = data.draw(st.booleans())
         carried = replace(state, adding_replicas=(), removing_replicas=(), recovering=False)
         carried = replace(carried, leader=-2) if deleted else carried
-        entries.append(UpdateMetadataPartition(carried, data.draw(ids), deleted))
+        entries.append(ReportedPartition(carried, data.draw(ids), deleted))
     request = UpdateMetadataRequest(header, entries, live, data.draw(st.booleans()))
     sent = on_the_wire(apis.UPDATE_METADATA, 8, kafka_update_metadata.to_request(request))
     assert kafka_update_metadata.from_request(sent, LISTENER) == request

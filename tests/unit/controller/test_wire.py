@@ -18,10 +18,10 @@ from tidegauge.control import (
     PartitionsResponse,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import control_pb2
 from tidegauge_controller import wire
@@ -36,43 +36,43 @@ def state(leader: int, *, recovering: bool = False) -> PartitionState:
 
 
 @pytest.mark.parametrize("leader", [0, 2, NO_LEADER])
-def test_leader_and_isr_keeps_leader_none_orders_and_flags(leader: int) -> None:
+async def test_leader_and_isr_keeps_leader_none_orders_and_flags(leader: int) -> None:
     request = LeaderAndIsrRequest(
         HEADER, [LeaderAndIsrPartition(state(leader, recovering=True), is_new=True)], ENDPOINTS
     )
-    sent = control_pb2.LeaderAndIsrRequest.FromString(wire.to_leader_and_isr(request).SerializeToString())
-    assert wire.from_leader_and_isr(sent) == request
+    sent = control_pb2.LeaderAndIsrRequest.FromString((await wire.to_leader_and_isr(request)).SerializeToString())
+    assert await wire.from_leader_and_isr(sent) == request
 
 
 @pytest.mark.parametrize("leader", [0, NO_LEADER])
 @pytest.mark.parametrize("deleted", [False, True])
-def test_update_metadata_keeps_leader_none_and_deletion(leader: int, deleted: bool) -> None:
-    request = UpdateMetadataRequest(HEADER, [UpdateMetadataPartition(state(leader), (1, 0), deleted)], ENDPOINTS)
-    sent = control_pb2.UpdateMetadataRequest.FromString(wire.to_update_metadata(request).SerializeToString())
-    assert wire.from_update_metadata(sent) == request
+async def test_update_metadata_keeps_leader_none_and_deletion(leader: int, deleted: bool) -> None:
+    request = UpdateMetadataRequest(HEADER, [ReportedPartition(state(leader), (1, 0), deleted)], ENDPOINTS)
+    sent = control_pb2.UpdateMetadataRequest.FromString((await wire.to_update_metadata(request)).SerializeToString())
+    assert await wire.from_update_metadata(sent) == request
 
 
 @pytest.mark.parametrize("complete", [False, True])
-def test_update_metadata_says_whether_the_start_is_over(complete: bool) -> None:
+async def test_update_metadata_says_whether_the_start_is_over(complete: bool) -> None:
     request = UpdateMetadataRequest(HEADER, [], ENDPOINTS, complete)
-    sent = control_pb2.UpdateMetadataRequest.FromString(wire.to_update_metadata(request).SerializeToString())
-    assert wire.from_update_metadata(sent) == request
+    sent = control_pb2.UpdateMetadataRequest.FromString((await wire.to_update_metadata(request)).SerializeToString())
+    assert await wire.from_update_metadata(sent) == request
 
 
 @pytest.mark.parametrize("leader_epoch", [None, 0, 5])
 @pytest.mark.parametrize("delete", [False, True])
-def test_stop_replica_distinguishes_no_epoch_from_epoch_zero(leader_epoch: int | None, delete: bool) -> None:
+async def test_stop_replica_distinguishes_no_epoch_from_epoch_zero(leader_epoch: int | None, delete: bool) -> None:
     request = StopReplicaRequest(HEADER, [StopReplicaPartition(AT, leader_epoch, delete)])
-    sent = control_pb2.StopReplicaRequest.FromString(wire.to_stop_replica(request).SerializeToString())
-    assert wire.from_stop_replica(sent) == request
+    sent = control_pb2.StopReplicaRequest.FromString((await wire.to_stop_replica(request)).SerializeToString())
+    assert await wire.from_stop_replica(sent) == request
 
 
-def test_responses_of_brokers_keep_every_error() -> None:
+async def test_responses_of_brokers_keep_every_error() -> None:
     response = PartitionsResponse(ErrorCode.NONE, {AT: ErrorCode.STALE_CONTROLLER_EPOCH})
-    assert wire.from_partitions_response(wire.to_leader_and_isr_response(response)) == response
-    assert wire.from_partitions_response(wire.to_stop_replica_response(response)) == response
+    assert await wire.from_partitions_response(await wire.to_leader_and_isr_response(response)) == response
+    assert await wire.from_partitions_response(await wire.to_stop_replica_response(response)) == response
     refused = PartitionsResponse(ErrorCode.STALE_BROKER_EPOCH)
-    assert wire.from_partitions_response(wire.to_leader_and_isr_response(refused)) == refused
+    assert await wire.from_partitions_response(await wire.to_leader_and_isr_response(refused)) == refused
 
 
 def test_alter_partition_and_its_response() -> None:
@@ -95,8 +95,8 @@ def test_alter_partition_and_its_response() -> None:
     assert wire.from_alter_partition_response(received) == response
 
 
-def test_controlled_shutdown_names_what_is_still_led() -> None:
-    made = wire.to_remaining_partitions(ErrorCode.NONE, [AT, TopicPartition("x", 0)])
+async def test_controlled_shutdown_names_what_is_still_led() -> None:
+    made = await wire.to_remaining_partitions(ErrorCode.NONE, [AT, TopicPartition("x", 0)])
     assert wire.from_remaining_partitions(made) == (ErrorCode.NONE, [AT, TopicPartition("x", 0)])
 
 

@@ -9,6 +9,7 @@ from core_harness import AT
 
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import LOG_APPEND_TIME_BIT, BatchHeader, make_batch
+from tidegauge_broker.formats.compression import Codec, compress
 from tidegauge_broker.formats.records import StoredRecord, encode_records
 from tidegauge_broker.replica import record_errors
 from tidegauge_broker.replica.messages import TopicRules
@@ -16,7 +17,8 @@ from tidegauge_broker.replica.record_errors import NamedRecords, RecordError, Re
 from tidegauge_broker.replica.validation import check_batch, only_batch
 
 NOW_MS = 1_700_000_000_000
-NO_KEY = f"Compacted topic cannot accept message without key in topic partition {AT}."
+NO_KEY = f"Compacted topic cannot accept message without key in topic partition {AT}"
+GZIP, ZSTD = Codec(1), Codec(4)
 LIMITED = {"timestamp_before_max_ms": 100, "timestamp_after_max_ms": 50}
 
 
@@ -67,6 +69,24 @@ def test_a_batch_that_claims_the_brokers_time_names_its_records() -> None:
     assert refused.record_errors == [
         (0, f"Invalid timestamp type in message {message}. Producer should not set timestamp type to LogAppendTime.")
     ]
+
+
+@pytest.mark.parametrize(
+    ("codec", "shown"),
+    [
+        (None, "PartialDefaultRecord(offset=0, timestamp={}, key=-1 bytes, value=2 bytes)"),
+        (GZIP, "PartialDefaultRecord(offset=0, timestamp={}, key=-1 bytes, value=2 bytes)"),
+        (ZSTD, "DefaultRecord(offset=0, timestamp={}, key=0 bytes, value=2 bytes)"),
+    ],
+)
+def test_a_record_of_a_batch_that_stays_compressed_is_shown_by_its_sizes(codec: Codec | None, shown: str) -> None:
+    """Its key and value are skipped (DefaultRecordBatch.skipKeyValueIterator); another codec needs them."""
+    records = encode_records([StoredRecord(0, NOW_MS, None, b"vv", ())], 0, NOW_MS)
+    attributes = LOG_APPEND_TIME_BIT | GZIP.number
+    header = BatchHeader(0, 0, -1, 2, 0, attributes, 0, NOW_MS, NOW_MS, -1, -1, -1, 1, 0)
+    refused = refusal(make_batch(header, bytes(compress(GZIP.number, records))), log_append_time=True, codec=codec)
+    ((_, message),) = refused.record_errors
+    assert f"in message {shown.format(NOW_MS)}. Producer" in message
 
 
 def test_a_batch_names_no_more_than_the_limit_and_counts_all(monkeypatch: pytest.MonkeyPatch) -> None:

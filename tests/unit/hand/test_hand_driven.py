@@ -128,7 +128,7 @@ def test_a_cut_link_keeps_calls_back_and_healed_links_let_them_go() -> None:
     cluster = HandDriven(Settings())
     acts(cluster, "x1-0", "p1-1-0")
     assert values(cluster)["1"] == []
-    assert view_of(cluster)["brokers"]["1"]["faults"] == ["calls to 0 are cut"]
+    assert view_of(cluster)["brokers"]["1"]["faults"] == ["calls to 0 are partitioned"]
     acts(cluster, "m")
     assert values(cluster)["1"] == ["m1"]
 

@@ -125,3 +125,13 @@ def test_the_search_finds_the_flaw_of_the_oldest_rule_and_none_of_todays() -> No
     assert session.cluster.broken == flaw.broken
     assert len(flaw.schedule.actions) <= 12
     assert search(0, 3, RULE_NAMES.index("kip-320")) is None
+
+
+def test_the_table_of_stories_says_which_play_and_why_the_others_do_not() -> None:
+    rows = [
+        f"| `{name}` | {'no' if (reason := unplayable(one)) else 'yes'} | {reason.replace('_', chr(92) + '_')} |"
+        for name, one in SCENARIOS.items()
+    ]
+    page = (Path(__file__).parents[3] / "docs" / "play.md").read_text()
+    table = page.partition("<!-- stories -->\n")[2].partition("\n<!-- end -->")[0]
+    assert table.splitlines()[2:] == rows

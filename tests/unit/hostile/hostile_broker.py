@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
 from config_zookeeper import FakeZooKeeper
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 from memory_zookeeper import MemoryZooKeeper, Term
 
-from tidegauge.control import Endpoint
+from tidegauge.control import (
+    Endpoint,
+)
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
@@ -33,11 +34,9 @@ from tidegauge.v1 import (
     control_pb2,
     control_service_pb2,
     controller_service_pb2,
-    group_service_pb2,
     lab_service_pb2,
     replica_log_service_pb2,
     replication_service_pb2,
-    transaction_service_pb2,
 )
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.log.manager import LogManager
@@ -69,11 +68,9 @@ from tidegauge_broker.server.wire.grpc.admin import AdminServicer
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
 from tidegauge_broker.server.wire.grpc.control import ControlServicer
 from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
-from tidegauge_broker.server.wire.grpc.groups import GroupServicer
 from tidegauge_broker.server.wire.grpc.records_response import whole
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
-from tidegauge_broker.server.wire.grpc.transactions import TransactionServicer
 from tidegauge_controller import wire
 from tidegauge_controller.zookeeper.client import BadVersion, NodeExists, NoNode
 from tidegauge_controller.zookeeper.decisions.alter_partition import process_alter_partition
@@ -94,8 +91,6 @@ FILES = (
     controller_service_pb2,
     replication_service_pb2,
     replica_log_service_pb2,
-    group_service_pb2,
-    transaction_service_pb2,
     lab_service_pb2,
 )
 MOST_SILENT_TURNS = 60
@@ -260,7 +255,6 @@ class HostileBroker:
             transactions=transactions,
             verification=ProduceVerification(begin_verification, verify),
         )
-        dead_peer: Any = _DeadPeer()
         servicers = (
             BrokerServicer(self.service, lambda: NOW_MS, "PLAINTEXT"),
             AdminServicer(self.service),
@@ -268,8 +262,6 @@ class HostileBroker:
             ControlServicer(self.service),
             ControllerServicer(self.service),
             ReplicaLogServicer(self.replicas),
-            GroupServicer(self.service, Peers(lambda _address: dead_peer), "PLAINTEXT"),
-            TransactionServicer(self.service, Peers(lambda _address: dead_peer), "PLAINTEXT"),
             self._lab(in_pool, events, loop),
         )
         self.methods = {name: getattr(one, name) for name in rpcs() for one in servicers if hasattr(one, name)}
@@ -462,19 +454,6 @@ class _NoChannel:
 
 class Aborted(Exception):
     """The call was ended with a gRPC status."""
-
-
-class _DeadPeer:
-    """The channel to a broker that does not respond."""
-
-    def unary_unary(self, *_: Any, **__: Any) -> Any:
-        async def ask(*_: Any, **__: Any) -> None:
-            nothing = grpc.aio.Metadata()
-            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, "nobody is there")
-
-        return ask
-
-    unary_stream = stream_unary = stream_stream = unary_unary
 
 
 class _Context:

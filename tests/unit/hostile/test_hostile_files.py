@@ -24,6 +24,7 @@ from tidegauge.settings import parse_broker_settings, parse_topic_settings
 from tidegauge_broker.log.checkpoints import CorruptCheckpoint, EpochCheckpoint, OffsetCheckpoint
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.producer_snapshot import CorruptSnapshot, decode_snapshot
+from tidegauge_broker.log.searching import carried_out
 
 AT = TopicPartition("t", 0)
 CLUSTER = "abcdefghijklmnopqrstuv"
@@ -102,7 +103,7 @@ def served(directory: Path) -> list[int]:
             (first, *_) = offsets_in(log.read(offset, log.log_end_offset, 1, at_least_one_batch=True))
             assert first == offset
         for timestamp_ms in (NOW_MS, NOW_MS + 31):
-            log.find_offset_by_time(timestamp_ms, log.log_end_offset)
+            carried_out(log.search_by_time(timestamp_ms, log.log_end_offset))
         manager.loaded(AT)
         return found
     finally:

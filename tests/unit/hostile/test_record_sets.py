@@ -59,7 +59,7 @@ class Traffic:
         self.walked: list[memoryview] = []
         split = frame_reader.FrameReader._split
         begin, writev, pread = connection.KafkaConnection._begin, os.writev, os.pread
-        walk = large_batches.DefaultRecordBatch
+        walk = large_batches.RecordBatch
 
         def note_frame(of: connection.KafkaConnection, frame: memoryview) -> None:
             self.frames.append(frame)
@@ -86,7 +86,7 @@ class Traffic:
         monkeypatch.setattr(frame_reader.FrameReader, "_split", note_received)
         monkeypatch.setattr(os, "writev", note_write)
         monkeypatch.setattr(os, "pread", note_read)
-        monkeypatch.setattr(large_batches, "DefaultRecordBatch", note_walk)
+        monkeypatch.setattr(large_batches, "RecordBatch", note_walk)
 
 
 @pytest.fixture

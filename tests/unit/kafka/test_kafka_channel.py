@@ -334,3 +334,43 @@ async def test_controlled_shutdown_has_its_header_of_old() -> None:
     response = await channel_to(peer).request(CONTROLLED_SHUTDOWN, ControlledShutdownRequest(4), NEVER_SECONDS)
     assert response.error_code == 0
     assert (peer.requests[0].message.broker_id, peer.requests[0].header.client_id) == (4, "")
+
+
+async def test_a_request_without_response_leaves_the_order_of_the_others() -> None:
+    """A Produce with acks=0: the next response is that of the next request."""
+    peer = MemoryPeer(
+        {HEARTBEAT: lambda request, version: None if request.member_id == "-" else echo(request, version)}
+    )
+    channel = channel_to(peer)
+    connection = await channel.connection()
+    version = channel.version_of(HEARTBEAT)
+    connection.send_without_response(HEARTBEAT, version, HeartbeatRequest("g", 1, "-"))
+    assert await beat(channel, 2) == 2
+    assert [asked.message.generation_id for asked in peer.requests] == [1, 2]
+    channel.close()
+    with pytest.raises(TidegaugeError) as caught:
+        connection.send_without_response(HEARTBEAT, version, HeartbeatRequest("g", 3, "-"))
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+
+
+async def test_who_sends_without_responses_waits_while_the_transport_is_full() -> None:
+    connection = await channel_to(MemoryPeer({HEARTBEAT: echo})).connection()
+    await connection.drained()
+    for resume in (connection.resume_writing, connection.close):
+        connection.pause_writing()
+        waiting = asyncio.ensure_future(connection.drained())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        resume()
+        await waiting
+
+
+async def test_an_attempt_to_connect_has_the_time_that_its_owner_gives() -> None:
+    """A paused peer takes connections and does not respond."""
+
+    async def dial(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    channel = KafkaChannel("broker-2:9092", "c", dial, connect_seconds=0.001)
+    with pytest.raises(TidegaugeError, match=r"did not accept a connection within 0\.001 s"):
+        await beat(channel, 1)

@@ -11,7 +11,7 @@ from tidegauge.v1 import (
     offsets_pb2,
     produce_pb2,
     topics_pb2,
-    transactions_pb2,
+    transaction_markers_pb2,
 )
 from tidegauge_broker.server.lab.injectable import check_error
 from tidegauge_broker.server.wire.grpc import injected_responses as injection
@@ -72,15 +72,15 @@ def test_after_its_effect_every_partition_of_the_real_response_gets_the_error():
 
 def test_markers_are_refused_with_the_error_in_each_partition_of_each():
     """WriteTxnMarkersRequest.getErrorResponse: errors by producer id and partition."""
-    request = transactions_pb2.WriteMarkersRequest()
+    request = transaction_markers_pb2.WriteMarkersRequest()
     for producer_id in (4, 5):
-        at = transactions_pb2.TransactionPartition(topic="t", partition=producer_id)
+        at = transaction_markers_pb2.TransactionPartition(topic="t", partition=producer_id)
         request.markers.add(producer_id=producer_id, producer_epoch=1, partitions=[at])
     response = injection.refusal(ERROR, request, injection.empty_response("WriteMarkers"))
-    assert isinstance(response, transactions_pb2.WriteMarkersResponse)
+    assert isinstance(response, transaction_markers_pb2.WriteMarkersResponse)
     found = [(one.producer_id, at.partition, at.status.error) for one in response.markers for at in one.partitions]
     assert found == [(4, 4, ERROR), (5, 5, ERROR)]
-    real = transactions_pb2.WriteMarkersResponse(markers=request.markers)
+    real = transaction_markers_pb2.WriteMarkersResponse(markers=request.markers)
     assert injection.with_error(ERROR, real).markers[1].partitions[0].status.error == ERROR
     assert not injection.problem("WriteMarkers", after_effect=False)
 

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.faults.apis import api_of
+from tidegauge.faults.apis import FORMER_RPCS, api_of
 from tidegauge.kafka.apis import APIS
-from tidegauge.v1 import common_pb2, group_service_pb2, lab_pb2, transaction_service_pb2
+from tidegauge.v1 import common_pb2, lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import CLIENT, IN, OUT, ZOOKEEPER, FaultTable, broker
@@ -185,7 +185,7 @@ def test_every_api_of_kafkas_table_and_every_rpc_can_be_faulted_and_held_by_its_
         ("WriteMarkers", "WriteTxnMarkers"),
     ],
 )
-def test_the_apis_of_transactions_have_kafkas_names_over_both_wires(rpc, api):
+def test_names_of_rpcs_about_transactions_mean_kafkas_apis(rpc, api):
     faults = table()
     faults.set(error(api))
     faults.set(hold(api, after_effect=True))
@@ -193,11 +193,13 @@ def test_the_apis_of_transactions_have_kafkas_names_over_both_wires(rpc, api):
     assert faults.hold(asked(api_of(rpc)), after_effect=True) is not None
 
 
-def test_every_rpc_about_groups_and_transactions_belongs_to_an_api_of_kafkas():
+def test_names_of_rpcs_that_are_gone_mean_their_apis_still():
+    """Scenario files and rules name them: groups and transactions had services of gRPC."""
     known = {api.name for api in APIS.values()}
-    for file in (group_service_pb2, transaction_service_pb2):
-        for service in file.DESCRIPTOR.services_by_name.values():
-            assert [one.name for one in service.methods if api_of(one.name) not in known] == []
+    assert not FORMER_RPCS.keys() & injected_responses.METHODS.keys()
+    for name in sorted(FORMER_RPCS):
+        assert api_of(name) in known
+        table().set(error(name))
 
 
 def test_a_fault_of_a_transactional_id_meets_requests_that_name_a_group_too():

@@ -98,6 +98,8 @@ def test_errors_and_disks_in_words():
         "Fetch responds with NOT_LEADER_OR_FOLLOWER, 1 time after 2 that pass with probability 0.5 (seed 1), although "
         "it takes effect"
     )
+    calls = {"rpc": "Fetch", "error": ErrorCode.NOT_LEADER_OR_FOLLOWER, "caller": "2"}
+    assert describe_fault(to_message(INJECT_ERROR.wanted(calls))).startswith("Fetch from broker 2 responds with")
     disk = {"errno": "EIO", "operation": "sync", "path": "t-0", "times": 2}
     assert describe_fault(to_message(INJECT_DISK.wanted(disk))) == (
         "sync on files with 't-0' in their path fails with EIO, 2 times"

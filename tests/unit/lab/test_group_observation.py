@@ -9,15 +9,27 @@ import grpc
 import grpc.aio
 import pytest
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import partition_of
-from tidegauge.v1 import groups_pb2, lab_pb2
+from tidegauge.kafka import apis
+from tidegauge.kafka.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsResponse
+from tidegauge.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from tidegauge.security import PLAIN
+from tidegauge.v1 import lab_pb2
 from tidegauge_client.channels import Channels
+from tidegauge_client.kafka_wire import KafkaWire
 from tidegauge_lab.cli.cluster import group_line
 from tidegauge_lab.group_observation import observed_groups
 
 OBSERVED = lab_pb2.ObservedGroup(group_id="a", partition=7)
-STABLE = groups_pb2.DescribeGroupResponse(state="Stable", generation=3)
-COMMITTED = groups_pb2.CommittedOffset(topic="t", partition=0, offset=5)
+NETWORK = TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "no connection")
 
 
 class Broker(Channels):
@@ -51,48 +63,64 @@ class Broker(Channels):
     stream_unary = stream_stream = unary_stream
 
 
-def listed(request: groups_pb2.ListGroupsRequest) -> groups_pb2.ListGroupsResponse:
-    assert request.own_groups_only
-    return groups_pb2.ListGroupsResponse(groups=[groups_pb2.ListedGroup(group_id=one) for one in ("a", "b")])
+class Kafka(KafkaWire):
+    """A broker's listener for Kafka clients, with two groups; ``failing``: the APIs that have no response."""
 
+    def __init__(self, *failing: int) -> None:
+        super().__init__(PLAIN, {})
+        self._failing = failing
+        self.asked: list[int] = []
 
-def described(request: groups_pb2.DescribeGroupRequest) -> groups_pb2.DescribeGroupResponse:
-    assert request.forwarded, "a coordinator that has moved meanwhile forwards nothing"
-    return STABLE
-
-
-def fetched(request: groups_pb2.FetchOffsetsRequest) -> groups_pb2.FetchOffsetsResponse:
-    assert request.forwarded
-    assert request.all_partitions
-    return groups_pb2.FetchOffsetsResponse(offsets=[COMMITTED])
+    async def ask(self, address: str, key: int, message: Any, timeout_ms: float, **_: Any) -> Any:
+        assert (address, timeout_ms) == ("b:9", 1_000)
+        self.asked.append(key)
+        if key in self._failing:
+            raise NETWORK
+        if key == apis.LIST_GROUPS:
+            return ListGroupsResponse(groups=[ListedGroup("a"), ListedGroup("b")])
+        if key == apis.DESCRIBE_GROUPS:
+            return DescribeGroupsResponse(
+                groups=[DescribedGroup(0, one, "Stable", "consumer") for one in message.groups]
+            )
+        assert isinstance(message, OffsetFetchRequest)
+        assert all(one.topics is None for one in message.groups), "of all partitions"
+        topics = [OffsetFetchResponseTopics("t", [OffsetFetchResponsePartitions(0, 5, -1, None)])]
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(one.group_id, topics) for one in message.groups])
 
 
 async def test_the_lab_service_is_asked_first_and_alone() -> None:
     """No fault that is set for a group's request is used up by one who only looks."""
-    broker = Broker(ObserveGroups=lambda _: lab_pb2.ObserveGroupsResponse(groups=[OBSERVED]), ListGroups=listed)
-    assert await observed_groups(broker, "b:1", 10) == [OBSERVED]
-    assert broker.asked == ["ObserveGroups"]
+    broker, kafka = Broker(ObserveGroups=lambda _: lab_pb2.ObserveGroupsResponse(groups=[OBSERVED])), Kafka()
+    assert await observed_groups(broker, "b:1", kafka, "b:9", 10) == [OBSERVED]
+    assert (broker.asked, kafka.asked) == (["ObserveGroups"], [])
 
 
 async def test_a_broker_without_the_lab_is_asked_as_an_admin_client_asks_it() -> None:
-    broker = Broker(ListGroups=listed, DescribeGroup=described, FetchOffsets=fetched)
-    found = await observed_groups(broker, "b:1", 10)
+    """Three requests over Kafka's protocol, however many groups there are."""
+    kafka = Kafka()
+    found = await observed_groups(Broker(), "b:1", kafka, "b:9", 10)
+    stable = lab_pb2.GroupDescription(state="Stable", protocol_type="consumer", generation=-1)
+    committed = lab_pb2.CommittedOffset(topic="t", partition=0, offset=5, leader_epoch=-1)
     assert found == [
-        lab_pb2.ObservedGroup(group_id=name, description=STABLE, partition=partition_of(name, 10), offsets=[COMMITTED])
+        lab_pb2.ObservedGroup(group_id=name, description=stable, partition=partition_of(name, 10), offsets=[committed])
         for name in ("a", "b")
     ]
+    assert kafka.asked == [apis.LIST_GROUPS, apis.DESCRIBE_GROUPS, apis.OFFSET_FETCH]
 
 
 @pytest.mark.parametrize(
-    "methods",
+    ("methods", "failing", "address"),
     [
-        {"ObserveGroups": grpc.StatusCode.DEADLINE_EXCEEDED, "ListGroups": listed},
-        {"ListGroups": grpc.StatusCode.UNAVAILABLE},
-        {"ListGroups": listed, "DescribeGroup": grpc.StatusCode.UNAVAILABLE, "FetchOffsets": fetched},
+        ({"ObserveGroups": grpc.StatusCode.DEADLINE_EXCEEDED}, (), "b:9"),
+        ({}, (apis.LIST_GROUPS,), "b:9"),
+        ({}, (apis.DESCRIBE_GROUPS,), "b:9"),
+        ({}, (), None),
     ],
 )
-async def test_a_broker_that_does_not_respond_is_unknown_not_without_groups(methods: dict[str, Any]) -> None:
-    assert await observed_groups(Broker(**methods), "b:1", 10) is None
+async def test_a_broker_that_does_not_respond_is_unknown_not_without_groups(
+    methods: dict[str, Any], failing: tuple[int, ...], address: str | None
+) -> None:
+    assert await observed_groups(Broker(**methods), "b:1", Kafka(*failing), address, 10) is None
 
 
 def test_a_group_is_a_line_of_the_status() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -10,6 +12,8 @@ from click.testing import CliRunner
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
+from tidegauge.v1 import metadata_pb2
+from tidegauge_client.metadata import from_response
 from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.faults import kill, read_targets
 from tidegauge_lab.cli.holds import hold_fetch, step_fetch
@@ -194,3 +198,53 @@ def test_a_local_cluster_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ("zookeeper", "leader-of:orders", "dance"):
         with pytest.raises(TidegaugeError):
             local.broker_of(wrong)
+
+
+def test_of_several_followers_the_first_in_the_wanted_state_is_meant() -> None:
+    """`start follower-of:orders-0` starts one that is down, `kill` kills one that is up."""
+    topic = metadata_pb2.TopicMetadata(name="orders")
+    topic.partitions.add(partition=0, leader_id=0, leader_epoch=1, replicas=[0, 1, 2])
+    info = from_response(metadata_pb2.MetadataResponse(controller_id=0, controller_epoch=1, topics=[topic]))
+    states = {0: ProcessState.UP, 1: ProcessState.UP, 2: ProcessState.DOWN}
+
+    class Known(LocalCluster):
+        def __init__(self) -> None:
+            """Know the states of three brokers, and what broker 0 says."""
+
+        def _up_ids(self) -> list[int]:
+            return [0, 1]
+
+        def _views(self, broker_ids: list[int], topics: list[str] | None = None) -> Any:
+            assert topics == ["orders"]
+            return {broker_ids[0]: SimpleNamespace(metadata=info)}
+
+        def _state_if_known(self, broker_id: int) -> ProcessState | None:
+            return states.get(broker_id)
+
+    follower = Role(RoleKind.FOLLOWER, AT)
+    assert Known().resolve(follower, ProcessState.DOWN) == 2
+    assert Known().resolve(follower, ProcessState.UP) == 1
+    assert Known().resolve(follower, ProcessState.PAUSED) == 1, "none fits: the first"
+
+
+def test_a_role_that_an_apache_kafka_broker_has_names_no_process_of_the_lab() -> None:
+    topic = metadata_pb2.TopicMetadata(name="orders")
+    topic.partitions.add(partition=0, leader_id=2, leader_epoch=1, replicas=[0, 2])
+    response = metadata_pb2.MetadataResponse(controller_id=0, controller_epoch=1, topics=[topic])
+    response.brokers_without_listener.add(broker_id=2, host="127.0.0.1", port=9094)
+    info = from_response(response)
+
+    class Mixed(LocalCluster):
+        def __init__(self) -> None:
+            """Know what broker 0 says."""
+
+        def _up_ids(self) -> list[int]:
+            return [0]
+
+        def _views(self, broker_ids: list[int], topics: list[str] | None = None) -> Any:
+            return {0: SimpleNamespace(metadata=info)}
+
+    with pytest.raises(
+        TidegaugeError, match=r"leader of orders-0 is broker 2 at 127.0.0.1:9094, an Apache Kafka broker"
+    ):
+        Mixed().resolve(LEADER)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tests.unit.log.crash_world import World
 
 _MOST_ROUNDS = 6
+_MOST_APPENDS = 30
+_OF_ONE_KEY = 30
+"""What ``World.append`` makes a batch without a producer of: one record with a value, and no gap before it."""
+_BEHIND_A_GAP = 13
 _DISTURBANCES = ("truncate", "truncate", "truncate", "empty", "move", "topic", "policy")
 
 
@@ -154,6 +158,30 @@ def abort(world: World, at: TopicPartition, twin: Twin, log: PartitionLog, other
         world.end_transaction(at, world.twin(at), log, 2)
     world.raise_high_watermark(at, world.twin(at), log, 1)
     world.roll(at, world.twin(at), log, 0)
+
+
+def repeat(world: World, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+    """Records of one key that fill segments, of which nothing is needed but the last; all replicated, and rolled."""
+    segments = len(log.segments) + 2 + other % 2
+    for _ in range(_MOST_APPENDS):
+        world.append(at, world.twin(at), log, _OF_ONE_KEY)
+        if len(log.segments) >= segments:
+            break
+    world.raise_high_watermark(at, world.twin(at), log, 1)
+    world.roll(at, world.twin(at), log, 0)
+
+
+def begin_behind_a_gap(world: World, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
+    """Batches of a compacted leader, each behind a gap and synced, until one begins a segment: that one is not synced.
+
+    The segment before it ends at the recovery point then, as one does that has lost all that came behind that point.
+    """
+    segments = len(log.segments)
+    for number in range(_MOST_APPENDS):
+        world.sync(at, world.twin(at), log, 0)
+        world.append(at, world.twin(at), log, _BEHIND_A_GAP * (other + number))
+        if len(log.segments) > segments:
+            break
 
 
 def disturb(world: World, one: int, other: int) -> None:

@@ -38,6 +38,14 @@ _STORIES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("churn", "churn", "churn", "compact", "move", "go on moving", "compact", "go on moving"),
         ("finish moving", "churn", *_CLEAN, *_CLEAN),
     ),
+    "segments are emptied, and their recovery point is not written": (
+        ("repeat", "repeat", "churn", "compact once"),
+        ("repeat", "churn", *_CLEAN),
+    ),
+    "a segment begins behind a gap": (
+        ("churn", "gap", "gap"),
+        ("gap", "churn", *_CLEAN, "gap"),
+    ),
 }  # fmt: skip
 """The steps of the processes of each."""
 _LATE = (20, 40, 60)

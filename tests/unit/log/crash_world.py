@@ -580,6 +580,8 @@ _OF_A_REPLICA: dict[str, Callable[..., None]] = {
     "move": World.begin_move,
     "churn": crash_cleaning.churn,
     "abort": crash_cleaning.abort,
+    "repeat": crash_cleaning.repeat,
+    "gap": crash_cleaning.begin_behind_a_gap,
 }
 _OF_THE_BROKER: dict[str, Callable[..., None]] = {
     "go on moving": World.go_on_moving,
@@ -600,6 +602,6 @@ STEPS = {
     "append": 24, "end transaction": 5, "roll": 4, "high watermark": 8, "lead": 2, "sync": 2, "delete records": 2,
     "truncate": 3, "empty": 1, "move": 3, "go on moving": 4, "finish moving": 1, "flush rolled": 3, "checkpoint": 5,
     "retain": 2, "remove deleted": 2, "compact": 10, "topic": 4, "fail": 1, "churn": 4, "abort": 1, "compact all": 3,
-    "compact once": 1, "disturb": 3, "policy": 1,
+    "compact once": 1, "disturb": 3, "policy": 1, "repeat": 1, "gap": 1,
 }  # fmt: skip
 """How often each step comes."""

@@ -16,6 +16,7 @@ from tidegauge.record_batch import HEADER_BYTES, iterate_headers, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 from tidegauge_broker.formats.records import decode_records
 from tidegauge_broker.log.rewrite import empty_batch
+from tidegauge_broker.log.searching import carried_out
 from tidegauge_broker.log.swap import SWAP_SUFFIX
 
 ALL = 1 << 20
@@ -168,8 +169,8 @@ def test_the_largest_time_of_a_compacted_log_is_that_of_a_record(bench, writer):
         assert log.segments[0].size_bytes == HEADER_BYTES, "the producer's last batch"
         assert log.segments[0].largest_timestamp == (-1, 0)
         assert log.segments[0].first_timestamp_ms == -1
-        assert log.find_largest_timestamp(4) == (2, start + 6)
-        found = [log.find_offset_by_time(start + later_ms, 4) for later_ms in (0, 5, 6, 7, 90)]
+        assert carried_out(log.search_largest_timestamp(4)) == (2, start + 6)
+        found = [carried_out(log.search_by_time(start + later_ms, 4)) for later_ms in (0, 5, 6, 7, 90)]
         assert found == [(2, start + 6), (2, start + 6), (2, start + 6), None, None]
         assert log.segments[0].time_index.entries() == []
 
@@ -188,7 +189,7 @@ def test_a_time_index_that_names_a_batch_without_records_hides_no_time(bench, wr
     time_index.write_out()
     log = bench.restart(clean=True)
     assert log.segments[0].largest_timestamp == (bench.now_ms + 90, 0)
-    assert log.find_largest_timestamp(2) == (1, bench.now_ms)
+    assert carried_out(log.search_largest_timestamp(2)) == (1, bench.now_ms)
 
 
 def test_a_segment_is_rolled_by_the_time_of_its_first_record(bench, writer):
@@ -370,10 +371,10 @@ def test_every_reader_gets_on_from_every_offset_and_sees_the_same(
     times = [row for row in twin if row[:3] in left]
     newest = max((row[3] for row in times), default=None)
     wanted = next(((row[0], row[3]) for row in times if row[3] == newest), None)
-    assert log.find_largest_timestamp(log.log_end_offset) == wanted
+    assert carried_out(log.search_largest_timestamp(log.log_end_offset)) == wanted
     for wanted_ms in {row[3] for row in twin}:
         first = next(((row[0], row[3]) for row in times if row[3] >= wanted_ms), None)
-        assert log.find_offset_by_time(wanted_ms, log.log_end_offset) == first
+        assert carried_out(log.search_by_time(wanted_ms, log.log_end_offset)) == first
     bench.stop(clean=False)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tidegauge.record_batch import crc_matches, iterate_headers, patch, read_header
 from tidegauge_broker.log.files import Disk, StorageError
+from tidegauge_broker.log.searching import carried_out
 from tidegauge_broker.log.segment import LogSegment
 from tidegauge_broker.log.synced_disk import SyncedDisk
 from tidegauge_broker.replica.messages import EpochEntry
@@ -48,7 +49,7 @@ def test_log_append_time_is_stamped_with_a_right_crc(bench, batch):
     assert header.attributes & 0x08
     assert header.max_timestamp_ms == 1_800_000_000_000
     assert crc_matches(data, header)
-    assert bench.log().find_offset_by_time(1_700_000_000_001, 2) == (0, 1_800_000_000_000)
+    assert carried_out(bench.log().search_by_time(1_700_000_000_001, 2)) == (0, 1_800_000_000_000)
 
 
 def test_a_follower_writes_the_leaders_bytes(bench, batch):
@@ -198,25 +199,25 @@ def test_a_search_by_time_finds_the_first_record_of_that_time_or_later(bench, ba
     for at in range(8):
         bench.append(batch(3, time_ms=1000 * at, codec=codec))
     log = bench.log()
-    assert log.find_offset_by_time(0, 24) == (0, 0)
-    assert log.find_offset_by_time(2, 24) == (2, 2)
-    assert log.find_offset_by_time(3, 24) == (3, 1000)
-    assert log.find_offset_by_time(4001, 24) == (13, 4001)
-    assert log.find_offset_by_time(4001, 13) is None, "not committed yet"
-    assert log.find_offset_by_time(7003, 24) is None
+    assert carried_out(log.search_by_time(0, 24)) == (0, 0)
+    assert carried_out(log.search_by_time(2, 24)) == (2, 2)
+    assert carried_out(log.search_by_time(3, 24)) == (3, 1000)
+    assert carried_out(log.search_by_time(4001, 24)) == (13, 4001)
+    assert carried_out(log.search_by_time(4001, 13)) is None, "not committed yet"
+    assert carried_out(log.search_by_time(7003, 24)) is None
     log.advance_log_start(14)
-    assert log.find_offset_by_time(0, 24) == (14, 4002)
+    assert carried_out(log.search_by_time(0, 24)) == (14, 4002)
 
 
 def test_the_largest_timestamp_is_the_first_record_that_has_it_in_the_whole_log(bench, batch):
     """ListOffsets with -3 (UnifiedLog.fetchOffsetByTimestamp): committed or not, the whole log is looked at."""
     bench.settings["log.segment.bytes"] = "300"
-    assert bench.log().find_largest_timestamp(0) is None
+    assert carried_out(bench.log().search_largest_timestamp(0)) is None
     for at in (5000, 9000, 1000, 9000, 2000):
         bench.append(batch(3, time_ms=at))
-    assert bench.log().find_largest_timestamp(15) == (5, 9002)
-    assert bench.log().find_largest_timestamp(5) is None, "not committed yet, and nothing else is told"
-    assert bench.restart().find_largest_timestamp(15) == (5, 9002)
+    assert carried_out(bench.log().search_largest_timestamp(15)) == (5, 9002)
+    assert carried_out(bench.log().search_largest_timestamp(5)) is None, "not committed yet, and nothing else is told"
+    assert carried_out(bench.restart().search_largest_timestamp(15)) == (5, 9002)
 
 
 def test_the_largest_timestamp_is_looked_for_at_and_above_the_log_start(bench, batch):
@@ -229,7 +230,7 @@ def test_the_largest_timestamp_is_looked_for_at_and_above_the_log_start(bench, b
     found = {}
     for start in (0, 2, 3, 7, 8, 9, 12, 14):
         log.advance_log_start(start)
-        found[start] = log.find_largest_timestamp(15)
+        found[start] = carried_out(log.search_largest_timestamp(15))
     assert found == {
         0: (2, 9002),
         2: (2, 9002),
@@ -241,7 +242,7 @@ def test_the_largest_timestamp_is_looked_for_at_and_above_the_log_start(bench, b
         14: (14, 2002),
     }
     log.advance_log_start(15)
-    assert log.find_largest_timestamp(15) is None
+    assert carried_out(log.search_largest_timestamp(15)) is None
 
 
 def test_a_truncation_removes_whole_batches_and_index_entries(bench, batch):
@@ -302,8 +303,8 @@ def test_a_truncated_time_index_stays_truncated_on_disk(bench, batch):
     bench.append(batch(1, time_ms=2500))
     log = bench.restart()
     assert log.segments[0].time_index.entries() == [(1000, 1), (2000, 2), (2500, 3)]
-    assert log.find_offset_by_time(2100, 4) == (3, 2500)
-    assert log.find_offset_by_time(2501, 4) is None
+    assert carried_out(log.search_by_time(2100, 4)) == (3, 2500)
+    assert carried_out(log.search_by_time(2501, 4)) is None
 
 
 def test_snapshots_above_a_truncation_are_removed(bench, batch):

@@ -8,6 +8,7 @@ from tests.unit.log.crash_disk import Crash, Fate, JournalDisk
 from tidegauge.record_batch import iterate_headers
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 from tidegauge_broker.log import recovery
+from tidegauge_broker.log.searching import carried_out
 from tidegauge_broker.replica.messages import EpochEntry
 
 
@@ -134,7 +135,7 @@ def test_a_missing_or_unsound_index_is_rebuilt(bench, batch, clean, damage):
     assert len(log.segments[0].index.entries()) >= len(expected[0]) - 1
     assert log.segments[0].time_index.entries()[-1] == (19001, 39)
     assert bases(log) == list(range(0, 40, 2))
-    assert log.find_offset_by_time(7001, 40) == (15, 7001)
+    assert carried_out(log.search_by_time(7001, 40)) == (15, 7001)
 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
@@ -259,7 +260,7 @@ def test_index_entries_that_a_kill_loses_are_made_again(bench, batch):
     assert (bench.partition_directory / "00000000000000000000.index").stat().st_size < 8 * len(expected)
     found = bench.log().segments[0].index.entries()
     assert len(found) >= len(expected) - 1
-    assert bench.log().find_offset_by_time(7001, 40) == (15, 7001)
+    assert carried_out(bench.log().search_by_time(7001, 40)) == (15, 7001)
 
 
 def test_a_log_that_was_flushed_to_its_end_needs_no_index_entry_to_be_read(bench, batch):
@@ -272,7 +273,7 @@ def test_a_log_that_was_flushed_to_its_end_needs_no_index_entry_to_be_read(bench
     bench.stop(clean=False)
     log = bench.log()
     assert bases(log) == list(range(0, 40, 2))
-    assert log.find_offset_by_time(7001, 40) == (15, 7001)
+    assert carried_out(log.search_by_time(7001, 40)) == (15, 7001)
     assert log.segments[0].largest_timestamp == (19001, 39)
 
 

@@ -81,7 +81,7 @@ class World:
     def request(self, broker_id: int, **fields: Any) -> registration.RegistrationRequest:
         """Return a registration of a new incarnation."""
         self.incarnations += 1
-        values = {
+        values: dict[str, Any] = {
             "broker_id": broker_id,
             "cluster_id": CLUSTER_ID,
             "incarnation_id": directory(50, self.incarnations),

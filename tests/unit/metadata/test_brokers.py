@@ -12,7 +12,7 @@ from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import brokers, registration
 from tidegauge_controller.metadata.decisions.partitions import assign_replicas_to_directories
 from tidegauge_controller.metadata.decisions.view import ControllerSettings
-from tidegauge_controller.metadata.image import FeatureRange
+from tidegauge_controller.metadata.image import FeatureRange, RegisteredController
 
 REFUSED_REGISTRATIONS: dict[str, tuple[dict[str, Any], ErrorCode, str]] = {
     "another cluster": (
@@ -23,7 +23,7 @@ REFUSED_REGISTRATIONS: dict[str, tuple[dict[str, Any], ErrorCode, str]] = {
     "ZooKeeper's flag": (
         {"is_migrating_zk_broker": True},
         ErrorCode.BROKER_ID_NOT_REGISTERED,
-        "Controller does not support registering ZK brokers, as no migration from ZooKeeper is in progress.",
+        "Controller does not support registering ZK brokers.",
     ),
     "no directory": ({"log_dirs": ()}, ErrorCode.INVALID_REGISTRATION, "No directories specified in request"),
     "a reserved directory": (
@@ -111,10 +111,12 @@ def test_a_new_incarnation_waits_for_the_end_of_the_session() -> None:
 
 def test_the_same_incarnation_keeps_its_epoch_and_its_flags() -> None:
     world = World()
+    world.heartbeat(0, cordoned_log_dirs=())
     known = world.view.image.brokers[0]
     world.register(0, incarnation_id=known.incarnation_id, rack="r1")
     again = world.view.image.brokers[0]
     assert (again.epoch, again.fenced, again.rack) == (known.epoch, False, "r1")
+    assert again.cordoned_log_dirs is None
 
 
 def test_a_broker_epoch_is_the_offset_of_the_first_record() -> None:
@@ -221,6 +223,7 @@ def test_a_controlled_shutdown_waits_until_every_active_broker_knows_the_new_lea
     assert world.view.image.brokers[0].in_controlled_shutdown
     assert world.state().leader == 1
     last = world.controller.next_offset - 1
+    world.create("later", [1])
     world.heartbeat(1, last)
     world.heartbeat(2, last - 1)
     assert not world.heartbeat(0, want_shut_down=True).should_shut_down
@@ -237,6 +240,15 @@ def test_a_controlled_shutdown_takes_the_last_leader_away() -> None:
     world.heartbeat(0, want_shut_down=True)
     assert (world.state().leader, world.state().isr, world.state().elr) == (-1, (), (0,))
     assert world.heartbeat(0, want_shut_down=True).should_shut_down
+
+
+def test_a_broker_in_controlled_shutdown_that_changes_its_mind_is_given_no_leadership() -> None:
+    world = World()
+    world.create("t", [0])
+    world.heartbeat(0, want_shut_down=True)
+    world.fence(0)
+    assert not world.heartbeat(0).is_fenced
+    assert world.state().leader == -1
 
 
 def test_brokers_are_fenced_one_by_one_when_their_sessions_end() -> None:
@@ -303,6 +315,16 @@ def test_a_failed_directory_moves_its_leaders_away_and_is_no_longer_registered()
     assert world.controller.next_offset == begin
 
 
+def test_a_broker_that_is_unfenced_with_a_failed_directory_leads_nothing_in_it() -> None:
+    world = World([0], directories=2)
+    world.create("t", [0])
+    wanted = {directory(0): [(world.topic_id(), 0)]}
+    world.take(assign_replicas_to_directories(world.view, 0, world.epoch(0), wanted))
+    world.fence(0)
+    world.heartbeat(0, offline_log_dirs=(directory(0),))
+    assert (world.state().leader, world.view.image.brokers[0].fenced) == (-1, False)
+
+
 def test_cordoned_directories_are_recorded_once_and_only_at_metadata_version_30() -> None:
     for level, recorded in ((30, 1), (29, 0)):
         world = World(metadata_version=level)
@@ -316,7 +338,7 @@ def test_a_controller_registers_again_when_its_process_is_new() -> None:
     world = World()
     incarnation = directory(60)
     assert registration.needs_registration(None, incarnation)
-    found = registration.RegisteredController(3000, incarnation, (), {})
+    found = RegisteredController(3000, incarnation, (), {})
     world.take(registration.register_controller(found))
     registered = world.view.image.controllers[3000]
     assert not registration.needs_registration(registered, incarnation)

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.metadata.golden_events import GoldenEvent, golden_events, provenance, texts
 
 from tidegauge.cluster_metadata.access_lists import Filter
-from tidegauge.kafka.kraft.record_types import MetadataRecord
+from tidegauge.kafka.kraft.record_types import MetadataRecord, encode_record
 from tidegauge.kafka.metadata_records.config_record import ConfigRecord
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_record import PartitionRecord
@@ -287,4 +287,23 @@ EVENTS = [event for event in MAIN if event.kind not in NOT_REPEATABLE]
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: f"{event.offset}-{event.kind}")
 def test_an_event_of_kafkas_log_is_decided_alike(event: GoldenEvent) -> None:
     expected = [one for one in event.records if not isinstance(one.message, NoOpRecord)]
-    assert texts(DECIDED[event.kind](event)) == texts(expected)
+    decided = DECIDED[event.kind](event)
+    assert texts(decided) == texts(expected)
+    assert sorted(map(encoded, decided)) == sorted(map(encoded, expected))
+
+
+def encoded(record: MetadataRecord) -> bytes:
+    return encode_record(record.message, record.version)
+
+
+@pytest.mark.parametrize("offset", [116, 134])
+def test_an_upgrade_of_a_release_is_decided_alike(offset: int) -> None:
+    """From 3.9 to 4.0 and from 4.0 to 4.3: before eligible leader replicas comes the setting that they need."""
+    (event,) = [one for one in golden_events("upgrade") if one.offset == offset]
+    expected = [one for one in event.records if not isinstance(one.message, NoOpRecord)]
+    levels = [one.message for one in expected if one.type.label == "FEATURE_LEVEL_RECORD"]
+    updates = [FeatureUpdate(one.name, one.feature_level) for one in levels]
+    supported = event.image.controllers[1].features
+    view = ClusterView(event.image, ControllerSettings(1, "another"), event.offset)
+    records = update_features(view, updates, [1], supported).records
+    assert [texts([one]) for one in records] == [texts([one]) for one in expected]

@@ -73,6 +73,22 @@ def test_a_topic_that_is_created_and_deleted_in_one_delta_leaves_no_settings() -
     assert len(replayed(EMPTY, records, Provenance(), 0).configs) == 0
 
 
+def test_a_name_leads_to_one_topic_whatever_a_log_says() -> None:
+    """No controller gives an id two names, or a name two ids; a log that does leaves no name without its topic."""
+    other = bytes(range(16, 32))
+    records = [made(FeatureLevelRecord("metadata.version", 30))]
+    for name, topic_id, names in (
+        ("a", TOPIC_ID, {"a": TOPIC_ID}),
+        ("a", other, {"a": other}),
+        ("c", TOPIC_ID, {"a": other, "c": TOPIC_ID}),
+        ("d", TOPIC_ID, {"a": other, "d": TOPIC_ID}),
+    ):
+        records.append(made(TopicRecord(name, topic_id)))
+        image = replayed(EMPTY, records, Provenance(), 0)
+        assert dict(image.topic_ids) == {key: topic_id_text(value) for key, value in names.items()}
+        assert image.topics[topic_id_text(topic_id)].name == name
+
+
 def test_a_change_of_one_partition_of_ten_thousand_copies_one_block() -> None:
     records = [made(FeatureLevelRecord("metadata.version", 30)), made(TopicRecord("t", TOPIC_ID))]
     records += [made(new_partition(partition), 2) for partition in range(10_000)]

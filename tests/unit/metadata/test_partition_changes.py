@@ -53,7 +53,7 @@ def restart(world: World, broker_id: int, *, is_clean: bool = False) -> list[dic
 def alter(world: World, isr: Sequence[int], name: str = "t", **fields: Any) -> Decision[list[partitions.IsrResult]]:
     """Propose an ISR as the leader does."""
     state = world.state(name)
-    values = {
+    values: dict[str, Any] = {
         "topic_id": world.topic_id(name),
         "partition": 0,
         "leader_epoch": state.leader_epoch,
@@ -135,6 +135,36 @@ def test_the_last_known_leader_comes_before_an_unclean_election_in_order() -> No
     assert (world.state().leader, world.state().recovering) == (1, True)
 
 
+def test_the_last_known_leader_waits_while_the_elr_has_a_member() -> None:
+    """It may have lost records that the other one has."""
+    world = World()
+    world.create("t", [0, 1], configs={MIN_ISR: "2"})
+    world.fence(1)
+    world.fence(0)
+    restart(world, 0)
+    state = world.state()
+    assert (state.leader, state.elr, state.last_known_elr) == (-1, (1,), (0,))
+
+
+def test_a_replica_that_leaves_the_assignment_leaves_the_elr() -> None:
+    world = World()
+    world.create("t", [0, 1], configs={MIN_ISR: "2"})
+    reassign(world, (2,))
+    world.take(alter(world, [0, 2]))
+    state = world.state()
+    assert (state.replicas, state.isr, state.elr, state.leader) == ((2,), (2,), (), 2)
+
+
+def test_a_replica_in_a_failed_directory_is_not_elected_even_uncleanly() -> None:
+    world = World(directories=2)
+    world.create("t", [0, 1], configs={UNCLEAN: "true"})
+    wanted = {directory(1, 5): [(world.topic_id(), 0)]}
+    world.take(partitions.assign_replicas_to_directories(world.view, 1, world.epoch(1), wanted))
+    assert world.state().isr == (0,)
+    world.fence(0)
+    assert world.state().leader == -1
+
+
 def test_min_isr_is_that_of_the_topic_else_the_controllers_else_the_clusters_else_static() -> None:
     world = World(min_insync_replicas=2)
     world.create("t", [0, 1, 2])
@@ -180,6 +210,7 @@ REFUSED_PROPOSALS: dict[str, tuple[dict[str, Any], ErrorCode]] = {
     "no leader": ({"new_isr": ((2, -1),)}, ErrorCode.INVALID_REQUEST),
     "recovering with two": ({"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
     "recovering from nothing": ({"leader_recovery_state": 1, "new_isr": ((1, -1),)}, ErrorCode.INVALID_REQUEST),
+    "an unknown recovery state": ({"leader_recovery_state": 7}, ErrorCode.INVALID_REQUEST),
     "a fenced member": ({"new_isr": ((1, -1), (0, -1))}, ErrorCode.INELIGIBLE_REPLICA),
     "a former incarnation": ({"new_isr": ((1, -1), (2, 3))}, ErrorCode.INELIGIBLE_REPLICA),
 }
@@ -414,6 +445,18 @@ def test_a_cancellation_that_would_be_unclean_needs_the_topics_permission() -> N
     assert (world.state().replicas, world.state().isr, world.state().leader) == ((0,), (0,), -1)
 
 
+def test_an_unclean_cancellation_leaves_one_replica_in_the_isr() -> None:
+    """PartitionReassignmentRevert: the first one; here it is fenced, so that the next one is elected uncleanly."""
+    world = World([0, 1, 2, 3])
+    world.create("t", [0, 1])
+    reassign(world, (2, 3))
+    world.take(alter(world, [0, 2]))
+    world.fence(0)
+    world.set(TOPIC, "t", UNCLEAN, "true")
+    reassign(world, None)
+    assert (world.state().isr, world.state().leader, world.state().recovering) == ((1,), 1, True)
+
+
 def test_a_cancellation_needs_a_reassignment() -> None:
     world = World()
     world.create("t", [0])
@@ -448,6 +491,16 @@ def test_a_reassignment_is_refused(replicas: tuple[int, ...], error: ErrorCode, 
     assert [(one.error, one.message) for one in decision.response] == [(error, sentence)]
     missing = alter_reassignments(world.view, [Reassignment("t", 5, (0,))])
     assert [one.message for one in missing.response] == ["Unable to find partition t:5."]
+
+
+def test_the_replication_factor_is_that_of_the_reassignment_in_progress() -> None:
+    """ReplicationControlManager.validatePartitionReplicationFactorUnchanged."""
+    world = World([0, 1, 2, 3])
+    world.create("t", [0, 1])
+    reassign(world, (1, 2, 3))
+    reassign(world, (2, 3, 0), may_change_replication_factor=False)
+    refused = alter_reassignments(world.view, [Reassignment("t", 0, (0, 1))], may_change_replication_factor=False)
+    assert [one.message for one in refused.response] == ["The replication factor is changed from 3 to 2"]
 
 
 def test_replicas_are_assigned_to_directories_and_strangers_are_refused() -> None:

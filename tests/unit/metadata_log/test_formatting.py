@@ -134,7 +134,7 @@ def test_levels_that_do_not_fit_are_refused(changes, sentence: str):
         dataclasses.replace(DYNAMIC, **changes).levels()
 
 
-def test_a_controller_must_be_told_its_voters():
+def test_a_controller_needs_its_voters():
     """StorageTool.runFormatCommand: static voters, or exactly one of three options; brokers need none."""
     with pytest.raises(TidegaugeError, match=r"Because controller\.quorum\.voters is not set on this controller"):
         Formatting(CLUSTER, 1, "data").check_voters()

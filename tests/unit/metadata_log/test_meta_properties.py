@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.metadata_log.kafka_files import kafka_files
 
+from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_broker.metadata_log.meta_properties import (
     CorruptMetaProperties,
     NodeProperties,
     decode_meta_properties,
     encode_meta_properties,
 )
-from tidegauge_broker.metadata_log.uuids import uuid_of
 
 FILES = sorted(name for name in kafka_files() if name.endswith("meta.properties"))
 CLUSTER = "pQKNjKG6SIW1R46E3fVjJA"

@@ -5,13 +5,13 @@ import json
 import pytest
 from tests.unit.metadata_log.kafka_files import kafka_files
 
+from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_broker.metadata_log.quorum_state import (
     CorruptQuorumState,
     QuorumStateFile,
     decode_quorum_state,
     encode_quorum_state,
 )
-from tidegauge_broker.metadata_log.uuids import uuid_of
 from tidegauge_controller.raft.values import ElectionState, ReplicaKey
 
 FILES = sorted(name for name in kafka_files() if name.startswith("quorum-state/"))

@@ -57,6 +57,15 @@ def test_a_broker_without_a_grpc_listener_gets_one(
     assert found.added == found.bound[-1] == found.inter_broker == added
 
 
+def test_listeners_for_kafka_clients_stand_by_protocol_those_on_the_same_host_first() -> None:
+    """A cluster in containers has listeners for two networks, and a client of gRPC stays in its own."""
+    bound = "PLAINTEXT://0.0.0.0:1,HOST://0.0.0.0:2,GRPC://0.0.0.0:3,GRPC_HOST://0.0.0.0:4,SECURE://0.0.0.0:5"
+    advertised = "PLAINTEXT://broker:1,HOST://localhost:2,GRPC://broker:3,GRPC_HOST://localhost:4,SECURE://broker:5"
+    found = resolve_listeners(bound, advertised, None, ("SECURE:SASL_SSL",))
+    assert found.kafka_beside("GRPC") == {"PLAINTEXT": ("PLAINTEXT", "HOST"), "SASL_SSL": ("SECURE",)}
+    assert found.kafka_beside("GRPC_HOST")["PLAINTEXT"] == ("HOST", "PLAINTEXT")
+
+
 def test_the_listener_that_was_added_is_advertised_on_the_advertised_host() -> None:
     found = resolve_listeners("A://0.0.0.0:9092", "A://public:1234", None, PLAIN)
     assert str(found.bound[1]) == "GRPC://0.0.0.0:19092"

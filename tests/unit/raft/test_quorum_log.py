@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.raft.driven_node import CLUSTER, Driven, batch, driven, endpoint, key, static_voters
+from tests.unit.raft.driven_node import (
+    CLUSTER,
+    Driven,
+    batch,
+    driven,
+    endpoint,
+    key,
+    static_voters,
+    voters_in_log,
+)
 
 from tidegauge.errors import ErrorCode
 from tidegauge_controller.raft import effects, events
@@ -19,7 +28,8 @@ from tidegauge_controller.raft.messages import (
     VoteRequest,
 )
 from tidegauge_controller.raft.states import IllegalTransitionError
-from tidegauge_controller.raft.values import ElectionState, OffsetAndEpoch
+from tidegauge_controller.raft.values import ElectionState, OffsetAndEpoch, VotersRecord
+from tidegauge_controller.raft.voter_history import VoterHistory
 
 THREE = static_voters(0, 1, 2)
 
@@ -338,3 +348,27 @@ def test_describe_quorum_is_the_leaders():
     other = follower().ask(DescribeQuorumRequest())
     assert isinstance(other, DescribeQuorumResponse)
     assert (other.error, other.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
+
+
+def test_voter_sets_below_the_start_of_the_log_are_forgotten_but_the_one_in_force_there():
+    """KRaftControlRecordStateMachine.truncateOldEntries: a log that is cleaned keeps no history without bound."""
+    history = VoterHistory()
+    sets = [voters_in_log(*range(count)) for count in (3, 4, 5)]
+    for offset, voters in ((2, sets[0]), (10, sets[1]), (20, sets[2])):
+        history.replay(batch(offset, 1, control=(VotersRecord(voters),)))
+    history.prune(15)
+    assert [at.offset for at in history.voters] == [10, 20]
+    assert history.voters_at(15) == sets[1]
+    history.prune(30)
+    assert [at.offset for at in history.voters] == [20]
+    history.prune(5)
+    assert history.current == sets[2]
+
+
+def test_a_node_prunes_its_history_when_its_log_start_moves():
+    """events.LogStartMoved."""
+    changes = [(VotersRecord(voters_in_log(0, 1, 2)),), (VotersRecord(voters_in_log(0, 1, 2, 3)),)]
+    log = [batch(offset, 1, control=control) for offset, control in enumerate(changes)]
+    node = driven(0, THREE, *log, batch(2, 1), snapshots=(OffsetAndEpoch(2, 1),))
+    node.give(events.LogStartMoved(2))
+    assert [at.offset for at in node.node.history.voters] == [1]

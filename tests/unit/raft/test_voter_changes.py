@@ -116,7 +116,20 @@ def test_a_replica_that_does_not_respond_ends_the_change():
     add(node, 3)
     node.give(events.SendFailed(node.last_send(ApiVersionsRequest).correlation_id))
     assert last_response(node).error is ErrorCode.REQUEST_TIMED_OUT
+    node.wait(100)
     assert add(node, 3) is None, "the next one may begin"
+
+
+def test_a_replica_that_backs_off_is_refused_at_once():
+    """AddVoterHandler: nothing is sent to it, so waiting for its versions would only cost the request timeout."""
+    node = leader()
+    catch_up(node, 3)
+    add(node, 3)
+    node.give(events.SendFailed(node.last_send(ApiVersionsRequest).correlation_id))
+    response = add(node, 3)
+    assert response is not None
+    assert response.error is ErrorCode.REQUEST_TIMED_OUT
+    assert response.message == "Node 3 is not ready to receive requests."
 
 
 def test_a_voter_of_the_same_id_is_a_duplicate():

@@ -18,7 +18,7 @@ NAMES = re.compile("zookeeper|znode|kazoo", re.IGNORECASE)
 BROKER, CONTROLLER = "broker/tidegauge_broker/", "controller/tidegauge_controller/"
 KNOWN = {
     BROKER + "server/cluster/chosen.py": "chooses where a broker finds its cluster's metadata",
-    BROKER + "server/coordinators/group_runner.py": "a setting of ZooKeeper mode says which group protocols are served",
+    BROKER + "server/coordinators/group_runner.py": "a setting says which group protocols ZooKeeper mode serves",
     BROKER + "server/lab/lab.py": "chooses what the lab does to a broker's membership",
     BROKER + "server/lab/fault_table.py": "a partition from ZooKeeper is a fault",
     BROKER + "server/metrics/collect.py": "Kafka's metric of sessions",

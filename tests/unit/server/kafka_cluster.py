@@ -19,7 +19,6 @@ from tidegauge.control import (
     Endpoint,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
@@ -27,6 +26,7 @@ from tidegauge.kafka.apis import API_VERSIONS
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.kafka_connection import KafkaConnection as ClientConnection
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge.settings import parse_broker_settings, topic_values
@@ -215,8 +215,8 @@ class Broker:
             PartitionState(TopicPartition(TOPIC, number), TOPIC_ID, 1, LEADER, 1, broker_ids, 1, broker_ids)
             for number in range(partitions)
         ]
-        updates = [UpdateMetadataPartition(state) for state in states]
-        self.metadata.update(UpdateMetadataRequest(header, updates, endpoints))
+        updates = [ReportedPartition(state) for state in states]
+        self.metadata.update(UpdateMetadataRequest(header, updates, endpoints).update)
         become = LeaderAndIsrRequest(header, [LeaderAndIsrPartition(one, True) for one in states], endpoints)
 
         async def values_of(_topic: str) -> Any:

@@ -22,7 +22,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import message_class
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.principal import Principal
-from tidegauge.v1 import fetch_pb2, groups_pb2, metadata_pb2, produce_pb2, transactions_pb2
+from tidegauge.v1 import fetch_pb2, metadata_pb2, produce_pb2
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
 from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
 from tidegauge_broker.server.service.caller import Caller
@@ -50,7 +50,6 @@ TOPIC, GROUP, CLUSTER, TRANSACTION = (
 BY_TOPIC, BY_GROUP, BY_CLUSTER, BY_TRANSACTION = 29, 30, 31, 53
 T, U = {"topic": "t"}, {"topic": "u"}
 TWO = [{"name": name, "partitions": [{"partition_index": 0}]} for name in ("t", "u")]
-PLAIN_TWO = [{"name": name, "partitions": [0]} for name in ("t", "u")]
 CASES: list[tuple[str, dict[str, Any], str, int, dict[str, Any]]] = [
     ("Produce", {"partitions": [T, U], "acks": 1}, "Produce", 9, {
         "acks": 1, "topic_data": [{"name": one, "partition_data": [{"index": 0}]} for one in ("t", "u")]}),
@@ -91,32 +90,8 @@ CASES: list[tuple[str, dict[str, Any], str, int, dict[str, Any]]] = [
     ("AllocateProducerIds", {}, "AllocateProducerIds", 0, {}),
     ("WriteMarkers", {"markers": [{"partitions": [T]}]}, "WriteTxnMarkers", 1, {
         "markers": [{"topics": [{"name": "t", "partition_indexes": [0]}]}]}),
-    ("FindCoordinator", {"group_id": "g"}, "FindCoordinator", 3, {"key": "g", "key_type": 0}),
-    ("JoinGroup", {"group_id": "g"}, "JoinGroup", 9, {"group_id": "g"}),
-    ("SyncGroup", {"group_id": "g"}, "SyncGroup", 5, {"group_id": "g"}),
-    ("Heartbeat", {"group_id": "g"}, "Heartbeat", 4, {"group_id": "g"}),
-    ("LeaveGroup", {"group_id": "g"}, "LeaveGroup", 5, {"group_id": "g"}),
-    ("CommitOffsets", {"group_id": "g", "offsets": [T, U]}, "OffsetCommit", 8, {"group_id": "g", "topics": TWO}),
-    ("FetchOffsets", {"group_id": "g", "partitions": [T, U]}, "OffsetFetch", 7, {
-        "group_id": "g", "topics": [{"name": one, "partition_indexes": [0]} for one in ("t", "u")]}),
-    ("DeleteOffsets", {"group_id": "g", "partitions": [T, U]}, "OffsetDelete", 0, {"group_id": "g", "topics": TWO}),
-    ("DescribeGroup", {"group_id": "g"}, "DescribeGroups", 5, {"groups": ["g"]}),
-    ("ListGroups", {}, "ListGroups", 4, {}),
-    ("DeleteGroup", {"group_id": "g"}, "DeleteGroups", 2, {"groups_names": ["g"]}),
-    ("InitTransactions", {"transactional_id": "x"}, "InitProducerId", 4, {"transactional_id": "x"}),
-    ("AddPartitions", {"transactional_id": "x", "partitions": [T, U]}, "AddPartitionsToTxn", 3, {
-        "v3_and_below_transactional_id": "x", "v3_and_below_topics": PLAIN_TWO}),
-    ("AddPartitions", {"transactional_id": "x", "partitions": [T], "verify_only": True}, "AddPartitionsToTxn", 4, {
+    ("VerifyPartitions", {"transactional_id": "x", "partitions": [T]}, "AddPartitionsToTxn", 4, {
         "transactions": [{"transactional_id": "x", "verify_only": True}]}),
-    ("AddOffsets", {"transactional_id": "x", "group_id": "g"}, "AddOffsetsToTxn", 3, {
-        "transactional_id": "x", "group_id": "g"}),
-    ("CommitOffsetsInTransaction", {"transactional_id": "x", "group_id": "g", "offsets": [T, U]},
-        "TxnOffsetCommit", 3, {"transactional_id": "x", "group_id": "g", "topics": TWO}),
-    ("EndTransaction", {"transactional_id": "x"}, "EndTxn", 3, {"transactional_id": "x"}),
-    ("DescribeTransaction", {"transactional_id": "x"}, "DescribeTransactions", 0, {"transactional_ids": ["x"]}),
-    ("ListTransactions", {}, "ListTransactions", 1, {}),
-    ("DescribeProducers", {"topic": "t"}, "DescribeProducers", 0, {
-        "topics": [{"name": "t", "partition_indexes": [0]}]}),
 ]  # fmt: skip
 """An RPC and its request, and the same request of Kafka's API with its version."""
 APART = {"Fetch", "ReadReplica", "ReplicaFetch", "ProduceStream"}
@@ -251,7 +226,7 @@ def test_both_wires_ask_the_same_of_the_lists(
 
     asyncio.run(both())
     assert one.lists.asked == other.asked
-    assert one.lists.asked or api == "ListTransactions", "there is nothing to ask of an empty list"
+    assert one.lists.asked
 
 
 def errors_of(response: Message) -> set[int]:
@@ -271,11 +246,9 @@ def errors_of(response: Message) -> set[int]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[3]}")
 async def test_without_any_right_nothing_reaches_the_handler(case: Any) -> None:
-    """But for lists, whose names are left out, and the brokers in Metadata."""
+    """But for the brokers in Metadata."""
     rpc, fields, *_ = case
     one = Rpc(rpc)
-    if rpc in {"ListGroups", "ListTransactions", "DescribeTransaction"}:
-        return  # what they list has its own test
     if rpc == "DescribeReplicas":
         with pytest.raises(Aborted, match=r"PERMISSION_DENIED.*Cluster authorization failed\."):
             await one.ask(**fields)
@@ -297,7 +270,6 @@ async def test_with_all_rights_a_request_reaches_the_handler_as_it_is(case: Any)
 
 READS_T: Right = (Operation.READ, TOPIC, "t")
 WRITES_T: Right = (Operation.WRITE, TOPIC, "t")
-READS_G: Right = (Operation.READ, GROUP, "g")
 ACTS: Right = (Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
 
 
@@ -314,7 +286,6 @@ def results(response: Any, field: str) -> list[tuple[str, int]]:
     [
         ("Produce", {"acks": -1, "partitions": [T, U]}, [WRITES_T], "partitions", BY_TOPIC),
         ("DeleteTopics", {"names": ["t", "u"]}, [(Operation.DELETE, TOPIC, "t")], "topics", BY_TOPIC),
-        ("CommitOffsets", {"group_id": "g", "offsets": [T, U]}, [READS_T, READS_G], "offsets", BY_TOPIC),
         ("ListOffsets", {"partitions": [T, U]}, [READS_T], "partitions", BY_TOPIC),
     ],
 )
@@ -325,23 +296,8 @@ async def test_what_is_allowed_is_handled_and_the_rest_has_its_error(
     response = await one.ask(**fields)
     assert results(response, field) == [("u", error)]
     [seen] = one.seen
-    handled = getattr(seen, next(iter(name for name in fields if name in {"partitions", "names", "offsets"})))
+    handled = getattr(seen, next(iter(name for name in fields if name in {"partitions", "names"})))
     assert [getattr(item, "topic", item) for item in handled] == ["t"]
-
-
-async def test_add_partitions_is_all_or_nothing() -> None:
-    """KafkaApis.handleAddPartitionsToTxnRequest: the allowed ones are not attempted."""
-    one = Rpc("AddPartitions", WRITES_T, (Operation.WRITE, TRANSACTION, "x"))
-    response = await one.ask(transactional_id="x", partitions=[T, U])
-    assert results(response, "partitions") == [("t", 55), ("u", BY_TOPIC)]
-    assert not one.seen
-
-
-async def test_a_refused_group_is_refused_at_all_its_partitions() -> None:
-    one = Rpc("CommitOffsets", READS_T)
-    assert results(await one.ask(group_id="g", offsets=[T]), "offsets") == [("t", BY_GROUP)]
-    fetched = Rpc("FetchOffsets", READS_T)
-    assert (await fetched.ask(group_id="g", partitions=[T])).status.error == BY_GROUP
 
 
 async def test_a_fetch_reads_what_may_be_read() -> None:
@@ -359,25 +315,9 @@ async def test_a_fetch_reads_what_may_be_read() -> None:
 
 
 async def test_lists_leave_out_what_may_not_be_described() -> None:
-    groups = groups_pb2.ListGroupsResponse(groups=[{"group_id": "g"}, {"group_id": "h"}])  # type: ignore[list-item]
-    one = Rpc("ListGroups", (Operation.DESCRIBE, GROUP, "g"), response=groups)
-    assert [item.group_id for item in (await one.ask()).groups] == ["g"]
     topics = metadata_pb2.MetadataResponse(topics=[{"name": "t"}, {"name": "u"}])  # type: ignore[list-item]
     every = Rpc("Metadata", READS_T, response=topics)
     assert [item.name for item in (await every.ask(all_topics=True)).topics] == ["t"]
-    offsets = groups_pb2.FetchOffsetsResponse(offsets=[{"topic": "t"}, {"topic": "u"}])  # type: ignore[list-item]
-    fetched = Rpc("FetchOffsets", READS_T, READS_G, response=offsets)
-    assert [item.topic for item in (await fetched.ask(group_id="g", all_partitions=True)).offsets] == ["t"]
-    transactions = transactions_pb2.ListTransactionsResponse(
-        transactions=[{"transactional_id": "x"}, {"transactional_id": "y"}]  # type: ignore[list-item]
-    )
-    described = Rpc("ListTransactions", (Operation.DESCRIBE, TRANSACTION, "x"), response=transactions)
-    assert [item.transactional_id for item in (await described.ask()).transactions] == ["x"]
-    state = transactions_pb2.DescribeTransactionResponse(partitions=[{"topic": "t"}, {"topic": "u"}])  # type: ignore[list-item]
-    rights = (Operation.DESCRIBE, TRANSACTION, "x"), READS_T
-    known = await Rpc("DescribeTransaction", *rights, response=state).ask(transactional_id="x")
-    assert [item.topic for item in known.partitions] == ["t"]
-    assert (await Rpc("DescribeTransaction", response=state).ask(transactional_id="x")).status.error == BY_TRANSACTION
 
 
 async def test_a_topic_that_may_not_be_described_looks_the_same_whether_it_exists_or_not() -> None:
@@ -385,21 +325,6 @@ async def test_a_topic_that_may_not_be_described_looks_the_same_whether_it_exist
     response = await one.ask(topics=["there", "not-there"])
     assert results(response, "topics") == [("there", BY_TOPIC), ("not-there", BY_TOPIC)]
     assert response.topics[0].error_message == "Not authorized to access topics: [there]"
-
-
-async def test_what_a_broker_forwards_needs_cluster_action_of_the_broker_alone() -> None:
-    """KIP-590's Envelope; a client that says so itself gains nothing."""
-    forwarded = {"group_id": "g", "forwarded": True}
-    broker = Rpc("Heartbeat", ACTS)
-    assert (await broker.ask(**forwarded)).status.error == 0
-    assert len(broker.seen) == 1
-    client = Rpc("Heartbeat", READS_G)
-    assert (await client.ask(**forwarded)).status.error == BY_CLUSTER
-    assert not client.seen
-    groups = groups_pb2.ListGroupsResponse(groups=[{"group_id": "h"}])  # type: ignore[list-item]
-    assert len((await Rpc("ListGroups", ACTS, response=groups).ask(own_groups_only=True)).groups) == 1
-    other = groups_pb2.ListGroupsResponse(groups=[{"group_id": "h"}])  # type: ignore[list-item]
-    assert not (await Rpc("ListGroups", response=other).ask(own_groups_only=True)).groups
 
 
 async def test_a_produce_without_acks_ends_the_call() -> None:

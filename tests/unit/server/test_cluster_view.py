@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from tidegauge.cluster_metadata import PartitionState
-from tidegauge.control import NO_LEADER, Endpoint, UpdateMetadataPartition
+from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service.cluster_view import Unreachable, endpoints_through, partition_view
 
 INSIDE, OUTSIDE = Listener("INSIDE", "10.0.0.1", 9092), Listener("OUTSIDE", "example.org", 9093)
 
 
-def entry(leader: int, offline: tuple[int, ...] = ()) -> UpdateMetadataPartition:
+def entry(leader: int, offline: tuple[int, ...] = ()) -> ReportedPartition:
     state = PartitionState(
         topic_partition=TopicPartition("t", 0),
         topic_id="id",
@@ -23,7 +24,7 @@ def entry(leader: int, offline: tuple[int, ...] = ()) -> UpdateMetadataPartition
         partition_epoch=7,
         replicas=(3, 1, 2),
     )
-    return UpdateMetadataPartition(state, offline_replicas=offline)
+    return ReportedPartition(state, offline_replicas=offline)
 
 
 def test_a_client_is_given_the_addresses_of_its_listener_and_the_brokers_that_have_it() -> None:

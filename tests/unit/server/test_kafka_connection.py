@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from kafka_peer import Client, Listener
 
-from tidegauge.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
+from tidegauge.kafka import frames
+from tidegauge.kafka.apis import API_VERSIONS, FETCH, METADATA, PRODUCE, Protocol
 from tidegauge.kafka.frames import (
+    ApiCodec,
     codec_of,
     decode,
     joined,
@@ -28,6 +30,7 @@ from tidegauge.kafka.messages.produce import (
     TopicProduceData,
 )
 from tidegauge.logical_clock import LogicalClock
+from tidegauge_broker.server.wire.kafka import slot
 from tidegauge_broker.server.wire.kafka.connection import MAX_UNACKED_PRODUCES
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
 from tidegauge_broker.server.wire.kafka.request import CloseConnection
@@ -58,6 +61,25 @@ def test_frames_may_come_in_any_pieces(listener: Listener, piece: int) -> None:
     client = Client(listener)
     client.send(b"".join(metadata(number) for number in range(5)), piece)
     assert client.correlation_ids() == list(range(5))
+
+
+def test_the_codec_of_a_request_is_looked_up_once(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its slot keeps it for the response and the response's header."""
+    asked: list[tuple[int, int]] = []
+
+    def noted(key: int, version: int, *protocol: Protocol) -> ApiCodec:
+        asked.append((key, version))
+        return codec_of(key, version, *protocol)
+
+    monkeypatch.setattr(slot, "codec_of", noted)
+    monkeypatch.setattr(frames, "codec_of", noted)
+    client = Client(listener)
+    sent = metadata(1) + request(PRODUCE, 2, ProduceRequest())
+    listener.handlers[PRODUCE] = lambda *_: ProduceResponse()
+    asked.clear()
+    client.send(sent)
+    assert client.correlation_ids() == [1, 2]
+    assert asked == [(METADATA, 9), (PRODUCE, 9)]
 
 
 @pytest.mark.parametrize("piece", [1_000, 100_000, 10**9])

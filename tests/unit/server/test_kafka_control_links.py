@@ -23,12 +23,12 @@ from tidegauge.control import (
     PartitionsResponse,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
 from tidegauge.listeners import Listener
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import parse_broker_settings
 from tidegauge_broker.server.registration.kafka_controller import KafkaController
@@ -102,7 +102,7 @@ async def test_a_brokers_errors_come_back_to_the_controller(request_: ControlReq
 
 
 async def test_metadata_arrives_with_all_listeners() -> None:
-    request = UpdateMetadataRequest(HEADER, [UpdateMetadataPartition(STATE, (1,))], LIVE, startup_complete=True)
+    request = UpdateMetadataRequest(HEADER, [ReportedPartition(STATE, (1,))], LIVE, startup_complete=True)
     service = FakeService(update_metadata=lambda _: ErrorCode.STALE_BROKER_EPOCH, control_plane_listener="INTERNAL")
     response = await link(Channel(service)).send(request)
     assert response == PartitionsResponse(ErrorCode.STALE_BROKER_EPOCH)

@@ -20,9 +20,11 @@ from tidegauge.kafka.messages.describe_configs import (
 )
 from tidegauge.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from tidegauge_broker.server.service.pending_responses import PendingResponses
+from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.portions import in_portions
 from tidegauge_broker.server.wire.kafka.responses import settled
 from tidegauge_broker.server.wire.kafka.served import SERVED
+from tidegauge_broker.server.wire.kafka.turns import MAX_LARGE_READS
 
 LIMIT_BYTES = 100_000
 CONTEXT: Any = SimpleNamespace()
@@ -98,8 +100,8 @@ async def test_responses_that_no_client_reads_hold_the_limit_and_one_more(listen
     listener.responses.close()
 
 
-async def turns() -> None:
-    for _ in range(60):
+async def turns(count: int = 60) -> None:
+    for _ in range(count):
         await asyncio.sleep(0)
 
 
@@ -149,3 +151,82 @@ async def test_repeated_items_are_found_in_turns() -> None:
     assert len(response.results) == 5_000
     assert 0 < most[0] <= 500
     assert named[0] == 5_000, "each once"
+
+
+def configs_of(names: int) -> bytes:
+    resources = [DescribeConfigsResource(2, f"topic-{one}") for one in range(names)]
+    return frame(DESCRIBE_CONFIGS, 4, 1, "c", DescribeConfigsRequest(resources))
+
+
+class Decodes:
+    """Counts the requests of an API that are decoded."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        decoded = KafkaConnection._decoded
+
+        def counting(connection: KafkaConnection, slot: Any, frame: memoryview) -> Any:
+            self.count += 1
+            return decoded(connection, slot, frame)
+
+        monkeypatch.setattr(KafkaConnection, "_decoded", counting)
+
+
+async def test_a_request_that_waits_for_room_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 names take 14 KB in a frame and 300 KB decoded: a flood of them filled the memory of the broker."""
+    listener, decodes = Bounded(), Decodes(monkeypatch)
+    for _ in range(3):
+        deaf_client(listener).send(metadata())
+    await turns(200)
+    before, handled = decodes.count, listener.handled
+    for _ in range(50):
+        deaf_client(listener).send(metadata())
+    await turns(200)
+    assert (decodes.count, listener.handled) == (before, handled)
+
+
+async def test_a_flood_of_large_reads_is_decoded_and_handled_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka's num.io.threads bounds it; the others wait as frames, and each has its response."""
+    listener, decodes = Bounded(), Decodes(monkeypatch)
+    listener.responses = PendingResponses(lambda: 1 << 30, lambda: 1 << 30, lambda: 0.0)
+    gate, most, now = asyncio.Event(), [0], [0]
+
+    async def handle(*_: Any) -> DescribeConfigsResponse:
+        now[0] += 1
+        most[0] = max(most[0], now[0])
+        await gate.wait()
+        now[0] -= 1
+        return DescribeConfigsResponse()
+
+    listener.handlers[DESCRIBE_CONFIGS] = handle
+    clients = [Client(listener) for _ in range(30)]
+    for client in clients:
+        client.send(configs_of(3_000))
+    await turns(2_000)
+    assert most[0] == decodes.count == MAX_LARGE_READS
+    small = Client(listener)
+    small.send(frame(API_VERSIONS, 3, 2, "c", ApiVersionsRequest("c", "1")))
+    assert small.correlation_ids() == [2], "others are served"
+    gate.set()
+    await turns(5_000)
+    assert [client.correlation_ids() for client in clients] == [[1]] * len(clients)
+    assert most[0] == MAX_LARGE_READS
+
+
+async def test_a_client_that_leaves_gives_its_place_among_large_reads_back() -> None:
+    listener = Bounded()
+    waiting: list[asyncio.Future[Any]] = []
+
+    async def handle(*_: Any) -> Any:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return await waiting[-1]
+
+    listener.handlers[DESCRIBE_CONFIGS] = handle
+    clients = [Client(listener) for _ in range(MAX_LARGE_READS + 1)]
+    for client in clients:
+        client.send(configs_of(3_000))
+    await turns(500)
+    begun = len(waiting)
+    clients[0].connection.connection_lost(None)
+    await turns(500)
+    assert len(waiting) > begun

@@ -6,11 +6,13 @@ Holds of requests are in ``test_held_requests.py``.
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kafka_peer import Client, Listener
 
+from tidegauge.channel_options import LAB_AGENT
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.frames import joined, request_frame
 from tidegauge.kafka.messages.init_producer_id import InitProducerIdRequest
@@ -20,6 +22,7 @@ from tidegauge.v1 import common_pb2, lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
+from tidegauge_broker.server.service.gate import GatedRequest
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
 from tidegauge_broker.server.wire.kafka.responses import SILENT
 
@@ -205,3 +208,35 @@ def test_a_client_may_call_itself_by_a_number_where_no_controller_comes(client_i
     """In a local cluster controllers use gRPC, and followers share the listener with the clients."""
     assert calling_broker(client_id, serves_controller=False) is None
     assert calling_broker("broker-2-fetcher-0", serves_controller=False) == 2
+
+
+class Asked:
+    """A gate that lets all pass, and keeps what it is asked."""
+
+    is_open = False
+
+    def __init__(self) -> None:
+        self.asked: list[GatedRequest] = []
+
+    def enter(self, *_: Any) -> Any:
+        return SimpleNamespace(broken_by="")
+
+    def check(self, _: Any) -> None:
+        pass
+
+    leave = check
+
+    async def admit(self, request: GatedRequest) -> None:
+        self.asked.append(request)
+
+    def hold_of(self, _: Any) -> None:
+        return None
+
+
+async def test_a_client_that_names_itself_the_lab_is_taken_for_it(broker: Broker) -> None:
+    """Rules for requests do not mean it, as over gRPC."""
+    broker.listener.gate = gate = Asked()
+    client = Client(broker.listener)
+    for client_id in ("app", LAB_AGENT):
+        await broker.ask(client, METADATA, 9, MetadataRequest(), client_id)
+    assert [(one.client_id, one.is_of_lab) for one in gate.asked] == [("app", False), (LAB_AGENT, True)]

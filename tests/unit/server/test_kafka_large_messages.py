@@ -211,7 +211,7 @@ async def test_a_repeated_item_is_judged_over_the_whole_request() -> None:
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 50_000), (50_000, 1)])
-async def test_items_are_counted_and_told_apart_in_turns(topics: int, partitions: int) -> None:
+async def test_items_are_counted_and_compared_in_turns(topics: int, partitions: int) -> None:
     """Neither the size of a large request nor whether it names an item twice is found in one step."""
     request, looked_at, handled = offsets_request(partitions, topics), [0], []
 

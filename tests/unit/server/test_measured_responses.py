@@ -24,11 +24,9 @@ from tidegauge.v1 import admin_service_pb2 as admin_service
 from tidegauge.v1 import broker_service_pb2 as broker_service
 from tidegauge.v1 import control_service_pb2 as control_service
 from tidegauge.v1 import controller_service_pb2 as controller_service
-from tidegauge.v1 import group_service_pb2 as group_service
-from tidegauge.v1 import groups_pb2, metadata_pb2, topics_pb2
+from tidegauge.v1 import metadata_pb2, topics_pb2, transaction_markers_pb2
 from tidegauge.v1 import replica_log_service_pb2 as replica_log_service
 from tidegauge.v1 import replication_service_pb2 as replication_service
-from tidegauge.v1 import transaction_service_pb2 as transaction_service
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.grpc.measured_calls import MeasuredCalls, errors_in, measured_api
 from tidegauge_broker.server.wire.kafka import failed_responses
@@ -102,10 +100,8 @@ _SERVICES = [
     broker_service,
     control_service,
     controller_service,
-    group_service,
     replica_log_service,
     replication_service,
-    transaction_service,
 ]
 
 
@@ -121,13 +117,13 @@ def test_every_rpc_is_measured_or_is_no_api_of_kafka() -> None:
 async def test_a_call_is_measured_when_its_response_is_there() -> None:
     seen = Seen()
 
-    async def describe(*_: Any) -> groups_pb2.DescribeGroupResponse:
-        return groups_pb2.DescribeGroupResponse()
+    async def verify(*_: Any) -> transaction_markers_pb2.VerifyPartitionsResponse:
+        return transaction_markers_pb2.VerifyPartitionsResponse()
 
-    handler = grpc.unary_unary_rpc_method_handler(describe)
+    handler = grpc.unary_unary_rpc_method_handler(verify)
     calls = MeasuredCalls(seen, "GRPC")
     context: Any = SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:5", invocation_metadata=tuple)
-    await calls.around("DescribeGroup", handler).unary_unary(metadata_pb2.MetadataRequest(), context)
-    assert seen == [("GRPC", "DescribeGroups", [])]
+    await calls.around("VerifyPartitions", handler).unary_unary(metadata_pb2.MetadataRequest(), context)
+    assert seen == [("GRPC", "AddPartitionsToTxn", [])]
     assert calls.around("DescribeReplicas", handler) is handler
-    assert MeasuredCalls(None, "GRPC").around("DescribeGroup", handler) is handler
+    assert MeasuredCalls(None, "GRPC").around("VerifyPartitions", handler) is handler

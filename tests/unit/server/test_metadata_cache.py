@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from tidegauge.cluster_metadata import PartitionState
-from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.control import ControlHeader
 from tidegauge.listeners import Listener
+from tidegauge.metadata_update import Endpoint, MetadataUpdate, ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.messages import LeaderHint
 from tidegauge_broker.server.metadata import metadata_cache
@@ -18,15 +19,14 @@ AT = TopicPartition("orders", 0)
 SENDER = ControlHeader(0, 1, 10)
 
 
-def reported(live, *partitions, sender: ControlHeader = SENDER) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest(
-        sender, list(partitions), [Endpoint(broker, "127.0.0.1", 9000 + broker) for broker in live]
-    )
+def reported(live, *partitions, sender: ControlHeader = SENDER) -> MetadataUpdate:
+    endpoints = [Endpoint(broker, "127.0.0.1", 9000 + broker) for broker in live]
+    return MetadataUpdate(sender.controller_id, sender.controller_epoch, endpoints, list(partitions))
 
 
-def led_by(leader: int, epoch: int, *, deleted: bool = False) -> UpdateMetadataPartition:
+def led_by(leader: int, epoch: int, *, deleted: bool = False) -> ReportedPartition:
     state = PartitionState(AT, "id", 1, leader, epoch, (1, 2), 3, (1, 2))
-    return UpdateMetadataPartition(state, deleted=deleted)
+    return ReportedPartition(state, deleted=deleted)
 
 
 async def test_live_brokers_are_replaced_whole_and_partitions_one_by_one():
@@ -78,7 +78,7 @@ async def test_of_very_many_deleted_topics_the_newest_are_remembered(monkeypatch
     monkeypatch.setattr(metadata_cache, "_MAX_DELETED_TOPICS", 1)
     cache = MetadataCache()
     states = [PartitionState(TopicPartition(topic, 0), "id", 1, 1, 0, (1,), 0, (1,)) for topic in ("old", "new")]
-    cache.update(reported([1], *(UpdateMetadataPartition(state, deleted=True) for state in states)))
+    cache.update(reported([1], *(ReportedPartition(state, deleted=True) for state in states)))
     assert [cache.was_deleted(topic) for topic in ("old", "new")] == [False, True]
 
 
@@ -97,7 +97,7 @@ async def test_followers_and_the_control_plane_may_have_listeners_of_their_own()
     for cache in (apart, over_kafka, over_grpc):
         own = listeners[0] if cache is over_kafka else listeners[1]
         endpoint = Endpoint(1, own.host, own.port, None, listeners)
-        cache.update(UpdateMetadataRequest(ControlHeader(0, 1, 10), [], [endpoint]))
+        cache.update(MetadataUpdate(0, 1, [endpoint], []))
     found = [
         (cache.endpoint(1).address, cache.address(1), cache.grpc_address(1)) for cache in (apart, over_kafka, over_grpc)
     ]

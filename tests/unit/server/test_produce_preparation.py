@@ -57,8 +57,8 @@ class Meter:
         self.elsewhere: Counter[str] = Counter()
         for module in (preparation, validation):
             monkeypatch.setattr(module, "inflated", self._counting(module.inflated))  # type: ignore[attr-defined]
-        decoder: Any = large_batches.DefaultRecordBatch
-        monkeypatch.setattr(large_batches, "DefaultRecordBatch", lambda data: self._counted(decoder(data)))
+        decoder: Any = large_batches.RecordBatch
+        monkeypatch.setattr(large_batches, "RecordBatch", lambda data: self._counted(decoder(data)))
 
     @property
     def _counts(self) -> Counter[str]:

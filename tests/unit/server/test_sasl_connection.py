@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
@@ -287,6 +288,19 @@ async def test_a_fault_that_means_other_requests_lets_an_authentication_pass(fau
     assert (await faulty.shake()).error_code == 0
     assert (await faulty.prove()).error_code == 0
     assert faulty.client.connection.caller.principal == Principal("User", "alice")
+
+
+async def test_an_unknown_version_of_a_request_of_sasl_closes_behind_a_fault_too(
+    faulty: Faulty, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it does without faults: Kafka's Processor closes what it cannot parse."""
+    faulty.fails("SaslHandshake", "UNSUPPORTED_SASL_MECHANISM")
+    body = struct.pack(">hhih4s", SASL_HANDSHAKE, 9, 3, 4, b"test")
+    with caplog.at_level("INFO", logger="tidegauge.kafka"):
+        faulty.client.send(struct.pack(">i", len(body)) + body)
+        await ended(faulty.client)
+    assert caplog.messages == ["Closing the connection of /10.0.0.9: API key 17 with version 9"]
+    assert not faulty.client.transport.written
 
 
 async def test_what_comes_behind_a_request_of_sasl_waits_for_it(faulty: Faulty) -> None:

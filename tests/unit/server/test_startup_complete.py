@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tidegauge.cluster_metadata import PartitionState
-from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
@@ -45,7 +46,8 @@ class Replicas:
 class Groups:
     """Groups without members."""
 
-    def metadata_updated(self, deleted: Sequence[TopicPartition]) -> None:
+    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Collection[str]) -> None:
+        del changed
         assert not deleted
 
 
@@ -165,11 +167,11 @@ async def test_metadata_that_delete_a_topic_have_its_settings_forgotten(broker: 
     forgotten: list[str] = []
     removed: list[Sequence[TopicPartition]] = []
     broker.service.configs = cast("Any", SimpleNamespace(topics=SimpleNamespace(forget=forgotten.append)))
-    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=removed.append))
+    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=lambda deleted, _: removed.append(deleted)))
 
     def update(partition: int, *, deleted: bool) -> None:
         state = PartitionState(TopicPartition("t", partition), "id", 1, 0, 0, (0,), 0, (0,))
-        partitions = (UpdateMetadataPartition(state, deleted=deleted),)
+        partitions = (ReportedPartition(state, deleted=deleted),)
         broker.service.update_metadata(UpdateMetadataRequest(ControlHeader(0, 1, 100), partitions, LIVE))
 
     await broker.registers(100)

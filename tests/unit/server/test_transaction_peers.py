@@ -13,7 +13,7 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome, TransactionMarker
 from tidegauge.transactions import AddPartitionsToTxn
-from tidegauge.v1 import common_pb2, transactions_pb2
+from tidegauge.v1 import common_pb2, transaction_markers_pb2
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction, WriteMarkers
 from tidegauge_broker.server.coordinators.grpc_transactions import GrpcTransactions
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
@@ -61,7 +61,7 @@ class Service:
 
 
 def peers_with(gate: FakeGate | None, stub: Any = None) -> tuple[TransactionPeers, Service]:
-    channels = SimpleNamespace(transactions=lambda _: stub)
+    channels = SimpleNamespace(replication=lambda _: stub)
     settings = SimpleNamespace(integer=lambda _: 1_000)
     others = GrpcTransactions(lambda _: "h:1", cast("Any", channels), cast("Any", settings), LogicalClock(lambda: 0))
     found = TransactionPeers(1, others, cast("Any", gate))
@@ -122,9 +122,9 @@ async def test_an_error_of_the_whole_is_that_of_each_partition_of_a_verification
     """AddPartitionsToTxnManager: a top-level error counts for every transaction of the request."""
 
     class Stub:
-        async def AddPartitions(self, *_: Any, **__: Any) -> transactions_pb2.AddPartitionsResponse:  # noqa: N802
+        async def VerifyPartitions(self, *_: Any, **__: Any) -> transaction_markers_pb2.VerifyPartitionsResponse:  # noqa: N802
             error = common_pb2.ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS
-            return transactions_pb2.AddPartitionsResponse(status=common_pb2.Status(error=error))
+            return transaction_markers_pb2.VerifyPartitionsResponse(status=common_pb2.Status(error=error))
 
     peers, _ = peers_with(None, Stub())
     assert await peers.send_verifications(2, [WANTED]) == [{A: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}]

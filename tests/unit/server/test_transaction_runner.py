@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tidegauge.cluster_metadata import PartitionState
-from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
+from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
 from tidegauge.settings import parse_broker_settings
@@ -90,10 +91,10 @@ class Groups:
 def metadata() -> MetadataCache:
     cache = MetadataCache()
     states = [
-        UpdateMetadataPartition(PartitionState(at, "id", 1, leader, 0, (0,), 0, (0,)))
+        ReportedPartition(PartitionState(at, "id", 1, leader, 0, (0,), 0, (0,)))
         for at, leader in ((ORDERS, 0), (LEADERLESS, 9), (STATE, 0), (OFFSETS, 0))
     ]
-    cache.update(UpdateMetadataRequest(ControlHeader(0, 1, 1), states, [Endpoint(0, "localhost", 1, None)]))
+    cache.update(UpdateMetadataRequest(ControlHeader(0, 1, 1), states, [Endpoint(0, "localhost", 1, None)]).update)
     return cache
 
 
@@ -205,7 +206,7 @@ async def test_no_marker_waits_for_a_topic_whose_deletion_has_begun(world: World
     state = world.metadata.partitions("orders")[0].state
     header = ControlHeader(0, 1, 1)
     live = list(world.metadata.endpoints())
-    world.metadata.update(UpdateMetadataRequest(header, [UpdateMetadataPartition(state, deleted=True)], live))
+    world.metadata.update(UpdateMetadataRequest(header, [ReportedPartition(state, deleted=True)], live).update)
     world.runner._carry_out([FindLeaders(1, (ORDERS, LEADERLESS))])
     await turns()
     assert found == [LeadersFound(1, {LEADERLESS: NO_BROKER})]

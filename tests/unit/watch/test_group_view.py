@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import groups_pb2, lab_pb2
+from tidegauge.v1 import lab_pb2
 from tidegauge_client.group.consumer_protocol import encode_assignment
 from tidegauge_lab.timeline.event_lines import event_line
 from tidegauge_lab.timeline.words import whole_sentence
@@ -16,17 +16,15 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def observed(state: str = "Stable", generation: int = 3, **more: object) -> lab_pb2.ObservedGroup:
     members = [
-        groups_pb2.GroupMember(member_id="a", client_id="c", assignment=encode_assignment([T0])),
-        groups_pb2.GroupMember(
-            member_id="b", group_instance_id="i", assignment=encode_assignment([]), parked="JoinGroup"
-        ),
+        lab_pb2.GroupMember(member_id="a", client_id="c", assignment=encode_assignment([T0])),
+        lab_pb2.GroupMember(member_id="b", group_instance_id="i", assignment=encode_assignment([]), parked="JoinGroup"),
     ]
-    said = groups_pb2.DescribeGroupResponse(
+    said = lab_pb2.GroupDescription(
         state=state, protocol_type="consumer", protocol_name="range", members=members, generation=generation, leader="a"
     )
     for name, value in more.items():
         setattr(said, name, value)
-    offsets = [groups_pb2.CommittedOffset(topic=at.topic, partition=at.partition, offset=4) for at in (T0, T1)]
+    offsets = [lab_pb2.CommittedOffset(topic=at.topic, partition=at.partition, offset=4) for at in (T0, T1)]
     return lab_pb2.ObservedGroup(group_id="g", description=said, partition=7, offsets=offsets)
 
 

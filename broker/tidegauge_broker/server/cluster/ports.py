@@ -262,6 +262,10 @@ class Cluster(Protocol):
         """Return what the cluster keeps; ``settings`` are the broker's, changed in place."""
         ...
 
+    async def read(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Carry out the first reads from ``stores``, again if the membership ends meanwhile."""
+        ...
+
     def prepare(self, member: Member) -> Controller:
         """Take over what the broker is; return what it asks the controller in its process."""
         ...

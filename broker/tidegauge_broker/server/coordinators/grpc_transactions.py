@@ -14,7 +14,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import AddPartitionsToTxn
-from tidegauge.v1 import transactions_pb2
+from tidegauge.v1 import transaction_markers_pb2
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction
 from tidegauge_broker.server.coordinators.transaction_peers import Errors
 from tidegauge_broker.server.replication.peers import Peers
@@ -52,11 +52,11 @@ class GrpcTransactions:
         address = self._address_of(broker_id)
         if address is None:
             return None
-        request = transactions_pb2.WriteMarkersRequest(
+        request = transaction_markers_pb2.WriteMarkersRequest(
             markers=[to_marker(one) for one in markers], logical_time=self._logical_clock.value
         )
         try:
-            response = await self._peers.transactions(address).WriteMarkers(request, timeout=self._timeout_seconds)
+            response = await self._peers.replication(address).WriteMarkers(request, timeout=self._timeout_seconds)
         except grpc.aio.AioRpcError as problem:
             LOG.info("WriteMarkers to broker %d: %s", broker_id, problem.details())
             return None
@@ -67,49 +67,47 @@ class GrpcTransactions:
         return found
 
     async def verify(self, broker_id: int, wanted: Sequence[AddPartitionsToTxn]) -> Sequence[Errors] | None:
-        """Send an AddPartitions for each, all at once."""
+        """Send a VerifyPartitions for each, all at once."""
         address = self._address_of(broker_id)
         if address is None:
             return None
-        stub = self._peers.transactions(address)
-        calls = [stub.AddPartitions(_to_verification(one), timeout=self._timeout_seconds) for one in wanted]
+        stub = self._peers.replication(address)
+        calls = [stub.VerifyPartitions(_to_verification(one), timeout=self._timeout_seconds) for one in wanted]
         try:
             responses = await asyncio.gather(*calls)
         except grpc.aio.AioRpcError as problem:
-            LOG.info("AddPartitions to broker %d: %s", broker_id, problem.details())
+            LOG.info("VerifyPartitions to broker %d: %s", broker_id, problem.details())
             return None
         return [_verified(one, response) for one, response in zip(wanted, responses, strict=True)]
 
 
-def _verified(wanted: AddPartitionsToTxn, response: transactions_pb2.AddPartitionsResponse) -> Errors:
+def _verified(wanted: AddPartitionsToTxn, response: transaction_markers_pb2.VerifyPartitionsResponse) -> Errors:
     """Return the errors of a verification's partitions; an error of the whole is that of each."""
     error = wire.from_error(response.status.error)
     return errors_of(response.partitions) if error is ErrorCode.NONE else dict.fromkeys(wanted.partitions, error)
 
 
-def _to_verification(wanted: AddPartitionsToTxn) -> transactions_pb2.AddPartitionsRequest:
-    return transactions_pb2.AddPartitionsRequest(
+def _to_verification(wanted: AddPartitionsToTxn) -> transaction_markers_pb2.VerifyPartitionsRequest:
+    return transaction_markers_pb2.VerifyPartitionsRequest(
         transactional_id=wanted.transactional_id or "",
         producer_id=wanted.producer_id,
         producer_epoch=wanted.producer_epoch,
-        partitions=[transactions_pb2.TransactionPartition(topic=t, partition=p) for t, p in wanted.partitions],
-        verify_only=True,
-        forwarded=True,
+        partitions=[transaction_markers_pb2.TransactionPartition(topic=t, partition=p) for t, p in wanted.partitions],
     )
 
 
-def to_marker(one: MarkersOfTransaction) -> transactions_pb2.Marker:
+def to_marker(one: MarkersOfTransaction) -> transaction_markers_pb2.Marker:
     """Convert a marker and its partitions."""
     marker = one.marker
-    return transactions_pb2.Marker(
+    return transaction_markers_pb2.Marker(
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
         committed=marker.outcome is Outcome.COMMIT,
         coordinator_epoch=marker.coordinator_epoch,
-        partitions=[transactions_pb2.TransactionPartition(topic=t, partition=p) for t, p in one.partitions],
+        partitions=[transaction_markers_pb2.TransactionPartition(topic=t, partition=p) for t, p in one.partitions],
     )
 
 
-def errors_of(partitions: Sequence[transactions_pb2.TransactionPartition]) -> dict[TopicPartition, ErrorCode]:
+def errors_of(partitions: Sequence[transaction_markers_pb2.TransactionPartition]) -> dict[TopicPartition, ErrorCode]:
     """Convert the errors of a response."""
     return {TopicPartition(one.topic, one.partition): wire.from_error(one.status.error) for one in partitions}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.groups import GroupState, partition_of
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import groups_pb2, lab_pb2
+from tidegauge.v1 import lab_pb2
 from tidegauge_broker.coordinator.views import CommittedOffsetView, GroupView, MemberView
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 
@@ -33,10 +33,10 @@ def to_observed_group(runner: GroupRunner, group_id: str) -> lab_pb2.ObservedGro
     return found
 
 
-def _to_description(view: GroupView | None, now_ms: int, wall_ms: int) -> groups_pb2.DescribeGroupResponse:
+def _to_description(view: GroupView | None, now_ms: int, wall_ms: int) -> lab_pb2.GroupDescription:
     if view is None:
-        return groups_pb2.DescribeGroupResponse(state=GroupState.DEAD.value, generation=-1)
-    description = groups_pb2.DescribeGroupResponse(
+        return lab_pb2.GroupDescription(state=GroupState.DEAD.value, generation=-1)
+    description = lab_pb2.GroupDescription(
         state=view.state.value,
         protocol_type=view.protocol_type or "",
         protocol_name=view.protocol_name or "",
@@ -55,8 +55,8 @@ def _to_description(view: GroupView | None, now_ms: int, wall_ms: int) -> groups
     return description
 
 
-def _to_member(member: MemberView, now_ms: int) -> groups_pb2.GroupMember:
-    found = groups_pb2.GroupMember(
+def _to_member(member: MemberView, now_ms: int) -> lab_pb2.GroupMember:
+    found = lab_pb2.GroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id or "",
         client_id=member.client_id,
@@ -70,7 +70,7 @@ def _to_member(member: MemberView, now_ms: int) -> groups_pb2.GroupMember:
     return found
 
 
-def _to_offset(at: TopicPartition, one: CommittedOffsetView) -> groups_pb2.CommittedOffset:
-    return groups_pb2.CommittedOffset(
+def _to_offset(at: TopicPartition, one: CommittedOffsetView) -> lab_pb2.CommittedOffset:
+    return lab_pb2.CommittedOffset(
         topic=at.topic, partition=at.partition, offset=one.offset, leader_epoch=one.leader_epoch, metadata=one.metadata
     )

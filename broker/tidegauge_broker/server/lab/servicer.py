@@ -159,7 +159,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         replicas = self._parts.service.describe_replicas(self._parts.now_ms(), set(request.topics))
         return lab_pb2.ObserveReplicasResponse(
             broker_id=self._parts.service.broker_id,
-            replicas=[convert.to_replica(view, on_disk) for view, on_disk in replicas],
+            replicas=[convert.to_replica(view, on_disk) async for view, on_disk in with_turns(replicas)],
         )
 
     async def ObserveGroups(

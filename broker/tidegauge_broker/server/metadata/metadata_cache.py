@@ -1,7 +1,7 @@
 """What this broker knows of the cluster: live brokers, and each partition's leader, ISR and replicas.
 
-Filled by UpdateMetadata alone, in the order in which the controller sent it; it may lag behind ZooKeeper and
-behind other brokers' caches. The live brokers are always replaced together, partitions one by one. Serves the core
+Filled by what the controller makes known, in its order; it may lag behind what is stored, and behind other brokers'
+caches. The live brokers are always replaced together, partitions one by one. Serves the core
 (``ports.Metadata``), the controller's waiting admin requests (``MetadataView``) and clients.
 Source: Kafka's ZkMetadataCache.
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from tidegauge.control import NO_LEADER, ControlHeader, Endpoint, UpdateMetadataPartition, UpdateMetadataRequest
 from tidegauge.kafka.topic_ids import topic_id_bytes
+from tidegauge.metadata_update import Endpoint, MetadataUpdate, ReportedPartition
 from tidegauge.partition import TopicPartition
+from tidegauge.partition_state import NO_LEADER
 from tidegauge.waits import until_set
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.replica.messages import LeaderHint
@@ -35,24 +36,24 @@ class MetadataCache:
     def __init__(self, grpc_listener: str = "", inter_broker_listener: str = "") -> None:
         self._grpc_listener = grpc_listener
         self._inter_broker_listener = inter_broker_listener
-        self._sender = ControlHeader(NO_LEADER, 0, 0)
+        self._controller_id, self._controller_epoch = NO_LEADER, 0
         self._brokers: dict[int, Endpoint] = {}
         self._live: frozenset[int] = frozenset()
-        self._topics: dict[str, dict[int, UpdateMetadataPartition]] = {}
+        self._topics: dict[str, dict[int, ReportedPartition]] = {}
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._deleted: dict[str, None] = {}
         self._racks: dict[int, str | None] = {}
         self._changed = asyncio.Event()
 
-    def update(self, request: UpdateMetadataRequest) -> set[str]:
-        """Take over what the controller sends; return the topics that were deleted."""
-        self._sender = request.header
-        self._brokers = {endpoint.broker_id: endpoint for endpoint in request.live_brokers}
+    def update(self, update: MetadataUpdate) -> set[str]:
+        """Take over what a controller made known; return the topics that were deleted."""
+        self._controller_id, self._controller_epoch = update.controller_id, update.controller_epoch
+        self._brokers = {endpoint.broker_id: endpoint for endpoint in update.live_brokers}
         self._live = frozenset(self._brokers)
         self._racks |= {broker_id: endpoint.rack for broker_id, endpoint in self._brokers.items()}
         deleted: set[str] = set()
-        for entry in request.partitions:
+        for entry in update.partitions:
             topic, partition = entry.state.topic_partition
             if entry.deleted:
                 self._deleted[topic] = None
@@ -84,17 +85,17 @@ class MetadataCache:
     def controller(self, active_id: int | None) -> tuple[int | None, int]:
         """Return the active controller's id, and the epoch of the controller that sent this metadata.
 
-        While a controller's term begins, ZooKeeper and the metadata name two brokers, and the epoch is that of one of
+        While a controller's term begins, the store and the metadata name two brokers, and the epoch is that of one of
         them: no controller is named then, since a client compares the epochs of several brokers' responses.
 
         Args:
-            active_id: whom ZooKeeper names; None: it names no controller.
+            active_id: whom the store names; None: it names no controller.
 
         Returns:
             The id is None unless both name the same broker and it is alive.
         """
-        is_it = active_id == self._sender.controller_id and self._sender.controller_id in self._live
-        return active_id if is_it else None, self._sender.controller_epoch
+        is_it = active_id == self._controller_id and self._controller_id in self._live
+        return active_id if is_it else None, self._controller_epoch
 
     # For the core
 
@@ -198,6 +199,6 @@ class MetadataCache:
         """Return the id of the topic with this name."""
         return self._ids.get(topic)
 
-    def partitions(self, topic: str) -> Mapping[int, UpdateMetadataPartition]:
+    def partitions(self, topic: str) -> Mapping[int, ReportedPartition]:
         """Return a topic's partitions by index; empty for an unknown topic."""
         return dict(sorted(self._topics.get(topic, {}).items()))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from tidegauge.control import ControlHeader, LeaderAndIsrRequest, PartitionsResponse, StopReplicaRequest
 from tidegauge.errors import ErrorCode
 from tidegauge.settings import Values
+from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica import control_requests as requests
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.server.replication.core_steps import CoreSteps
-from tidegauge_broker.server.replication.replica_changes import Errors, Loaded, ReplicaChanges
+from tidegauge_broker.server.replication.replica_changes import Errors, Loaded, ReplicaChanges, portions
 
 
 class ControlRequests:
@@ -50,18 +54,31 @@ class ControlRequests:
     async def _leader_and_isr(
         self, request: LeaderAndIsrRequest, values_of: Callable[[str], Awaitable[Values]]
     ) -> PartitionsResponse:
+        errors: Errors = {}
+        owed: list[PartitionLog] = []
         whole = ErrorCode.NONE
+        for items in portions(request.partitions):
+            part = replace(request, partitions=items)
 
-        def decide(loaded: Loaded) -> tuple[Errors, list[Effect]]:
-            nonlocal whole
-            response, effects = self._requests.leader_and_isr(request, loaded, self._now_ms())
-            whole = response.error
-            return response.partitions, effects
+            def decide(loaded: Loaded, part: LeaderAndIsrRequest = part) -> tuple[Errors, list[Effect]]:
+                nonlocal whole
+                response, effects = self._requests.leader_and_isr(part, loaded, self._now_ms())
+                whole = response.error
+                return response.partitions, effects
 
-        states = [item.state for item in request.partitions]
-        new = {item.state.topic_partition for item in request.partitions if item.is_new}
-        errors = await self._changes.take_over(states, self._requests.logs_needed(request), new, values_of, decide)
-        return PartitionsResponse(whole, errors)
+            new = {item.state.topic_partition for item in items if item.is_new}
+            states = [item.state for item in items]
+            of_part, owed_by_part = await self._changes.take_over(
+                states, self._requests.logs_needed(part), new, values_of, decide
+            )
+            errors |= of_part
+            owed += owed_by_part
+            if whole is not ErrorCode.NONE:  # fenced: another controller has been heard of
+                break
+            await asyncio.sleep(0)
+        return PartitionsResponse(
+            whole, await self._changes.settle([item.state for item in request.partitions], errors, owed)
+        )
 
     async def stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         """Stop replicas, and perhaps drop them."""
@@ -70,10 +87,16 @@ class ControlRequests:
     async def _stop_replica(self, request: StopReplicaRequest) -> PartitionsResponse:
         whole = ErrorCode.NONE
 
-        def decide() -> tuple[Errors, list[Effect]]:
+        def decide(part: StopReplicaRequest) -> tuple[Errors, list[Effect]]:
             nonlocal whole
-            response, effects = self._requests.stop_replica(request)
+            response, effects = self._requests.stop_replica(part)
             whole = response.error
             return response.partitions, effects
 
-        return PartitionsResponse(whole, await self._changes.stop(decide))
+        def decisions() -> Iterator[Callable[[], tuple[Errors, list[Effect]]]]:
+            for items in portions(request.partitions):
+                if whole is ErrorCode.NONE:  # else fenced: another controller has been heard of
+                    yield partial(decide, replace(request, partitions=items))
+
+        errors = await self._changes.stop(decisions())
+        return PartitionsResponse(whole, errors)

@@ -85,7 +85,8 @@ class _Fetcher:
         if isinstance(chosen, EpochRound):
             self._owner.take_epochs(chosen, await self._link.ask_epochs(chosen))
         else:
-            self._owner.take_fetch(chosen, await self._link.fetch(chosen))
+            partitions = await self._link.fetch(chosen)
+            await self._owner.manager.take_fetch_response(chosen.leader, chosen.request_id, partitions)
         self._last_problem = ""
 
     def _log(self, problem: RoundFailed) -> None:
@@ -172,10 +173,10 @@ class Fetchers:
         if self._ending:
             await asyncio.wait(set(self._ending))
 
-    # What a fetcher's round and a round stepped by the lab have in common
+    # Of a round stepped by the lab
 
     def take_fetch(self, chosen: FetchRound, partitions: Sequence[FetchedPartition]) -> None:
-        """Give the core a leader's response to a round."""
+        """Give the core a leader's response to a round of one partition, in one step."""
         self.manager.fetch_response_received(chosen.leader, chosen.request_id, partitions)
 
     def take_epochs(self, chosen: EpochRound, ends: Sequence[EpochEndResult]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
@@ -89,10 +89,9 @@ def _size_of(log: PartitionLog, logs: LogManager, high_watermark: int | None) ->
     return ReplicaSize(log.size_bytes, current.log_end_offset - log.log_end_offset, is_future=True)
 
 
-def logs_on_disk(logs: LogManager, topic_partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOnDisk]:
-    """Return how large the logs are, and where; replicas without a log, or in a failed directory, are left out."""
-    return {
-        at: LogOnDisk(log.size_bytes, str(log.log_directory.path))
-        for at in topic_partitions
-        if (log := logs.get(at)) is not None and not log.log_directory.offline
-    }
+def log_on_disk(logs: LogManager, topic_partition: TopicPartition) -> LogOnDisk:
+    """Return how large a log is, and where; of a replica without a log, or in a failed directory, neither is known."""
+    log = logs.get(topic_partition)
+    if log is None or log.log_directory.offline:
+        return LogOnDisk()
+    return LogOnDisk(log.size_bytes, str(log.log_directory.path))

@@ -8,17 +8,13 @@ import grpc.aio
 
 from tidegauge.v1.admin_service_pb2_grpc import AdminServiceStub
 from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceStub
-from tidegauge.v1.group_service_pb2_grpc import GroupServiceStub
 from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceStub
-from tidegauge.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from tidegauge_controller.broker_channels import OpenChannel, open_channel
 
 if TYPE_CHECKING:  # the asynchronous types exist in the stubs only
     from tidegauge.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from tidegauge.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
-    from tidegauge.v1.group_service_pb2_grpc import GroupServiceAsyncStub
     from tidegauge.v1.replication_service_pb2_grpc import ReplicationServiceAsyncStub
-    from tidegauge.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
 
 
 class Peers:
@@ -39,7 +35,7 @@ class Peers:
         return channel
 
     def replication(self, address: str) -> ReplicationServiceAsyncStub:
-        """Return the stub for requests of followers to leaders."""
+        """Return the stub for requests of followers to leaders, and among brokers about transactions."""
         return ReplicationServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     def controller(self, address: str) -> ControllerServiceAsyncStub:
@@ -49,14 +45,6 @@ class Peers:
     def admin(self, address: str) -> AdminServiceAsyncStub:
         """Return the stub for requests of admins to the controller."""
         return AdminServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
-
-    def groups(self, address: str) -> GroupServiceAsyncStub:
-        """Return a stub of the requests that brokers forward to the coordinator of a group."""
-        return GroupServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
-
-    def transactions(self, address: str) -> TransactionServiceAsyncStub:
-        """Return a stub of the requests among brokers about transactions, and of those that they forward."""
-        return TransactionServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     async def close(self) -> None:
         """Close all channels."""

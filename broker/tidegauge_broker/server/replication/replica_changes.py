@@ -1,7 +1,9 @@
 """Carries out what the controller decided about replicas, in either mode: become leader or follower, stop, move.
 
 Contract: a change is handled to its end before the next begins, even if its sender disconnects: between its parts it
-waits for the pool. The logs that the states need are open when the core decides. The leader epochs that a change makes
+waits for the pool. The partitions of a large one are handled in portions of ``PARTITIONS_PER_STEP``, each a step of the
+core, with turns of the event loop between. The logs that the states need are open when the core decides. The leader
+epochs that a change makes
 are in force at once, and on the disk before its result: the writes of many partitions are made together, and only this
 change waits for them. (A process that is killed in between loses them; recovery finds them in the batches, and an epoch
 without a batch has no record.)
@@ -13,26 +15,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, partition_problem
 from tidegauge.partition_state import PartitionState
 from tidegauge.settings import Values
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.log.creation import NewLog
+from tidegauge_broker.log.deletion import LogDeletion
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.effects import DeleteLog, Effect
 from tidegauge_broker.replica.ports import LoadedLog
+from tidegauge_broker.server.long_lived import LongLived
 from tidegauge_broker.server.replication.core_steps import CoreSteps
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves
 
 LOG = logging.getLogger("tidegauge.replica")
+PARTITIONS_PER_STEP = 50
+"""A step that opens logs and writes lines for as many partitions takes 10 to 20 ms of CPU."""
+TOPICS_PER_TURN = 10
 
 Errors: TypeAlias = dict[TopicPartition, ErrorCode]
 Loaded: TypeAlias = Mapping[TopicPartition, LoadedLog | ErrorCode]
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -77,6 +86,7 @@ class ReplicaChanges:
         self._logs = replicas.logs
         self._steps = steps
         self._turn = asyncio.Lock()
+        self._long_lived = LongLived()
         self.tasks: set[asyncio.Task[Any]] = set()
 
     async def in_turn(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -102,8 +112,8 @@ class ReplicaChanges:
         new: Collection[TopicPartition],
         values_of: Callable[[str], Awaitable[Values]],
         decide: Callable[[Loaded], tuple[Errors, list[Effect]]],
-    ) -> Errors:
-        """Open the logs that states need, then let the core decide. Call it in turn.
+    ) -> tuple[Errors, list[PartitionLog]]:
+        """Open the logs that a portion of states needs, then let the core decide. Call it in turn, then ``settle``.
 
         Args:
             states: of partitions.
@@ -113,11 +123,11 @@ class ReplicaChanges:
             decide: lets the core take the states over, with the logs that are open or the errors of the others.
 
         Returns:
-            The outcome of each partition, as it was carried out.
+            The outcome of each partition, and the logs whose leader epochs must be written still.
         """
         problems = {at for at in (state.topic_partition for state in states) if partition_problem(at) is not None}
         names = {*needed} - problems
-        for topic in sorted({topic_partition.topic for topic_partition in names}):
+        async for topic in with_turns(sorted({topic_partition.topic for topic_partition in names}), TOPICS_PER_TURN):
             self._replicas.configure_topic(topic, await values_of(topic))
         logs = [
             NewLog(state.topic_partition, state.topic_id, state.topic_partition in new)
@@ -131,9 +141,25 @@ class ReplicaChanges:
         loaded |= dict.fromkeys(problems, ErrorCode.INVALID_TOPIC_EXCEPTION)
         errors, effects = self._steps.decided(lambda: decide(loaded))
         owed = self._steps.execute_without_epochs(effects)
+        self._long_lived.grown_to(len(self._logs.logs))
+        return errors, owed
+
+    async def settle(self, states: Sequence[PartitionState], errors: Errors, owed: Sequence[PartitionLog]) -> Errors:
+        """Write the leader epochs of all portions, and go on with the moves of their partitions.
+
+        Args:
+            states: of all portions.
+            errors: the outcomes that ``take_over`` returned.
+            owed: the logs that ``take_over`` returned.
+
+        Returns:
+            The outcome of each partition, as it was carried out.
+        """
         if owed:
             await self._replicas.write_epochs(owed)
-        self._replicas.moves.resume(state.topic_partition for state in states)
+        for portion in portions(states):
+            self._replicas.moves.resume(state.topic_partition for state in portion)
+            await asyncio.sleep(0)
         return self._as_carried_out(errors)
 
     async def _create_logs(self, wanted: Sequence[NewLog]) -> Mapping[TopicPartition, StorageError]:
@@ -159,28 +185,36 @@ class ReplicaChanges:
             LOG.warning("The log of %s can't be opened: %s", topic_partition, problem.message)
             return problem.code
 
-    async def stop(self, decide: Callable[[], tuple[Errors, list[Effect]]]) -> Errors:
+    async def stop(self, decisions: Iterator[Callable[[], tuple[Errors, list[Effect]]]]) -> Errors:
         """Let the core stop replicas, and delete the logs of those that are dropped. Call it in turn.
 
         Args:
-            decide: lets the core stop them.
+            decisions: each lets the core stop a portion of them.
 
         Returns:
             The outcome of each partition, as it was carried out.
         """
+        errors: Errors = {}
+        deletion = self._logs.begin_deletion()
+        for decide in decisions:
+            errors |= self._stop(decide, deletion)
+            await asyncio.sleep(0)
+        if deletion.logs:
+            await self._replicas.in_log_pool(deletion.carry_out)
+            for refusal in deletion.refusals:
+                LOG.error("Logs could not be deleted: %s", refusal)
+            self._replicas.report_failures()
+        offline = [log.topic_partition for log in deletion.logs if log.log_directory.offline]
+        return {**self._as_carried_out(errors), **dict.fromkeys(offline, ErrorCode.KAFKA_STORAGE_ERROR)}
+
+    def _stop(self, decide: Callable[[], tuple[Errors, list[Effect]]], deletion: LogDeletion) -> Errors:
+        """Stop the replicas of a portion; only the deletion has the logs of those that are dropped."""
         errors, effects = self._steps.decided(decide)
         self._replicas.moves.stop(at for at, error in errors.items() if error is ErrorCode.NONE)
         deleted = [effect.topic_partition for effect in effects if isinstance(effect, DeleteLog)]
-        logs = [(at, log) for of in (self._logs.logs, self._logs.futures.logs) for at in deleted if (log := of.get(at))]
-        homes = [(at, log.log_directory) for at, log in logs]
         self._steps.execute([effect for effect in effects if not isinstance(effect, DeleteLog)])
-        try:
-            self._logs.delete_all(deleted)
-        except TidegaugeError as problem:
-            LOG.error("Logs could not be deleted: %s", problem.message)  # noqa: TRY400 - the sentence says it all
-            self._replicas.report_failures()
-        offline = {at: ErrorCode.KAFKA_STORAGE_ERROR for at, home in homes if home.offline}
-        return {**self._as_carried_out(errors), **offline}
+        self._logs.let_go(deleted, deletion)
+        return errors
 
     def _as_carried_out(self, errors: Errors) -> Errors:
         """Return the outcomes with an error for each partition that failed while the change was carried out."""
@@ -189,3 +223,9 @@ class ReplicaChanges:
             at: ErrorCode.KAFKA_STORAGE_ERROR if error is ErrorCode.NONE and at in failed else error
             for at, error in errors.items()
         }
+
+
+def portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Divide the partitions of a change; one without any is one portion, since its request is fenced all the same."""
+    for first in range(0, max(1, len(items)), PARTITIONS_PER_STEP):
+        yield items[first : first + PARTITIONS_PER_STEP]

@@ -33,11 +33,11 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
+from tidegauge.waits import carried_out
 from tidegauge_broker.log.log_effects import LogEffects
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.old_style_offsets import old_style_offsets
 from tidegauge_broker.log.partition_log import PartitionLog
-from tidegauge_broker.log.records import Looked
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effect_executor import EffectExecutor, FetchResults
 from tidegauge_broker.replica.effects import Effect
@@ -63,7 +63,9 @@ from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.control_requests import ControlRequests
 from tidegauge_broker.server.replication.core_steps import CoreSteps
 from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
+from tidegauge_broker.server.replication.fetch_parts import is_one_part, parts_of
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
+from tidegauge_broker.server.replication.offset_search import OffsetSearch
 from tidegauge_broker.server.replication.replica_changes import ReplicaChanges
 from tidegauge_broker.server.replication.request_token import FetchToken, ProduceToken, ResponseRoom
 from tidegauge_broker.server.replication.topic_rules import topic_rules
@@ -214,26 +216,24 @@ class ReplicaManager:
         wall_ms = self.core.wall.at(self._now_ms())
         return ErrorCode.NONE, old_style_offsets(log, lookup.timestamp_ms, count, found.upper_bound, wall_ms)
 
-    def list_offset(self, lookup: OffsetLookup, looked: Looked) -> tuple[OffsetResult, int]:
-        """Return the offset for a time, and the timestamp found (-1 where none was looked up).
-
-        Raises:
-            LookElsewhere: a batch must be looked into beside the event loop first.
-        """
+    def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int] | OffsetSearch:
+        """Return the offset for a time, and the timestamp found (-1 where none was looked up); or a search for them."""
         in_log = self.core.list_offset(lookup)
         if not isinstance(in_log, TimeLookup):
             return in_log, -1
         at, bound = lookup.topic_partition, in_log.upper_bound
-        log, is_largest = self.logs.get(at), in_log.timestamp_ms == MAX_TIMESTAMP
+        log = self.logs.get(at)
         if log is None:
             return in_log.nothing, -1
-        if is_largest:
-            found = log.find_largest_timestamp(bound, looked.look)
-        else:
-            found = log.find_offset_by_time(in_log.timestamp_ms, bound, looked.look)
-        if found is None:
-            return in_log.nothing, -1
-        return OffsetResult(offset=found[0], leader_epoch=self.core.epoch_at(at, found[0])), found[1]
+        is_largest = in_log.timestamp_ms == MAX_TIMESTAMP
+        steps = log.search_largest_timestamp(bound) if is_largest else log.search_by_time(in_log.timestamp_ms, bound)
+
+        def finish(found: tuple[int, int] | None) -> tuple[OffsetResult, int]:
+            if found is None:
+                return in_log.nothing, -1
+            return OffsetResult(offset=found[0], leader_epoch=self.core.epoch_at(at, found[0])), found[1]
+
+        return OffsetSearch(log, steps, finish)
 
     async def delete_records(self, wanted: Sequence[RecordsToDelete], timeout_ms: int) -> Sequence[DeleteRecordsResult]:
         """Raise log start offsets; return when all live replicas have followed, or after the timeout."""
@@ -252,11 +252,32 @@ class ReplicaManager:
     # Fetchers
 
     def fetch_response_received(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
-        """Take in a leader's fetch response."""
+        """Take in a leader's fetch response in one step."""
+        self._take_fetched(self.core.fetch_response_received, leader, request_id, partitions)
+
+    async def take_fetch_response(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
+        """Take in a leader's fetch response, a large one in parts (``fetch_parts``); to its end, even if cancelled."""
+        if is_one_part(partitions):
+            self.fetch_response_received(leader, request_id, partitions)
+        else:
+            await carried_out(self._take_parts(leader, request_id, partitions))
+
+    async def _take_parts(self, leader: int, request_id: int, partitions: Sequence[FetchedPartition]) -> None:
+        named = {one.topic_partition for one in partitions}
+        self._steps.decided(lambda: self.core.fetch_response_begins(leader, request_id, named))
+        for part in parts_of(partitions):
+            self._take_fetched(self.core.fetch_part_received, leader, request_id, part)
+            await asyncio.sleep(0)
+
+    def _take_fetched(
+        self,
+        decide: Callable[[int, int, Sequence[FetchedPartition], int], Sequence[Effect]],
+        leader: int,
+        request_id: int,
+        partitions: Sequence[FetchedPartition],
+    ) -> None:
         owed = self._steps.execute_without_epochs(
-            self._steps.decided(
-                lambda: self.core.fetch_response_received(leader, request_id, partitions, self._now_ms())
-            )
+            self._steps.decided(lambda: decide(leader, request_id, partitions, self._now_ms()))
         )
         if owed:
             write = asyncio.get_running_loop().create_task(self.write_epochs(owed), name="leader-epochs")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache, partial
@@ -26,10 +26,12 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.metadata_update import MetadataUpdate
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_problem
 from tidegauge.settings import ListChange, Values
 from tidegauge.wall_time import WallTime
-from tidegauge_broker.log.records import Looked, LookElsewhere
+from tidegauge.with_turns import in_portions
+from tidegauge_broker.log.records import Looked, Question
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -52,7 +54,8 @@ from tidegauge_broker.server.cluster.ports import StoredTopicIds
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
-from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, logs_on_disk
+from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, log_on_disk
+from tidegauge_broker.server.replication.offset_search import OffsetSearch
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.admin_outcomes import (
     AlteredConfigs,
@@ -63,6 +66,7 @@ from tidegauge_broker.server.service.admin_outcomes import (
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.cluster_view import (
     ClusterView,
+    PartitionViews,
     TopicView,
     Unreachable,
     endpoints_through,
@@ -82,6 +86,7 @@ from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOut
 from tidegauge_controller.port import Controller
 
 LOG = logging.getLogger("tidegauge.service")
+_DELETIONS_PER_STEP = 250
 
 
 class ElectionType(IntEnum):
@@ -256,19 +261,22 @@ class BrokerService:
     async def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
         """Return the offset for a time, and the timestamp that was found (-1: none).
 
-        A compressed or large batch is looked into beside the event loop; the log may have changed then, so the search
-        begins again and knows the result.
+        A long search has turns of the event loop; one whose log changes meanwhile begins again (``offset_search``).
         """
         looked = Looked()
         try:
             while True:
-                try:
-                    return self._replicas.list_offset(lookup, looked)
-                except LookElsewhere as wanted:
-                    search, *rest = wanted.question
-                    looked.note(wanted.question, await self.records_pool.run(partial(search, *rest)))
+                found = self._replicas.list_offset(lookup)
+                if isinstance(found, OffsetSearch):
+                    found = await found.carry_out(looked, self._look_elsewhere)
+                if found is not None:
+                    return found
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
+
+    async def _look_elsewhere(self, question: Question) -> object:
+        search, *rest = question
+        return await self.records_pool.run(partial(search, *rest))
 
     def old_style_offsets(self, lookup: OffsetLookup, count: int) -> tuple[ErrorCode, Sequence[int]]:
         """Return where segments that are older than a time begin, newest first: version 0 of ListOffsets."""
@@ -291,7 +299,8 @@ class BrokerService:
             for at in internal
         ]
         allowed = [item for item in wanted if item.topic_partition not in internal]
-        return [*refused, *await self._replicas.delete_records(allowed, timeout_ms)]
+        delete = partial(self._replicas.delete_records, timeout_ms=timeout_ms)
+        return [*refused, *await in_portions(allowed, delete, _DELETIONS_PER_STEP)]
 
     def init_producer_id(self) -> tuple[ErrorCode, str, int]:
         """Return a new producer id, or an error with its message while this broker has no block of ids."""
@@ -301,11 +310,13 @@ class BrokerService:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message, -1
         return ErrorCode.NONE, "", producer_id
 
-    def describe_replicas(self, now_ms: int, topics: Collection[str]) -> list[tuple[ReplicaView, LogOnDisk]]:
-        """Return this broker's replicas, each with its log on disk; no topics: all."""
-        views = self._replicas.core.describe(now_ms, topics or None)
-        logs = logs_on_disk(self._replicas.logs, [view.topic_partition for view in views])
-        return [(view, logs.get(view.topic_partition, LogOnDisk())) for view in views]
+    def describe_replicas(self, now_ms: int, topics: Collection[str]) -> Iterator[tuple[ReplicaView, LogOnDisk]]:
+        """Yield this broker's replicas, each with its log on disk, as they are when they come; no topics: all."""
+        logs = self._replicas.logs
+        return (
+            (view, log_on_disk(logs, view.topic_partition))
+            for view in self._replicas.core.hosted.describe(now_ms, topics or None)
+        )
 
     def refusals(self, now_ms: int, topics: Collection[str]) -> list[tuple[Refusal, int]]:
         """Return the last refused request about each partition, and how long ago in ms; no topics: of all."""
@@ -373,8 +384,8 @@ class BrokerService:
         if entries:
             topic_id = entries[0].state.topic_id
             registered = self._metadata.live_brokers()
-            views = [partition_view(entry, live, registered, unreachable) for entry in entries]
-            return TopicView(name, topic_id=topic_id, partitions=views)
+            view = partial(partition_view, live=live, registered=registered, unreachable=unreachable)
+            return TopicView(name, topic_id=topic_id, partitions=PartitionViews(entries, view))
         problem = topic_name_problem(name)
         if problem is not None:
             return TopicView(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -527,19 +538,23 @@ class BrokerService:
         return await self._replicas.control.leader_and_isr(request, self.configs.topics.read_values)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> ErrorCode:
-        """Fill the metadata cache."""
+        """Take in what ZooKeeper's controller sends of the cluster."""
         error = self._replicas.control.fence("UpdateMetadata", request.header)
         if error is ErrorCode.NONE:
-            self._metadata.update(request)
-            self.transactions.metadata_updated()
-            deleted = [one.state.topic_partition for one in request.partitions if one.deleted]
-            for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
-                self.configs.topics.forget(topic)
-            self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in request.partitions})
+            self.metadata_changed(request.update)
             if request.startup_complete:
                 self._complete_for = request.header.broker_epoch
                 self._complete.set()
         return error
+
+    def metadata_changed(self, update: MetadataUpdate) -> None:
+        """Fill the metadata cache, and notify all that look at it."""
+        self._metadata.update(update)
+        self.transactions.metadata_updated()
+        deleted = [one.state.topic_partition for one in update.partitions if one.deleted]
+        for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
+            self.configs.topics.forget(topic)
+        self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in update.partitions})
 
     async def until_startup_complete(self) -> None:
         """Return once the controller has sent all that the latest registration brings: metadata, roles, elections.

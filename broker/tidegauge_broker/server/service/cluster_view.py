@@ -13,12 +13,13 @@ Source: ZkMetadataCache.getPartitionMetadata, getAliveEndpoint and maybeFilterAl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import overload
 
-from tidegauge.control import Endpoint, UpdateMetadataPartition
 from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import Endpoint, ReportedPartition
 
 
 class Unreachable(Enum):
@@ -64,6 +65,48 @@ class TopicView:
     partitions: Sequence[PartitionView] = ()
 
 
+class PartitionViews(Sequence[PartitionView]):
+    """The partitions of a topic, each seen when it is asked for: all of a large cluster at once would take long.
+
+    What they are seen from does not change: a metadata cache replaces its entries.
+
+    Args:
+        entries: what the controller sent.
+        view: ``partition_view`` with the rest of its arguments.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[ReportedPartition],
+        view: Callable[[ReportedPartition], PartitionView],
+    ) -> None:
+        self._entries = entries
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> PartitionView: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PartitionView]: ...
+
+    def __getitem__(self, index: int | slice) -> PartitionView | Sequence[PartitionView]:
+        """Return a view, or those of a slice."""
+        if isinstance(index, slice):
+            return PartitionViews(self._entries[index], self._view)
+        return self._view(self._entries[index])
+
+    def __iter__(self) -> Iterator[PartitionView]:
+        return map(self._view, self._entries)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    __hash__ = None  # type: ignore[assignment] # compared by what it has
+
+
 @dataclass(slots=True)
 class ClusterView:
     """A metadata response.
@@ -88,7 +131,7 @@ def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoi
 
 
 def partition_view(
-    entry: UpdateMetadataPartition,
+    entry: ReportedPartition,
     live: Collection[int],
     registered: Collection[int] = (),
     unreachable: Unreachable = Unreachable.DEAD,

@@ -138,32 +138,9 @@ class GroupService:
         endpoint = self._leader_of(self.partition_of(group_id))
         return None if endpoint is None else endpoint.through(caller.listener)
 
-    def coordinator_without_listener(self, caller: Caller, key_type: int, key: str) -> Endpoint | None:
-        """Return the coordinator that is alive and has no listener of the caller's; None: there is no such one.
-
-        Over gRPC it is an Apache Kafka broker: requests can't be forwarded to it, and waiting does not help.
-        """
-        of = self if key_type == KeyType.GROUP else self._transactions
-        endpoint = self._leader_of(of.partition_of(key))
-        return endpoint if endpoint is not None and endpoint.through(caller.listener) is None else None
-
     def _leader_of(self, at: TopicPartition) -> Endpoint | None:
         leader = self._metadata.leader_of(at)
         return None if leader is None or leader == NO_LEADER else self._metadata.endpoint(leader)
-
-    def other_brokers(self, broker_id: int) -> list[Endpoint]:
-        """Return the live brokers but one, at the addresses where brokers reach them over gRPC."""
-        others = [one.broker_id for one in self._metadata.endpoints() if one.broker_id != broker_id]
-        return [endpoint for one in others if (endpoint := self._metadata.grpc_endpoint(one)) is not None]
-
-    def leaderless(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of an internal topic that have no live leader: what they hold has no coordinator."""
-        known = [TopicPartition(topic, index) for index in self._metadata.partitions(topic)]
-        return [at for at in known if self._metadata.leader_of(at) is None]
-
-    def address_of(self, broker_id: int) -> str:
-        """Return where other brokers reach a broker over gRPC; empty if it is not alive, or not reached so."""
-        return self._metadata.grpc_address(broker_id) or ""
 
     @overload
     async def ask(self, request: JoinGroup) -> JoinGroupResult: ...

@@ -1,1 +1,1 @@
-"""Decisions of a Kafka 4 controller: an image with what is pending, a request and the time become records. Pure."""
+"""Decisions of a Kafka 4 controller: an image with the pending records, a request and the time become records. Pure."""

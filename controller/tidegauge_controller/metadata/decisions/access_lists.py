@@ -61,6 +61,11 @@ def _problem(binding: Binding) -> TidegaugeError | None:
         sentence = f"Invalid permissionType {entry.permission.name}"
     elif not pattern.name:
         sentence = "Resource name should not be empty"
+    elif ":" not in entry.principal:
+        sentence = (
+            f"Could not parse principal from `{entry.principal}` (no colon is present separating the principal "
+            "type from the principal name)"
+        )
     return None if sentence is None else TidegaugeError(ErrorCode.INVALID_REQUEST, sentence)
 
 

@@ -1,4 +1,4 @@
-"""What a controller writes when it becomes active, and what it writes now and then.
+"""The first records of a controller that becomes active, its periodic records, and producer ids.
 
 Source: ``ActivationRecordsGenerator``, ``QuorumController.maybeScheduleNextWriteNoOpRecord``,
 ``ProducerIdControlManager``; KIP-868, KIP-966.
@@ -27,7 +27,7 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 
 def activate(view: ClusterView, bootstrap: Sequence[MetadataRecord], *, in_transaction: bool) -> Decision[None]:
-    """Return what a controller writes first.
+    """Return the first records of a controller that becomes active.
 
     An empty log gets the bootstrap records in one metadata transaction, with the cluster's min.insync.replicas if
     eligible leader replicas are enabled, since these depend on it. A log that the former controller left with an open

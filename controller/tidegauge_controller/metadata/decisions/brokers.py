@@ -92,9 +92,10 @@ def heartbeat(view: ClusterView, heartbeats: Heartbeats, request: HeartbeatReque
     is_fenced = following in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
     heartbeats.touch(broker.broker_id, request.metadata_offset, fenced=is_fenced)
     is_caught_up = request.metadata_offset >= broker.registration_offset
-    records += _directories_offline(view, broker, request.offline_log_dirs)
-    if is_caught_up:
-        records += _directories_cordoned(view, broker, request.cordoned_log_dirs)
+    # Kafka decides both parts on the state of before; a broker that is unfenced with a failed directory could then be
+    # made leader of a partition in it.
+    records += _directories_offline(view.after(records), broker, request.offline_log_dirs)
+    records += _directories_cordoned(view, broker, request.cordoned_log_dirs)
     response = HeartbeatResponse(
         is_caught_up,
         is_fenced,
@@ -172,9 +173,13 @@ def fence(view: ClusterView, broker: RegisteredBroker) -> list[MetadataRecord]:
 
 
 def unfence(view: ClusterView, broker: RegisteredBroker) -> list[MetadataRecord]:
-    """Unfence a broker, then elect for all partitions without a leader."""
+    """Unfence a broker, then elect for all partitions without a leader.
+
+    A broker in controlled shutdown that no longer wants to stop is unfenced, as in Kafka, but is given no leadership.
+    """
     leaderless = partitions_where(view, lambda state: not state.has_leader)
-    elections = changes_without(view, leaderless, added=broker.broker_id)
+    added = None if broker.in_controlled_shutdown else broker.broker_id
+    elections = changes_without(view, leaderless, added=added)
     return [registration_change(broker, 0, fenced=UNFENCE), *elections]
 
 

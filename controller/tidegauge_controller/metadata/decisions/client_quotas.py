@@ -30,7 +30,7 @@ _OF_ADDRESSES = {"connection_creation_rate": "INT"}
 
 
 class QuotaAlteration(NamedTuple):
-    """What is done with the quotas of one entity.
+    """The alteration of one entity's quotas.
 
     Attributes:
         entity: pairs of type and name; a name of None is the default.

@@ -46,7 +46,7 @@ class Operation(enum.Enum):
 
 
 class Alteration(NamedTuple):
-    """What is done with one key; ``value`` is not looked at for DELETE."""
+    """The alteration of one key; DELETE ignores ``value``."""
 
     operation: Operation
     value: str | None = None
@@ -186,7 +186,8 @@ def _check(view: ClusterView, resource: ConfigResource, altered: Mapping[str, st
         if key == CORDONED_LOG_DIRS and value is not None and not supports_cordoned_directories(view.metadata_version):
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
-                f"The {CORDONED_LOG_DIRS} configuration cannot be set before metadata.version 30 is finalized.",
+                f"The {CORDONED_LOG_DIRS} configuration value cannot be set because it requires metadata.version >= "
+                "4.3-IV0",
             )
     kept = {key: value for key, value in settings.items() if value is not None}
     _check_kind(view, resource, kept)

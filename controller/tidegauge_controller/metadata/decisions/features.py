@@ -33,7 +33,7 @@ SUPPORTED_FEATURES: Mapping[str, FeatureRange] = {
     METADATA_VERSION: FeatureRange(OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_VERSION: FeatureRange(0, 1),
 }
-"""What a controller supports by itself; its process may add what its brokers can do."""
+"""The features that a controller supports by itself; its process may add those of its brokers."""
 
 
 class UpgradeType(enum.Enum):
@@ -101,7 +101,7 @@ def _check(
 ) -> None:
     """Check an update as Kafka does, in its order (FeatureControlManager.updateFeature).
 
-    What a feature depends on needs no check: it is met at each level of metadata.version that is supported.
+    Dependencies between features need no check: each supported level of metadata.version meets them.
     """
     if update.upgrade_type is UpgradeType.UNKNOWN:
         raise _refused(update, "The controller does not support the given upgrade type.")

@@ -1,4 +1,4 @@
-"""What an active controller remembers of heartbeats. It is no metadata: a new controller begins without it.
+"""An active controller's memory of heartbeats. It is not metadata: a new controller begins without it.
 
 A broker's session is alive while its last contact is younger than broker.session.timeout.ms. Contacts are counted by
 broker id and epoch, so those of an earlier incarnation do not keep the next one waiting.
@@ -17,7 +17,7 @@ MAX_OFFSET = 2**63 - 1
 
 @dataclass(slots=True)
 class BrokerContact:
-    """What is known of a registered broker.
+    """The last heartbeat of a registered broker.
 
     Attributes:
         fenced: as of its last heartbeat.
@@ -55,7 +55,7 @@ class Heartbeats:
         }
 
     def registered(self, broker_id: int, *, fenced: bool) -> None:
-        """Take in a registration; what was known of the broker is forgotten."""
+        """Take in a registration; heartbeats before it are forgotten."""
         self.brokers[broker_id] = BrokerContact(fenced)
 
     def unregistered(self, broker_id: int) -> None:

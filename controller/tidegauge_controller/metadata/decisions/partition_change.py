@@ -40,12 +40,14 @@ class Election(enum.Enum):
 
 @dataclass(slots=True)
 class Targets:
-    """What a partition shall have; begins with what it has.
+    """The state that a partition shall have, at first its present one.
 
     Attributes:
+        old: the present state.
         directories: by replica.
     """
 
+    old: PartitionRegistration
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     removing: tuple[int, ...]
@@ -58,22 +60,31 @@ class Targets:
     def of(cls, old: PartitionRegistration) -> Targets:
         """Return the targets that change nothing."""
         directories = dict(zip(old.replicas, old.directories, strict=True))
-        return cls(old.replicas, old.isr, old.removing, old.adding, old.elr, old.recovering, directories)
+        return cls(old, old.replicas, old.isr, old.removing, old.adding, old.elr, old.recovering, directories)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the change of a partition depends on.
+    """The conditions of changes of a topic's partitions.
 
     Attributes:
+        topic: whose partitions are changed.
+        min_isr: the topic's min.insync.replicas in force.
         is_alive: whether a broker may lead; without regard to the directory of its replica.
         election: which leaders are accepted.
         unclean_shutdown: a broker that may have lost records; it leaves the ELR.
     """
 
+    topic: TopicImage
+    min_isr: int
     is_alive: Callable[[int], bool]
     election: Election = Election.ONLINE
     unclean_shutdown: int | None = None
+
+    @classmethod
+    def of(cls, view: ClusterView, topic: TopicImage, election: Election = Election.ONLINE) -> Rules:
+        """Return the rules while no broker comes or goes: the active ones are alive."""
+        return cls(topic, view.min_isr(topic), view.is_active, election)
 
 
 def election_for(view: ClusterView, topic: str) -> Election:
@@ -81,16 +92,14 @@ def election_for(view: ClusterView, topic: str) -> Election:
     return Election.UNCLEAN if view.unclean_election_allowed(topic) else Election.ONLINE
 
 
-def build_change(
-    view: ClusterView, topic: TopicImage, partition: int, targets: Targets, rules: Rules
-) -> MetadataRecord | None:
+def build_change(view: ClusterView, partition: int, targets: Targets, rules: Rules) -> MetadataRecord | None:
     """Return the record that brings a partition to its targets; None if nothing changes."""
-    old = topic.partitions[partition]
-    record = PartitionChangeRecord(partition, topic_id_bytes(topic.topic_id))
+    old = targets.old
+    record = PartitionChangeRecord(partition, topic_id_bytes(rules.topic.topic_id))
     elr_enabled = view.image.elr_enabled
     _complete_reassignment(targets)
     if elr_enabled:
-        targets.elr = _target_elr(old, targets, view.min_isr(topic), rules.unclean_shutdown)
+        targets.elr = _target_elr(old, targets, rules.min_isr, rules.unclean_shutdown)
     _elect(view, old, targets, rules, record)
     if record.leader == NO_LEADER_CHANGE and not set(old.replicas) <= set(targets.replicas):
         record.leader = old.leader
@@ -237,13 +246,18 @@ def changes_without(
             return False
         return broker_id == added or view.is_active(broker_id)
 
+    leaving = {removed, unclean_shutdown}
+    by_topic: dict[str, Rules] = {}
     records = []
     for (topic_id, partition), old in partitions.items():
-        topic = view.image.topics[topic_id]
+        rules = by_topic.get(topic_id)
+        if rules is None:
+            topic = view.image.topics[topic_id]
+            election = election_for(view, topic.name)
+            rules = by_topic[topic_id] = Rules(topic, view.min_isr(topic), is_alive, election, unclean_shutdown)
         targets = Targets.of(old)
-        targets.isr = tuple([member for member in old.isr if member not in {removed, unclean_shutdown}])
-        rules = Rules(is_alive, election_for(view, topic.name), unclean_shutdown)
-        record = build_change(view, topic, partition, targets, rules)
+        targets.isr = tuple([member for member in old.isr if member not in leaving])
+        record = build_change(view, partition, targets, rules)
         if record is not None:
             records.append(record)
     return records

@@ -31,7 +31,7 @@ ANY_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """What a leader proposes for one partition.
+    """A leader's proposal for one partition.
 
     Attributes:
         new_isr: pairs of a broker and its epoch as the leader knows it; -1: any.
@@ -93,8 +93,8 @@ def _alter(
     targets = Targets.of(old)
     targets.isr = tuple([member for member, _ in change.new_isr])
     targets.recovering = change.leader_recovery_state == RECOVERING
-    rules = Rules(view.is_active, election_for(view, topic.name))
-    record = build_change(view, topic, change.partition, targets, rules)
+    rules = Rules.of(view, topic, election_for(view, topic.name))
+    record = build_change(view, change.partition, targets, rules)
     if record is None:
         return IsrResult(change.topic_id, change.partition, state=old)
     records.append(record)
@@ -186,8 +186,8 @@ def _elect_leader(
         return ElectionResult(
             name, partition, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
         )
-    rules = Rules(view.is_active, Election.UNCLEAN if unclean else Election.PREFERRED)
-    record = build_change(view, topic, partition, Targets.of(old), rules)
+    rules = Rules.of(view, topic, Election.UNCLEAN if unclean else Election.PREFERRED)
+    record = build_change(view, partition, Targets.of(old), rules)
     if record is not None:
         records.append(record)
         return ElectionResult(name, partition)
@@ -210,8 +210,8 @@ def balance_leaders(view: ClusterView) -> Decision[bool]:
         if len(records) >= view.settings.max_elections:
             break
         if not old.has_preferred_leader:
-            rules = Rules(view.is_active, Election.PREFERRED)
-            record = build_change(view, topic, partition, Targets.of(old), rules)
+            rules = Rules.of(view, topic, Election.PREFERRED)
+            record = build_change(view, partition, Targets.of(old), rules)
             if record is not None:
                 records.append(record)
     return Decision(records, len(records) >= view.settings.max_elections)
@@ -266,7 +266,7 @@ def assign_replicas_to_directories(
             old = topic.partitions[partition]
             targets = Targets.of(old)
             targets.directories[broker_id] = directory
-            record = build_change(view, topic, partition, targets, Rules(view.is_active))
+            record = build_change(view, partition, targets, Rules.of(view, topic))
             if record is not None:
                 records.append(record)
             if not broker.has_online_directory(directory):

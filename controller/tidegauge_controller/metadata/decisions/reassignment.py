@@ -93,7 +93,7 @@ def _begun(
 ) -> MetadataRecord | None:
     """Begin a reassignment: the replicas are those of the target, then those that leave, in the order of their ids."""
     check_manual_assignment(view, replicas, None)
-    before = len(old.replicas) - len(old.adding)
+    before = len(set(old.replicas) - set(old.removing))
     if not may_change and len(replicas) != before:
         raise TidegaugeError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -106,7 +106,7 @@ def _begun(
     # A reassignment in progress that this one replaces may have left replicas in the other list than they are in now.
     targets.removing = leaving or tuple([one for one in old.removing if one not in replicas])
     targets.adding = joining or tuple([one for one in old.adding if one in replicas])
-    return build_change(view, topic, partition, targets, Rules(view.is_active))
+    return build_change(view, partition, targets, Rules.of(view, topic))
 
 
 def _cancelled(
@@ -128,7 +128,7 @@ def _cancelled(
                 "unclean leader election."
             )
         targets.isr = targets.replicas[:1]
-    return build_change(view, topic, partition, targets, Rules(view.is_active, election_for(view, topic.name)))
+    return build_change(view, partition, targets, Rules.of(view, topic, election_for(view, topic.name)))
 
 
 def reassignments(

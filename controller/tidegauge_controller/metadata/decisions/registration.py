@@ -1,6 +1,6 @@
 """Registration of brokers and of controllers.
 
-A broker's epoch is the offset of the first record of its registration. What its former incarnation left is cleaned up
+A broker's epoch is the offset of the first record of its registration. The clean-up of its former incarnation stands
 before the registration itself, so that a controller that dies in between makes the broker register again.
 Source: ``ClusterControlManager.registerBroker`` and ``registerController``,
 ``ReplicationControlManager.handleBrokerShutdown``; KIP-631, KIP-858, KIP-919, KIP-966.
@@ -81,7 +81,6 @@ def register_broker(
         fenced=known.fenced if known is not None and is_same else True,
         in_controlled_shutdown=known is not None and is_same and known.in_controlled_shutdown,
         log_dirs=request.log_dirs,
-        cordoned_log_dirs=known.cordoned_log_dirs if known is not None and is_same else None,
     )
     return Decision([*records, broker_record(registration, view.metadata_version)], epoch)
 
@@ -112,7 +111,7 @@ def _check_identity(
     if request.is_migrating_zk_broker:
         raise TidegaugeError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
-            "Controller does not support registering ZK brokers, as no migration from ZooKeeper is in progress.",
+            "Controller does not support registering ZK brokers.",
         )
 
 

@@ -1,4 +1,4 @@
-"""What a decision looks at: the image with the pending records in it, and the controller's own settings.
+"""The view that a decision is made from: the image with the pending records, and the controller's own settings.
 
 Source: ``ClusterControlManager``, ``ConfigurationControlManager.getTopicConfig``,
 ``ReplicationControlManager.getTopicEffectiveMinIsr``.
@@ -6,12 +6,13 @@ Source: ``ClusterControlManager``, ``ConfigurationControlManager.getTopicConfig`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import MetadataRecord
+from tidegauge_controller.metadata.delta import replayed
 from tidegauge_controller.metadata.image import (
     BROKER,
     CLUSTER_DEFAULT,
@@ -33,7 +34,7 @@ Response = TypeVar("Response")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Response]):
-    """What a controller decided.
+    """The outcome of a decision.
 
     Attributes:
         records: to be appended; memory changes with them at once.
@@ -84,6 +85,13 @@ class ClusterView:
     image: MetadataImage
     settings: ControllerSettings
     next_offset: int = field(default=0)
+
+    def after(self, records: Sequence[MetadataRecord]) -> ClusterView:
+        """Return the view of the next part of a decision, which sees what the part before it changed."""
+        if not records:
+            return self
+        image = replayed(self.image, records, self.image.provenance, self.next_offset)
+        return ClusterView(image, self.settings, self.next_offset + len(records))
 
     @property
     def metadata_version(self) -> int:

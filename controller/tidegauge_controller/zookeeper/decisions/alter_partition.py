@@ -55,7 +55,7 @@ def process_alter_partition(
     verdicts |= dict.fromkeys(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
     verdicts |= yield from _settle_races(context, {at: to_write[at] for at in raced})
     named = [proposal.topic_partition for proposal in request.partitions]
-    yield metadata_for(context, context.live_or_shutting_down, named)
+    yield from metadata_for(context, context.live_or_shutting_down, named)
     return AlterPartitionResponse(ErrorCode.NONE, [_verdict(context, at, error) for at, error in verdicts.items()])
 
 

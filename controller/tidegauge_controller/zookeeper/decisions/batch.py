@@ -7,7 +7,7 @@ Source: AbstractControllerBrokerRequestBatch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import (
@@ -16,12 +16,19 @@ from tidegauge.control import (
     LeaderAndIsrRequest,
     StopReplicaPartition,
     StopReplicaRequest,
-    UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext
-from tidegauge_controller.zookeeper.decisions.steps import NOTHING_TO_SEND, ControlRequest, Send
+from tidegauge_controller.zookeeper.decisions.steps import (
+    ITEMS_PER_TURN,
+    NOTHING_TO_SEND,
+    TURN,
+    ControlRequest,
+    Send,
+    Turn,
+)
 
 
 class RequestBatch:
@@ -31,7 +38,7 @@ class RequestBatch:
         self._context = context
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
         self._metadata_brokers: set[int] = set()
-        self._metadata: dict[TopicPartition, UpdateMetadataPartition] = {}
+        self._metadata: dict[TopicPartition, ReportedPartition] = {}
         self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartition]] = {}
 
     def leader_and_isr(self, broker_ids: Iterable[int], at: TopicPartition, *, is_new: bool) -> None:
@@ -46,17 +53,26 @@ class RequestBatch:
 
     def update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         """Send these brokers the live brokers, and the state of these partitions if they have one."""
+        for _ in self.update_metadata_in_turns(broker_ids, partitions):
+            pass
+
+    def update_metadata_in_turns(
+        self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
+    ) -> Iterator[Turn]:
+        """Do what ``update_metadata`` does, and yield now and then: the partitions may be all that there are."""
         context = self._context
         self._metadata_brokers.update(broker_ids)
-        for at in partitions:
+        for number, at in enumerate(partitions, 1):
+            if not number % ITEMS_PER_TURN:
+                yield TURN
             leadership = context.leadership.get(at)
             if leadership is not None:
                 self._metadata[at] = self._metadata_of(at, context.state_of(at, leadership))
 
-    def _metadata_of(self, at: TopicPartition, state: PartitionState) -> UpdateMetadataPartition:
+    def _metadata_of(self, at: TopicPartition, state: PartitionState) -> ReportedPartition:
         context = self._context
         offline = [replica for replica in state.replicas if not context.is_online(replica, at)]
-        return UpdateMetadataPartition(state, tuple(offline), context.is_to_be_deleted(at.topic))
+        return ReportedPartition(state, tuple(offline), context.is_to_be_deleted(at.topic))
 
     def stop_replica(self, broker_id: int, at: TopicPartition, *, delete: bool) -> None:
         """Request that a broker stop its replica. The epoch is not checked while the topic is being deleted."""

@@ -45,7 +45,6 @@ from tidegauge_controller.zookeeper.decisions.steps import (
     ReadChildren,
     ReadResult,
     RemoveBroker,
-    Send,
     Steps,
     Write,
 )
@@ -75,11 +74,11 @@ def _live(broker_id: int, registration: ReadResult, control_plane_listener: str)
 
 def metadata_for(
     context: ControllerContext, broker_ids: Collection[int], partitions: Collection[TopicPartition] = ()
-) -> Send:
-    """Return what sends brokers the live brokers, and the state of these partitions."""
+) -> Steps[None]:
+    """Send brokers the live brokers, and the state of these partitions."""
     batch = RequestBatch(context)
-    batch.update_metadata(broker_ids, partitions)
-    return batch.send()
+    yield from batch.update_metadata_in_turns(broker_ids, partitions)
+    yield batch.send()
 
 
 def process_broker_change(context: ControllerContext) -> Steps[None]:
@@ -120,7 +119,7 @@ def process_broker_data(context: ControllerContext, broker_id: int) -> Steps[Non
     context.cause = BROKER_DATA
     context.live[broker_id] = now
     yield MoveBroker(now.endpoint)
-    yield metadata_for(context, context.live_or_shutting_down)
+    yield from metadata_for(context, context.live_or_shutting_down)
 
 
 def _add(context: ControllerContext, broker_ids: Sequence[int], now: dict[int, LiveBroker]) -> None:
@@ -139,8 +138,8 @@ def on_broker_startup(context: ControllerContext, broker_ids: Sequence[int]) -> 
     for broker_id in broker_ids:
         context.offline_directories.pop(broker_id, None)
     others = context.live_or_shutting_down - frozenset(broker_ids)
-    yield metadata_for(context, others)
-    yield metadata_for(context, broker_ids, context.partitions_with_leaders())
+    yield from metadata_for(context, others)
+    yield from metadata_for(context, broker_ids, context.partitions_with_leaders())
     replicas = context.replicas_on(broker_ids)
     yield from change_replicas(context, replicas, ReplicaStatus.ONLINE)
     yield from trigger_online(context)
@@ -198,7 +197,7 @@ def on_replicas_offline(context: ControllerContext, replicas: Sequence[Replica])
     if to_delete:
         yield from fail_replica_deletion(context, to_delete)
     if not leaderless and not any_online:
-        yield metadata_for(context, context.live_or_shutting_down)
+        yield from metadata_for(context, context.live_or_shutting_down)
 
 
 def process_leader_and_isr_response(

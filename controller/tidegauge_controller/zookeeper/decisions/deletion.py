@@ -123,7 +123,7 @@ def _begin(context: ControllerContext, topics: Sequence[str]) -> Steps[None]:
         yield from change_partitions(context, partitions, PartitionStatus.NON_EXISTENT)
         context.topics_deletion_started |= set(fresh)
     batch = RequestBatch(context)
-    batch.update_metadata(context.live_or_shutting_down, list(context.partitions(topics)))
+    yield from batch.update_metadata_in_turns(context.live_or_shutting_down, list(context.partitions(topics)))
     yield batch.send()
     dead: list[Replica] = []
     alive: list[Replica] = []

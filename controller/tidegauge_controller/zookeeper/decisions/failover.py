@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidegauge.cluster_metadata import Leadership
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import (
     FEATURE,
@@ -46,6 +47,8 @@ from tidegauge_controller.zookeeper.decisions.replica_machine import start_repli
 from tidegauge_controller.zookeeper.decisions.restarts import after_restarts
 from tidegauge_controller.zookeeper.decisions.state_store import decode_state, write_states
 from tidegauge_controller.zookeeper.decisions.steps import (
+    ITEMS_PER_TURN,
+    TURN,
     AddBroker,
     CreateNode,
     DeleteNode,
@@ -71,7 +74,7 @@ def fail_over(context: ControllerContext) -> Steps[None]:
     yield from read_deletions(context)
     if not context.settings.trusts_restarted_brokers:
         yield from _handle_restarts(context, written_at)
-    yield metadata_for(context, context.live_or_shutting_down, context.partitions_with_leaders())
+    yield from metadata_for(context, context.live_or_shutting_down, context.partitions_with_leaders())
     yield from start_replicas(context)
     initialise_partitions(context)
     yield from trigger_online(context)
@@ -112,7 +115,9 @@ def _load(context: ControllerContext) -> Steps[dict[TopicPartition, int]]:
     context.reassigning = {at for at in partitions if context.assignment(at).is_reassigning}
     results: list[ReadResult] = yield Read(tuple([state_path(*at) for at in partitions]))
     written_at: dict[TopicPartition, int] = {}
-    for at, result in zip(partitions, results, strict=True):
+    for number, (at, result) in enumerate(zip(partitions, results, strict=True), 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         state = decode_state(at, result)
         if state is not None and result.stat is not None:
             context.leadership[at] = state
@@ -126,12 +131,14 @@ def _handle_restarts(context: ControllerContext, written_at: Mapping[TopicPartit
     """Write a new state where members of an ISR registered after it was written; repeat after a lost race."""
     remaining = dict(written_at)
     while remaining:
-        elections = {
-            at: after_restarts(context, at, context.leadership[at], mzxid)
-            for at, mzxid in remaining.items()
-            if not context.is_to_be_deleted(at.topic)
-        }
-        states = {at: state for at, state in elections.items() if state is not None}
+        states: dict[TopicPartition, Leadership] = {}
+        for number, (at, mzxid) in enumerate(remaining.items(), 1):
+            if not number % ITEMS_PER_TURN:
+                yield TURN
+            if not context.is_to_be_deleted(at.topic):
+                state = after_restarts(context, at, context.leadership[at], mzxid)
+                if state is not None:
+                    states[at] = state
         written, raced, _failed = yield from write_states(context, states)
         for at in written:
             yield election_note(context, at, Strategy.RESTARTED)

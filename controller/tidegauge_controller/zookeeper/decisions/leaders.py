@@ -16,7 +16,16 @@ from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, PartitionStatus, Replica, ReplicaStatus
 from tidegauge_controller.zookeeper.decisions.partition_machine import ElectionChoice, change_partitions, trigger_online
 from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
-from tidegauge_controller.zookeeper.decisions.steps import DeleteNode, Outcome, Read, ReadResult, Steps, Write
+from tidegauge_controller.zookeeper.decisions.steps import (
+    ITEMS_PER_TURN,
+    TURN,
+    DeleteNode,
+    Outcome,
+    Read,
+    ReadResult,
+    Steps,
+    Write,
+)
 
 PREFERRED_REQUEST = "PreferredReplicaElection"
 """Name of the event of a change of ``/admin/preferred_replica_election``."""
@@ -50,7 +59,9 @@ def process_controlled_shutdown(
     followed = [at for at in affected if context.leadership[at].leader != broker_id]
     yield from change_partitions(context, led, PartitionStatus.ONLINE, ElectionChoice(Strategy.CONTROLLED_SHUTDOWN))
     batch = RequestBatch(context)
-    for at in followed:
+    for number, at in enumerate(followed, 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         batch.stop_replica(broker_id, at, delete=False)
     yield batch.send()
     yield from change_replicas(context, [Replica(at, broker_id) for at in followed], ReplicaStatus.OFFLINE)

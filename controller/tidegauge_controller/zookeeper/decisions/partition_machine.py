@@ -35,7 +35,9 @@ from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
 from tidegauge_controller.zookeeper.decisions.context import INITIAL_PARTITION_EPOCH, ControllerContext, PartitionStatus
 from tidegauge_controller.zookeeper.decisions.state_store import known_states, read_states, write_states
 from tidegauge_controller.zookeeper.decisions.steps import (
+    ITEMS_PER_TURN,
     NOTHING_TO_SEND,
+    TURN,
     CreateNode,
     Note,
     Outcome,
@@ -113,12 +115,14 @@ def change_partitions(
     """
     legal: list[TopicPartition] = []
     failed: dict[TopicPartition, str] = {}
-    for at in partitions:
+    for number, at in enumerate(partitions, 1):
         current = context.partition_status.setdefault(at, _NON_EXISTENT)
         if current in TRANSITIONS[target]:
             legal.append(at)
         else:
             failed[at] = f"its state {current.value} does not lead to {target.value}"
+        if not number % ITEMS_PER_TURN:
+            yield TURN
     if target is not _ONLINE:
         for at in legal:
             context.partition_status[at] = target
@@ -146,7 +150,9 @@ def _initialise(
     """Create the znodes of new partitions with their first leader and ISR."""
     failed: dict[TopicPartition, str] = {}
     elections: dict[TopicPartition, Election] = {}
-    for at in partitions:
+    for number, at in enumerate(partitions, 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         election = elect_initial(context, at)
         if election.leadership is None:
             failed[at] = f"none of its replicas {list(context.assignment(at).replicas)} is alive"
@@ -158,9 +164,12 @@ def _initialise(
     yield Write(tuple(CreateNode(partitions_path(topic), None) for topic in topics))
     yield Write(tuple(CreateNode(partition_path(*at), None) for at in elections))
     states = {at: election.leadership for at, election in elections.items() if election.leadership is not None}
-    results: list[WriteResult] = yield Write(
-        tuple(CreateNode(state_path(*at), PartitionStateNode.of(state).encode()) for at, state in states.items())
-    )
+    creations: list[CreateNode] = []
+    for at, state in states.items():
+        creations.append(CreateNode(state_path(*at), PartitionStateNode.of(state).encode()))
+        if not len(creations) % ITEMS_PER_TURN:
+            yield TURN
+    results: list[WriteResult] = yield Write(tuple(creations))
     existing = [at for at, result in zip(states, results, strict=True) if result.outcome is Outcome.NODE_EXISTS]
     own = yield from _own_creations(context, existing, states)
     for (at, state), result in zip(states.items(), results, strict=True):
@@ -191,13 +200,16 @@ def _elect(
     remaining = list(partitions)
     from_memory = True
     while remaining:
-        found, failed_now = (
-            known_states(context, remaining) if from_memory else (yield from read_states(context, remaining))
+        found, failed_now = yield from (
+            known_states(context, remaining) if from_memory else read_states(context, remaining)
         )
         permitted = yield from _unclean_permission(context, found, choice)
-        elections = {at: _hold(context, at, state, choice.strategy, at in permitted) for at, state in found.items()}
+        elections: dict[TopicPartition, Election] = {}
         states: dict[TopicPartition, Leadership] = {}
-        for at, election in elections.items():
+        for at, state in found.items():
+            if elections and not len(elections) % ITEMS_PER_TURN:
+                yield TURN
+            election = elections[at] = _hold(context, at, state, choice.strategy, at in permitted)
             if election.leadership is None:
                 failed_now[at] = f"no eligible leader under the {choice.strategy.value} strategy"
             else:

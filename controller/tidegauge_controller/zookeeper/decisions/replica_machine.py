@@ -19,7 +19,7 @@ from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, Replica, ReplicaStatus
 from tidegauge_controller.zookeeper.decisions.partition_machine import election_note
 from tidegauge_controller.zookeeper.decisions.state_store import known_states, read_states, write_states
-from tidegauge_controller.zookeeper.decisions.steps import Steps
+from tidegauge_controller.zookeeper.decisions.steps import ITEMS_PER_TURN, TURN, Steps
 
 _S = ReplicaStatus
 
@@ -48,7 +48,9 @@ def start_replicas(context: ControllerContext) -> Steps[None]:
     """
     online: list[Replica] = []
     offline: list[Replica] = []
-    for replica in context.replicas():
+    for number, replica in enumerate(context.replicas(), 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         if context.is_online(replica.broker_id, replica.topic_partition):
             context.replica_status[replica] = _ONLINE
             online.append(replica)
@@ -73,7 +75,9 @@ def change_replicas(
     failed: dict[Replica, str] = {}
     may_begin = TRANSITIONS[target]
     legal: dict[int, list[TopicPartition]] = {}
-    for replica in replicas:
+    for number, replica in enumerate(replicas, 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         of_broker = legal.setdefault(replica.broker_id, [])
         current = context.replica_status.setdefault(replica, _NON_EXISTENT)
         if current in may_begin:
@@ -84,7 +88,11 @@ def change_replicas(
         if target is _OFFLINE:
             problems = yield from _become_offline(context, broker_id, partitions, batch)
         else:
-            problems = _change(context, broker_id, partitions, target, batch)
+            problems = {}
+            for first in range(0, len(partitions), ITEMS_PER_TURN):
+                problems |= _change(context, broker_id, partitions[first : first + ITEMS_PER_TURN], target, batch)
+                if first + ITEMS_PER_TURN < len(partitions):
+                    yield TURN
         for at, problem in problems.items():
             failed[Replica(at, broker_id)] = problem
     yield batch.send()
@@ -155,11 +163,15 @@ def _become_online(
 def _become_offline(
     context: ControllerContext, broker_id: int, partitions: Sequence[TopicPartition], batch: RequestBatch
 ) -> Steps[dict[TopicPartition, str]]:
-    for at in partitions:
+    for number, at in enumerate(partitions, 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         batch.stop_replica(broker_id, at, delete=False)
     led = [at for at in partitions if at in context.leadership]
     updated, failed = yield from _remove_from_isr(context, broker_id, led)
-    for at in partitions:
+    for number, at in enumerate(partitions, 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         if at in updated:
             if not context.is_to_be_deleted(at.topic):
                 others = [other for other in context.assignment(at).replicas if other != broker_id]
@@ -184,11 +196,13 @@ def _remove_from_isr(
     remaining = list(partitions)
     from_memory = True
     while remaining:
-        found, unusable = (
-            known_states(context, remaining) if from_memory else (yield from read_states(context, remaining))
+        found, unusable = yield from (
+            known_states(context, remaining) if from_memory else read_states(context, remaining)
         )
         shrunk: dict[TopicPartition, Leadership] = {}
-        for at, state in found.items():
+        for number, (at, state) in enumerate(found.items(), 1):
+            if not number % ITEMS_PER_TURN:
+                yield TURN
             if broker_id in state.isr:
                 shrunk[at] = remove_from_isr(state, broker_id, context.epoch)
             else:

@@ -19,7 +19,17 @@ from tidegauge.cluster_metadata import Leadership
 from tidegauge.partition import TopicPartition
 from tidegauge.znodes import MalformedZnode, PartitionStateNode, state_path
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext
-from tidegauge_controller.zookeeper.decisions.steps import Outcome, Read, ReadResult, SetNode, Steps, Write, WriteResult
+from tidegauge_controller.zookeeper.decisions.steps import (
+    ITEMS_PER_TURN,
+    TURN,
+    Outcome,
+    Read,
+    ReadResult,
+    SetNode,
+    Steps,
+    Write,
+    WriteResult,
+)
 
 
 def decode_state(at: TopicPartition, result: ReadResult) -> Leadership | None:
@@ -44,7 +54,9 @@ def read_states(
     results: list[ReadResult] = yield Read(tuple([state_path(*at) for at in partitions]))
     found: dict[TopicPartition, Leadership] = {}
     failed: dict[TopicPartition, str] = {}
-    for at, result in zip(partitions, results, strict=True):
+    for number, (at, result) in enumerate(zip(partitions, results, strict=True), 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         state = decode_state(at, result)
         if state is None:
             failed[at] = f"{state_path(*at)} is missing or malformed"
@@ -59,11 +71,13 @@ def read_states(
 
 def known_states(
     context: ControllerContext, partitions: Sequence[TopicPartition]
-) -> tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]:
+) -> Steps[tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]]:
     """Return the states in memory, which cost no request, and for the others why they can't be used."""
     found: dict[TopicPartition, Leadership] = {}
     failed: dict[TopicPartition, str] = {}
-    for at in partitions:
+    for number, at in enumerate(partitions, 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         state = context.leadership.get(at)
         if state is None or state.controller_epoch > context.epoch:
             failed[at] = "its state must be read"
@@ -82,17 +96,18 @@ def write_states(
     """
     if not states:
         return {}, [], {}
-    operations = tuple(
-        [
-            SetNode(state_path(*at), PartitionStateNode.of(state).encode(), state.partition_epoch)
-            for at, state in states.items()
-        ]
-    )
-    results: list[WriteResult] = yield Write(operations)
+    operations: list[SetNode] = []
+    for at, state in states.items():
+        operations.append(SetNode(state_path(*at), PartitionStateNode.of(state).encode(), state.partition_epoch))
+        if not len(operations) % ITEMS_PER_TURN:
+            yield TURN
+    results: list[WriteResult] = yield Write(tuple(operations))
     written: dict[TopicPartition, Leadership] = {}
     again: list[TopicPartition] = []
     failed: dict[TopicPartition, str] = {}
-    for (at, state), result in zip(states.items(), results, strict=True):
+    for number, ((at, state), result) in enumerate(zip(states.items(), results, strict=True), 1):
+        if not number % ITEMS_PER_TURN:
+            yield TURN
         if result.outcome is Outcome.OK:
             written[at] = context.leadership[at] = state.at(result.version)
         elif result.outcome is Outcome.BAD_VERSION:

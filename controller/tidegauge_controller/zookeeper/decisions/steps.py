@@ -15,10 +15,14 @@ against a simulated ZooKeeper in the simulator, and against a dictionary in test
 | ``MoveBroker`` | None; the broker's queue goes on at another address |
 | ``Note(kind, cause, fields)`` | None; a line for the event log |
 | ``RandomBytes(count)`` | that many bytes |
+| ``TURN`` | None; everything else in the process goes on meanwhile |
 
 Rules: every operation of a ``Write`` is a transaction of its own together with a check of ``/controller_epoch``'s
 version (``CheckVersion``); if that check fails, the driver throws ``ControllerMoved`` into the decision, which only the
 driver catches: the controller resigns. Requests that a decision sent before stay sent.
+
+A decision over all partitions of a cluster yields ``TURN`` after every ``ITEMS_PER_TURN`` that it has looked at: the
+controller shares the event loop of its broker, while Kafka's has a thread (ControllerEventThread).
 
 Source: KafkaZkClient.retryRequestsUntilConnected with expectedControllerEpochZkVersion.
 """
@@ -201,6 +205,14 @@ class RandomBytes:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Lets the event loop do everything else that is due."""
+
+
+TURN = Turn()
+ITEMS_PER_TURN = 500
+
 Request: TypeAlias = (
     Read
     | ReadChildren
@@ -213,6 +225,7 @@ Request: TypeAlias = (
     | RemoveBroker
     | Note
     | RandomBytes
+    | Turn
 )
 Result = TypeVar("Result")
 Steps: TypeAlias = Generator[Request, Any, Result]

@@ -14,6 +14,8 @@ from tidegauge_controller.zookeeper.decisions.context import ControllerContext, 
 from tidegauge_controller.zookeeper.decisions.partition_machine import OFFLINE_CHOICE, change_partitions
 from tidegauge_controller.zookeeper.decisions.replica_machine import change_replicas
 from tidegauge_controller.zookeeper.decisions.steps import (
+    ITEMS_PER_TURN,
+    TURN,
     Outcome,
     RandomBytes,
     Read,
@@ -46,8 +48,13 @@ def load_topics(context: ControllerContext, topics: Sequence[str]) -> Steps[list
         yield WatchData(topic_path(topic), TOPIC_DATA, topic)
     results: list[ReadResult] = yield Read(tuple([topic_path(topic) for topic in topics]))
     partitions: list[TopicPartition] = []
+    looked_at = 0
     for topic, result in zip(topics, results, strict=True):
         node = _decode(topic, result)
+        looked_at += 1 if node is None else len(node.assignment)
+        if looked_at >= ITEMS_PER_TURN:
+            looked_at = 0
+            yield TURN
         if node is None:
             context.topics.discard(topic)
             continue
@@ -122,6 +129,8 @@ def process_topic_data(context: ControllerContext, topic: str) -> Steps[None]:
 
 def create_partitions(context: ControllerContext, partitions: Sequence[TopicPartition]) -> Steps[None]:
     """Bring new partitions to New, then Online with their first leaders, and the replicas along with them."""
+    if len(partitions) >= ITEMS_PER_TURN:
+        yield TURN
     replicas = context.replicas_of(partitions)
     yield from change_partitions(context, partitions, PartitionStatus.NEW)
     yield from change_replicas(context, replicas, ReplicaStatus.NEW)

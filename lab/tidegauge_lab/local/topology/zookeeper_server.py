@@ -53,7 +53,13 @@ def jars_directory() -> Path:
         TidegaugeError: INVALID_REQUEST, there are none.
     """
     if named := os.environ.get("TIDEGAUGE_ZOOKEEPER_JARS"):
-        return Path(named)
+        if any(Path(named).glob("zookeeper-*.jar")):
+            return Path(named)
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"there is no ZooKeeper to start: TIDEGAUGE_ZOOKEEPER_JARS names {named}, which has no zookeeper-*.jar. "
+            f"Let it name a directory that has, or unset it for the jars of PySpark; or {_OTHERWISE}",
+        )
     found = importlib.util.find_spec("pyspark")
     for location in (found.submodule_search_locations or ()) if found is not None else ():
         directory = Path(location) / "jars"

@@ -43,10 +43,10 @@ function drawAddress() {
 }
 
 async function openAddress() {
-  const text = decodeURIComponent(window.location.hash.slice(1)).slice(0, AT_MOST_ADDRESS + 1);
+  const text = (addressed() || window.location.hash.slice(1)).slice(0, AT_MOST_ADDRESS + 1);
   const named = new URLSearchParams(window.location.search).get("story");
   let response = { error: "" };
-  if (text.includes("~")) {
+  if (text && !byId(text)) { // else it is a place on the page
     response = await request({ op: "open", schedule: text });
     if (response.error) {
       await request({ op: "begin", settings: {} });

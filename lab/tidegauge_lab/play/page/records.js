@@ -2,6 +2,13 @@
 "use strict";
 
 const logRows = new Map(); // broker -> its row
+const lostRow = makeLogRow();
+
+function makeLogRow() {
+  const row = { node: make("li"), of: make("span", { class: "of" }), boxes: make("div", { class: "boxes" }) };
+  row.node.append(row.of, row.boxes);
+  return row;
+}
 
 function drawLogs() {
   const { logs, books } = stage.state;
@@ -11,27 +18,20 @@ function drawLogs() {
       logRows.delete(broker);
     }
   }
-  const missing = new Set(books.filter((one) => one.lost || one.missing).map((one) => one.value));
   for (const [broker, log] of Object.entries(logs)) {
     if (!logRows.has(broker)) {
-      const row = { node: make("li"), of: make("span", { class: "of" }), boxes: make("div", { class: "boxes" }) };
-      row.node.append(row.of, row.boxes);
-      logRows.set(broker, row);
-      byId("logs").append(row.node);
+      logRows.set(broker, makeLogRow());
+      byId("logs").append(logRows.get(broker).node);
     }
     drawLog(logRows.get(broker), broker, log);
   }
-  let row = logRows.get("client");
-  if (missing.size && !row) {
-    row = { node: make("li"), of: make("span", { class: "of" }), boxes: make("div", { class: "boxes" }) };
-    row.node.append(row.of, row.boxes);
-  }
-  byId("logs").querySelectorAll(".of-lost").forEach((node) => node.remove());
-  if (!missing.size) return;
-  row.node.classList.add("of-lost");
-  row.of.replaceChildren(make("b", {}, "LOST"));
-  row.boxes.replaceChildren(...[...missing].map((value) => make("span", { class: "box gone" }, value)));
-  byId("logs").append(row.node);
+  const missing = books.filter((one) => one.lost || one.missing).map((one) => one.value);
+  lostRow.node.remove();
+  if (!missing.length) return;
+  lostRow.node.classList.add("of-lost");
+  lostRow.of.replaceChildren(make("b", {}, word("lost")));
+  lostRow.boxes.replaceChildren(...missing.map((value) => make("span", { class: "box gone" }, value)));
+  byId("logs").append(lostRow.node);
 }
 
 function drawLog(row, broker, log) {

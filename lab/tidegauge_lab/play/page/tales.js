@@ -34,6 +34,7 @@ async function beginStory(name) {
   stage.story = { ...story, place: 0, results: [], steps: story.scenario.steps };
   source.take(response);
   sayHere("");
+  tales.next.focus();
 }
 
 async function storyTo(place) {
@@ -46,6 +47,10 @@ async function storyTo(place) {
   if (response.story.place) stage.story.results[response.story.place - 1] = response.story;
   stage.story.place = response.story.place;
   source.take(response);
+  for (const button of [tales.next, tales.cure, tales.leave]) { // the one that was pressed may be hidden now
+    if (document.activeElement !== document.body) break;
+    button.focus();
+  }
   sayHere([...response.story.done, ...response.story.wrong].join(" "), response.story.wrong.length > 0);
 }
 

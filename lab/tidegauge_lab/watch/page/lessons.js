@@ -24,7 +24,7 @@ async function makeLessons() {
 
 // The address's choice; without one the story or the lab that is there.
 function lessonWanted() {
-  const key = decodeURIComponent(window.location.hash.slice(1));
+  const key = addressed();
   const kind = key.split("-", 1)[0];
   return kind in KINDS && lesson.titles.has(key) ? key : "";
 }

@@ -10,6 +10,15 @@ const live = entries(); // what the server sent last: `view_of` there
 const view = entries(); // what is shown: the same, or a moment of the past
 const recording = byId("recording") && JSON.parse(byId("recording").textContent); // null on a live page
 
+// What stands behind the # of the address; nothing if that is no text.
+function addressed() {
+  try {
+    return decodeURIComponent(window.location.hash.slice(1));
+  } catch {
+    return "";
+  }
+}
+
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);

@@ -157,9 +157,9 @@ class _Coordinators(CoordinatorWorld[Any]):
 class Transactions(_Coordinators):
     """The transaction coordinators."""
 
-    def new_coordinator(self) -> TransactionCoordinator:
+    def new_coordinator(self, broker: MemoryBroker) -> TransactionCoordinator:
         """Return the coordinator of a new process."""
-        return TransactionCoordinator(self.cluster.transaction_settings, self.world.now_ms)
+        return TransactionCoordinator(self.cluster.transaction_settings, self.world.now_ms, broker.wall)
 
     def event_of(self, token: Arrived[TransactionCoordinator]) -> object:
         """Return the event of a request that arrives."""
@@ -184,9 +184,9 @@ class Groups(_Coordinators):
 
     uuids = 0
 
-    def new_coordinator(self) -> GroupCoordinator:
+    def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
         """Return the coordinator of a new process, after the first retention run, which finds nothing."""
-        coordinator = GroupCoordinator(self.cluster.group_settings, self.world.now_ms)
+        coordinator = GroupCoordinator(self.cluster.group_settings, self.world.now_ms, broker.wall)
         coordinator.step(self.world.now_ms)
         return coordinator
 
@@ -480,7 +480,7 @@ class Cluster:
         done: Callable[[], None],
     ) -> None:
         hosted = [at for at in errors if broker.core.partition(at) is not None]
-        batch = make_marker(marker, self.world.now_ms)
+        batch = make_marker(marker, broker.wall.at(self.world.now_ms))
         items = [ProducePartition(at, batch) for at in hosted]
 
         def finished(_: object = None) -> None:

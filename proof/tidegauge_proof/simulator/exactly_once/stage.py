@@ -17,7 +17,7 @@ from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.exactly_once.clients import OUTPUTS, Copier, Reader
 from tidegauge_proof.simulator.exactly_once.cluster import NAMES, Cluster
 from tidegauge_proof.simulator.exactly_once.joint_checker import JointChecker
-from tidegauge_proof.simulator.simulation import end_faults, mend, rest
+from tidegauge_proof.simulator.simulation import end_faults, mend, rest, right_wall_clocks
 from tidegauge_proof.simulator.swarm import MUST_SURVIVE, Swarm
 from tidegauge_proof.simulator.world import World
 
@@ -75,6 +75,7 @@ def staged(seed: int, mode: str, swarm: Swarm | None = None) -> Stage:
         one.at = at
     rules = TopicRules(min_insync_replicas=swarm.min_insync_replicas)
     world = World(swarm.replicas, settings, rules, *checkers, directories=swarm.directories, names=NAMES)
+    world.set_wall_clocks(seed)
     for broker in world.brokers.values():
         broker.flushes = swarm.flushes
         for place, replica in enumerate(broker.replicas.values()):
@@ -120,6 +121,7 @@ def heal(stage: Stage) -> None:
         copier.in_flight = None
         copier.member.in_flight.clear()
     end_faults(world)
+    right_wall_clocks(world)
     cluster.settle()
     for internal in [*cluster.in_flight]:
         internal.finish(None)  # the broker that had it may be dead, and its connections closed

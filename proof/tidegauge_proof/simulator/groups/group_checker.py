@@ -18,6 +18,8 @@ The checker has its own, simple idea of the rules: it folds the log itself, and 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
     GroupResult,
@@ -49,6 +51,20 @@ Incarnation = Process[GroupCoordinator]
 Token = Arrived[GroupCoordinator]
 _LATE_MS = 5_000
 """How late timers may run: that is a step of its own, which other steps may precede."""
+
+
+class _Phase(NamedTuple):
+    """A state of a group, by the time of the world: the broker's wall clock may be wrong.
+
+    Attributes:
+        key: the generation, the state, and the wall-clock time at which it began.
+        since_ms: when it was first seen.
+        overdue_ms: how long due timers of the process had not run until then, in all.
+    """
+
+    key: tuple[int, GroupState, int]
+    since_ms: int
+    overdue_ms: int
 
 
 class Folded:
@@ -97,8 +113,8 @@ class GroupChecker:
         self._looked_ms = -1
         self._overdue_ms: dict[Incarnation, int] = {}
         """How long timers of a process that were due had not run yet, in all."""
-        self._begun: dict[Incarnation, tuple[int, int]] = {}
-        """Since when the group has its state, and what was overdue then."""
+        self._begun: dict[Incarnation, _Phase] = {}
+        """The phase in which the group is."""
         self.died_with: set[str] = set()
         """What coordinators were in the middle of when their processes died."""
         self.has_odd_timeouts = False
@@ -333,9 +349,10 @@ class GroupChecker:
         if self.has_odd_timeouts:
             return
         overdue_ms = self._overdue_ms.get(process, 0)
-        if self._begun.get(process, (-1, 0))[0] != view.state_since_ms:
-            self._begun[process] = (view.state_since_ms, overdue_ms)
-        lasted_ms = now_ms - max(view.state_since_ms, process.paused_ms) - (overdue_ms - self._begun[process][1])
+        phase, key = self._begun.get(process), (view.generation, view.state, view.state_since_ms)
+        if phase is None or phase.key != key:
+            phase = self._begun[process] = _Phase(key, now_ms, overdue_ms)
+        lasted_ms = now_ms - max(phase.since_ms, process.paused_ms) - (overdue_ms - phase.overdue_ms)
         if view.state is GroupState.PREPARING_REBALANCE:
             is_static = all(member.group_instance_id is not None for member in view.members)
             limit_ms = REBALANCE_MS + SESSION_MS + _LATE_MS

@@ -18,7 +18,7 @@ from tidegauge_proof.simulator.groups.group_actions import GROUP_ACTIONS, ODD_AC
 from tidegauge_proof.simulator.groups.group_checker import GroupChecker
 from tidegauge_proof.simulator.groups.group_world import GroupWorld
 from tidegauge_proof.simulator.groups.members import GROUP, SESSION_MS
-from tidegauge_proof.simulator.simulation import end_faults, rest
+from tidegauge_proof.simulator.simulation import end_faults, rest, right_wall_clocks
 from tidegauge_proof.simulator.world import World
 
 _CLUSTER_SHARE = 0.4
@@ -77,6 +77,7 @@ def _run(seed: int, steps: int, *, tells: bool) -> GroupHistory:
 def _heal(world: World, cluster: GroupWorld, clients: Clients) -> None:
     """End the faults; every member must get an assignment, and nothing may be left open."""
     end_faults(world)
+    right_wall_clocks(world)
     rest(world)
     cluster.run()
     for member in clients.members:

@@ -7,6 +7,7 @@ from tidegauge_broker.coordinator.events import RequestArrived
 from tidegauge_broker.coordinator.settings import GroupSettings
 from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld
 from tidegauge_proof.simulator.groups.group_checker import GroupChecker, Token
+from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.world import World
 
 SETTINGS = GroupSettings(
@@ -25,9 +26,9 @@ class GroupWorld(CoordinatorWorld[GroupCoordinator]):
         self._uuids = 0
         super().__init__(world, checker)
 
-    def new_coordinator(self) -> GroupCoordinator:
+    def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
         """Return the coordinator of a new process, after the first retention run, which finds nothing."""
-        coordinator = GroupCoordinator(SETTINGS, self.world.now_ms)
+        coordinator = GroupCoordinator(SETTINGS, self.world.now_ms, broker.wall)
         coordinator.step(self.world.now_ms)
         return coordinator
 

@@ -20,7 +20,7 @@ from tidegauge.transactions import AddPartitionsToTxnResult
 from tidegauge_proof.simulator.coordinator_history import History, acted, staged
 from tidegauge_proof.simulator.coordinator_world import Response, Sending
 from tidegauge_proof.simulator.dice import Dice
-from tidegauge_proof.simulator.simulation import end_faults, rest
+from tidegauge_proof.simulator.simulation import end_faults, rest, right_wall_clocks
 from tidegauge_proof.simulator.transactions.producers import PARTITIONS, Phase, Producer
 from tidegauge_proof.simulator.transactions.transaction_checker import TransactionChecker
 from tidegauge_proof.simulator.transactions.transaction_world import TransactionWorld
@@ -253,6 +253,7 @@ def _run(seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool)
 def _heal(world: World, cluster: TransactionWorld, producers: list[Producer]) -> None:
     """End the faults and the producers; every transaction must come to its end by its timeout."""
     end_faults(world)
+    right_wall_clocks(world)
     rest(world)
     cluster.is_calm = True
     cluster.run()

@@ -20,6 +20,7 @@ from tidegauge_broker.coordinator.settings import TransactionSettings
 from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld, Sending
 from tidegauge_proof.simulator.dice import Dice
+from tidegauge_proof.simulator.memory_broker import MemoryBroker
 from tidegauge_proof.simulator.transactions.data import DataPartition, Datum
 from tidegauge_proof.simulator.transactions.producers import PARTITIONS, TIMEOUT_MS, Call, Producer
 from tidegauge_proof.simulator.transactions.transaction_checker import Incarnation, Token, TransactionChecker
@@ -74,9 +75,9 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
         checker.data = self.data
         super().__init__(world, checker)
 
-    def new_coordinator(self) -> TransactionCoordinator:
+    def new_coordinator(self, broker: MemoryBroker) -> TransactionCoordinator:
         """Return the coordinator of a new process."""
-        return TransactionCoordinator(SETTINGS, self.world.now_ms)
+        return TransactionCoordinator(SETTINGS, self.world.now_ms, broker.wall)
 
     def event_of(self, token: Token) -> object:
         """Return the event of a request that arrives."""

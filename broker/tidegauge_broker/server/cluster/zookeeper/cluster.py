@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 
 from tidegauge.cluster_metadata import BrokerRegistration, Leadership, new_uuid
 from tidegauge.partition import TopicPartition
@@ -17,6 +18,7 @@ from tidegauge_broker.server.cluster.zookeeper.registration import Registration,
 from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
 from tidegauge_controller.zookeeper.client import NoNode, SessionState, ZooKeeper
 from tidegauge_controller.zookeeper.controller import Controller
+from tidegauge_controller.zookeeper.over_sessions import over_sessions
 
 _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
 
@@ -53,7 +55,8 @@ class ZooKeeperCluster:
             dial=dial,
         )
         try:
-            cluster_id = await prepare_cluster(zookeeper, lambda: new_uuid(secrets.token_bytes(16)))
+            make_id = partial(new_uuid, secrets.token_bytes(16))
+            cluster_id = await over_sessions(partial(prepare_cluster, zookeeper, make_id))
         except BaseException:
             await zookeeper.close()
             raise
@@ -62,6 +65,10 @@ class ZooKeeperCluster:
     def stores(self, settings: Values, now_ms: Callable[[], int]) -> ZooKeeperStores:
         """Return what ZooKeeper keeps for all brokers."""
         return ZooKeeperStores(self._zookeeper, settings, now_ms)
+
+    async def read(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Read from ``stores``, in the next session again if one expires meanwhile."""
+        await over_sessions(work)
 
     def prepare(self, member: Member) -> Controller:
         """Make the registration and the controller candidate of this broker."""
@@ -86,10 +93,11 @@ class ZooKeeperCluster:
 
     async def register(self) -> None:
         """Create the broker's znode, once that of an older session is deleted."""
-        await self._registration.register()
+        await over_sessions(self._registration.register)
 
     async def take_part(self) -> None:
         """Stand for election as the controller, and register again whenever the session has expired."""
+        await self._registration.until_registered()
         await self._controller.start()
         self._registration.keep(self._controller)
 

@@ -72,10 +72,10 @@ class ConfigChanges(Generic[Changed]):
         self._wake = asyncio.Event()
         self._watch: Watch | None = None
         self._task: asyncio.Task[None] | None = None
+        zookeeper.on_session(self._on_session)  # what is read before ``start`` may be of an expired session
 
     def start(self) -> None:
         """Begin."""
-        self._zookeeper.on_session(self._on_session)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
         self._watch = self._zookeeper.watch_children(self._path, self._wake.set)
 

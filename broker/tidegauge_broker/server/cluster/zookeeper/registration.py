@@ -13,7 +13,8 @@ Rules:
   another broker advertises are logged, and the former ones stay registered (KafkaController.updateBrokerInfo).
 - An expired session takes the znode with it. The controller candidate resigns at once; once there is a new session
   the broker registers again, with a new broker epoch, and only then stands for controller again (KafkaController's
-  RegisterBrokerAndReelect).
+  RegisterBrokerAndReelect). That holds from the first registration on, while the broker still starts; a session that
+  expires before it is over is followed by another attempt (``over_sessions``).
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ from tidegauge_controller.zookeeper.decisions.steps import CreateNode, SetNode
 
 LOG = logging.getLogger("tidegauge.registration")
 _EXPIRY_ALLOWANCE = 1.5
+"""Multiple of the session timeout within which ZooKeeper has expired a session that is not kept alive."""
 RETRY_SECONDS = 1.0
 """Pause between two attempts to register in a new session."""
-"""Multiple of the session timeout within which ZooKeeper has expired a session that is not kept alive."""
 
 
 class Candidate(Protocol):
@@ -132,17 +133,28 @@ class Registration:
         self._registered = registered
         self._session_changed = session_changed
         self._candidate: Candidate | None = None
+        self._was_registered = False
+        self._is_registered = asyncio.Event()
+        self._expiries = 0
         self._must_renew = False
         self._renewal: asyncio.Task[None] | None = None
+        zookeeper.on_session(self._on_session)
 
     def keep(self, candidate: Candidate) -> None:
-        """Renew the registration whenever a session expires."""
+        """Notify a candidate of expired sessions, and of the next registration."""
         self._candidate = candidate
-        self._zookeeper.on_session(self._on_session)
+
+    async def until_registered(self) -> None:
+        """Wait until the znode is there: its session may have expired since ``register``."""
+        await self._is_registered.wait()
 
     def _on_session(self, state: SessionState) -> None:
         self._session_changed(state)
         if state is SessionState.EXPIRED:
+            self._expiries += 1
+            self._is_registered.clear()
+            if not self._was_registered:
+                return  # ``register`` is repeated
             LOG.warning("The ZooKeeper session has expired: broker %d is out of the cluster", self._node.broker_id)
             self._must_renew = True
             if self._candidate is not None:
@@ -184,8 +196,10 @@ class Registration:
         Raises:
             TidegaugeError: INVALID_REQUEST, another broker with this id and another address is alive, or what stands
             in its place cannot be read, or another broker advertises an address of this one.
+            SessionExpired: the session ended meanwhile, and the znode with it.
         """
-        if self._candidate is None:
+        expiries = self._expiries
+        if not self._was_registered:
             await self._refuse_taken_addresses(self._node)
         path = broker_path(self._node.broker_id)
         while True:
@@ -202,9 +216,11 @@ class Registration:
                 continue
             break
         stat = await self._zookeeper.exists(path)
-        if stat is None:
+        if stat is None or expiries != self._expiries:
             raise SessionExpired(f"{path} was deleted right after its creation")
         LOG.info("Registered broker %d at path %s with broker epoch %d", self._node.broker_id, path, stat.czxid)
+        self._was_registered = True
+        self._is_registered.set()
         self._registered(stat.czxid)
 
     async def advertise(self, node: BrokerNode) -> None:

@@ -4,11 +4,8 @@ Rules:
     1. The guard is Kafka's own (``wire.kafka.authorization``): the operations, their order, the errors and the audit
        log are those of the API. It judges the request's form (``forms``); what it lets through reaches the handler, and
        what it refuses gets its error in the response, behind the other results.
-    2. A request that another broker forwards was judged there for its client. Its sender needs CLUSTER_ACTION, as that
-       of Kafka's Envelope does (KIP-590). A caller with CLUSTER_ACTION also gets all of a broker's own groups or
-       transactions, since the broker that asks judges the whole list.
-    3. The Lab service needs CLUSTER_ACTION. Health and reflection need nothing.
-    4. A refusal for which a response has no place ends the call with PERMISSION_DENIED; that of a Produce with acks=0,
+    2. The Lab service needs CLUSTER_ACTION. Health and reflection need nothing.
+    3. A refusal for which a response has no place ends the call with PERMISSION_DENIED; that of a Produce with acks=0,
        which has no response, ends the stream with UNAVAILABLE, as Kafka closes the connection.
 
 It wraps handlers as services are added to a server, where there is an authorizer.
@@ -47,7 +44,6 @@ from tidegauge_controller.admin import NAMED_TWICE, NOT_CONTROLLER
 GrpcContext = grpc.aio.ServicerContext[Any, Any]
 LAB = "tidegauge.v1.LabService"
 _PRODUCES, _FOLLOWS = "ProduceStream", "ReplicaFetch"
-_OF_OTHER_BROKERS = ("own_groups_only", "own_transactions_only")
 _SENTENCES = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Not authorized to access topics: [{}]",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
@@ -85,7 +81,7 @@ async def judged(form: Form, request: Any, ask: Ask, listed: Any = None) -> Verd
         listed: Kafka's response with the names of what gRPC's lists; None: an empty one.
 
     Raises:
-        CloseConnection: rule 4, acks=0.
+        CloseConnection: rule 3, acks=0.
     """
     was_handled = False
 
@@ -192,14 +188,6 @@ class AuthorizedCalls:
     ) -> Any:
         form = form_of(rpc, request)
         ask = self._ask(form, context)
-        if getattr(request, "forwarded", False):  # rule 2
-            if ask.cluster(Operation.CLUSTER_ACTION):
-                return await handle(request)
-            return _refused(rpc, request, BY_CLUSTER)
-        if any(getattr(request, name, False) for name in _OF_OTHER_BROKERS) and ask.cluster(
-            Operation.CLUSTER_ACTION, logs=False
-        ):
-            return await handle(request)
         if form.listed is not None and form.keep is not None:
             response = await handle(request)
             verdict = await judged(form, request, ask, form.listed(response))
@@ -318,8 +306,6 @@ def _with_refusals(rpc: str, request: Any, response: Any, form: Form, verdict: V
             result.topic, result.partition = name, one.partition
         else:
             result.name = name
-        if result.DESCRIPTOR.name == "CommittedOffset":
-            result.offset = -1
         errors.with_error(error, result, _words(error, name))
     if isinstance(response, RecordsResponse):
         response.add(refused)

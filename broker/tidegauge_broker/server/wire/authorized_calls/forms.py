@@ -16,36 +16,19 @@ from typing import Any, NamedTuple
 from tidegauge.kafka import apis
 from tidegauge.kafka.apis import message_class
 from tidegauge.kafka.messages import (
-    add_offsets_to_txn,
     add_partitions_to_txn,
     create_partitions,
     create_topics,
-    delete_groups,
     delete_records,
     delete_topics,
     describe_configs,
-    describe_groups,
-    describe_producers,
-    describe_transactions,
-    end_txn,
     fetch,
-    find_coordinator,
-    heartbeat,
     incremental_alter_configs,
     init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
     list_offsets,
-    list_transactions,
     metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
     offset_for_leader_epoch,
     produce,
-    sync_group,
-    txn_offset_commit,
 )
 from tidegauge_broker.server.service.broker_service import ConfigResourceType
 
@@ -130,37 +113,8 @@ def _metadata(request: Any) -> Any:
     return metadata.MetadataRequest(topics, request.allow_auto_topic_creation)
 
 
-def _offsets_to_fetch(request: Any) -> Any:
-    if request.all_partitions:
-        return offset_fetch.OffsetFetchRequest(request.group_id, None)
-    names = _names(request.partitions)
-    topics = [offset_fetch.OffsetFetchRequestTopic(name, [0]) for name in names]
-    return offset_fetch.OffsetFetchRequest(request.group_id, topics)
-
-
 def _resource(kind: int) -> int:
     return kind or ConfigResourceType.BROKER  # an unset field means a broker
-
-
-def _transaction_listed(response: Any) -> Any:
-    topics = [describe_transactions.TopicData(name, [0]) for name in _names(response.partitions)]
-    return describe_transactions.DescribeTransactionsResponse(
-        transaction_states=[describe_transactions.TransactionState(topics=topics)]
-    )
-
-
-def _keep_groups(response: Any, left: Any) -> None:
-    names = {one.group_id for one in left.groups}
-    remaining = [one for one in response.groups if one.group_id in names]
-    del response.groups[:]
-    response.groups.extend(remaining)
-
-
-def _keep_transactions(response: Any, left: Any) -> None:
-    names = {one.transactional_id for one in left.transaction_states}
-    remaining = [one for one in response.transactions if one.transactional_id in names]
-    del response.transactions[:]
-    response.transactions.extend(remaining)
 
 
 _EPOCH_ENDS = _of_partitions(
@@ -262,136 +216,18 @@ _AMONG_BROKERS: Mapping[str, Form] = {
     "ReplicaFetch": Form(apis.FETCH, 11, lambda _: _fetch([""], _FOLLOWER)),
     "ReplicaOffsetsForLeaderEpoch": _EPOCH_ENDS,
     "WriteMarkers": _whole(apis.WRITE_TXN_MARKERS),
-}
-_GROUP_SERVICE: Mapping[str, Form] = {
-    "FindCoordinator": Form(
-        apis.FIND_COORDINATOR, 3, lambda one: find_coordinator.FindCoordinatorRequest(one.group_id, 0)
-    ),
-    "JoinGroup": Form(apis.JOIN_GROUP, 9, lambda one: join_group.JoinGroupRequest(one.group_id)),
-    "SyncGroup": Form(apis.SYNC_GROUP, 5, lambda one: sync_group.SyncGroupRequest(one.group_id)),
-    "Heartbeat": Form(apis.HEARTBEAT, 4, lambda one: heartbeat.HeartbeatRequest(one.group_id)),
-    "LeaveGroup": Form(apis.LEAVE_GROUP, 5, lambda one: leave_group.LeaveGroupRequest(one.group_id)),
-    "CommitOffsets": _of_partitions(
-        apis.OFFSET_COMMIT,
-        8,
-        lambda one, names: offset_commit.OffsetCommitRequest(
-            one.group_id,
-            topics=[
-                offset_commit.OffsetCommitRequestTopic(name, [offset_commit.OffsetCommitRequestPartition()])
-                for name in names
-            ],
-        ),
-        "offsets",
-    ),
-    "FetchOffsets": Form(apis.OFFSET_FETCH, 7, _offsets_to_fetch, "partitions", "offsets"),
-    "DeleteOffsets": _of_partitions(
-        apis.OFFSET_DELETE,
-        0,
-        lambda one, names: offset_delete.OffsetDeleteRequest(
-            one.group_id,
-            [
-                offset_delete.OffsetDeleteRequestTopic(name, [offset_delete.OffsetDeleteRequestPartition()])
-                for name in names
-            ],
-        ),
-        "partitions",
-        "offsets",
-    ),
-    "DescribeGroup": Form(apis.DESCRIBE_GROUPS, 5, lambda one: describe_groups.DescribeGroupsRequest([one.group_id])),
-    "ListGroups": Form(
-        apis.LIST_GROUPS,
-        4,
-        _nothing(apis.LIST_GROUPS),
-        listed=lambda response: list_groups.ListGroupsResponse(
-            groups=[list_groups.ListedGroup(one.group_id) for one in response.groups]
-        ),
-        keep=_keep_groups,
-    ),
-    "DeleteGroup": Form(apis.DELETE_GROUPS, 2, lambda one: delete_groups.DeleteGroupsRequest([one.group_id])),
-}
-ALL_OFFSETS = Form(
-    apis.OFFSET_FETCH,
-    7,
-    _offsets_to_fetch,
-    listed=lambda response: offset_fetch.OffsetFetchResponse(
-        topics=[offset_fetch.OffsetFetchResponseTopic(name) for name in _names(response.offsets)]
-    ),
-    keep=lambda response, left: _kept(response.offsets, {one.name for one in left.topics}),
-)
-"""FetchOffsets of all partitions of a group."""
-_TRANSACTION_SERVICE: Mapping[str, Form] = {
-    "InitTransactions": Form(
-        apis.INIT_PRODUCER_ID, 4, lambda one: init_producer_id.InitProducerIdRequest(one.transactional_id)
-    ),
-    "AddPartitions": _of_partitions(
+    "VerifyPartitions": Form(
         apis.ADD_PARTITIONS_TO_TXN,
-        3,
-        lambda one, names: add_partitions_to_txn.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=one.transactional_id,
-            v3_and_below_topics=[add_partitions_to_txn.AddPartitionsToTxnTopic(name, [0]) for name in names],
+        4,
+        lambda one: add_partitions_to_txn.AddPartitionsToTxnRequest(
+            [add_partitions_to_txn.AddPartitionsToTxnTransaction(one.transactional_id, verify_only=True)]
         ),
-    ),
-    "AddOffsets": Form(
-        apis.ADD_OFFSETS_TO_TXN,
-        3,
-        lambda one: add_offsets_to_txn.AddOffsetsToTxnRequest(one.transactional_id, group_id=one.group_id),
-    ),
-    "CommitOffsetsInTransaction": _of_partitions(
-        apis.TXN_OFFSET_COMMIT,
-        3,
-        lambda one, names: txn_offset_commit.TxnOffsetCommitRequest(
-            one.transactional_id,
-            one.group_id,
-            topics=[
-                txn_offset_commit.TxnOffsetCommitRequestTopic(
-                    name, [txn_offset_commit.TxnOffsetCommitRequestPartition()]
-                )
-                for name in names
-            ],
-        ),
-        "offsets",
-    ),
-    "EndTransaction": Form(apis.END_TXN, 3, lambda one: end_txn.EndTxnRequest(one.transactional_id)),
-    "DescribeTransaction": Form(
-        apis.DESCRIBE_TRANSACTIONS,
-        0,
-        lambda one: describe_transactions.DescribeTransactionsRequest([one.transactional_id]),
-        listed=_transaction_listed,
-        keep=lambda response, left: _kept(
-            response.partitions, {topic.topic for one in left.transaction_states for topic in one.topics}
-        ),
-    ),
-    "ListTransactions": Form(
-        apis.LIST_TRANSACTIONS,
-        1,
-        _nothing(apis.LIST_TRANSACTIONS),
-        listed=lambda response: list_transactions.ListTransactionsResponse(
-            transaction_states=[
-                list_transactions.TransactionState(one.transactional_id) for one in response.transactions
-            ]
-        ),
-        keep=_keep_transactions,
-    ),
-    "DescribeProducers": Form(
-        apis.DESCRIBE_PRODUCERS,
-        0,
-        lambda one: describe_producers.DescribeProducersRequest([describe_producers.TopicRequest(one.topic, [0])]),
     ),
 }
-VERIFICATION = Form(
-    apis.ADD_PARTITIONS_TO_TXN,
-    4,
-    lambda one: add_partitions_to_txn.AddPartitionsToTxnRequest(
-        [add_partitions_to_txn.AddPartitionsToTxnTransaction(one.transactional_id, verify_only=True)]
-    ),
-)
-"""AddPartitions that only verifies, as brokers ask it."""
 FORMS: Mapping[str, Form] = {
     **_BROKER_SERVICE,
     **_ADMIN_SERVICE,
     **_AMONG_BROKERS,
-    **_GROUP_SERVICE,
-    **_TRANSACTION_SERVICE,
 }
 """By the name of the RPC; no two services have a method of the same name."""
 
@@ -400,8 +236,4 @@ def form_of(rpc: str, request: Any) -> Form:
     """Return the form of a request."""
     if rpc == "Metadata" and request.all_topics:
         return ALL_TOPICS
-    if rpc == "FetchOffsets" and request.all_partitions:
-        return ALL_OFFSETS
-    if rpc == "AddPartitions" and request.verify_only:
-        return VERIFICATION
     return FORMS[rpc]

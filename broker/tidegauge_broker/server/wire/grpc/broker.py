@@ -12,6 +12,7 @@ import grpc.aio
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetLookup, ProduceResult, RecordsToDelete
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, Unreachable
@@ -25,6 +26,7 @@ from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
 from tidegauge_controller import wire
 
 Context = grpc.aio.ServicerContext[Any, Any]
+_PARTITIONS_PER_TURN = 250
 
 
 def _take_exception(task: asyncio.Task[None]) -> None:
@@ -132,7 +134,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         """Look up offsets by time."""
         del context
         response = offsets_pb2.ListOffsetsResponse()
-        for item in request.partitions:
+        async for item in with_turns(request.partitions):
             at = TopicPartition(item.topic, item.partition)
             epoch = item.current_leader_epoch if item.HasField("current_leader_epoch") else None
             lookup = OffsetLookup(at, item.timestamp_ms, epoch, reads_committed=request.reads_committed)
@@ -144,15 +146,17 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     ) -> offsets_pb2.OffsetsForLeaderEpochResponse:
         """Look up where epochs end."""
         del context
-        questions = convert.from_epoch_questions(request)
-        return convert.to_epoch_end_results(self._service.offset_for_leader_epoch(question) for question in questions)
+        questions = with_turns(convert.from_epoch_questions(request))
+        return convert.to_epoch_end_results(
+            [self._service.offset_for_leader_epoch(question) async for question in questions]
+        )
 
     async def Metadata(self, request: metadata_pb2.MetadataRequest, context: Context) -> metadata_pb2.MetadataResponse:
         """Return this broker's metadata cache."""
         topics = None if request.all_topics else list(request.topics)
         caller = caller_of(context, self._listener)
         may_create = request.allow_auto_topic_creation
-        response = _to_metadata(
+        response = await _to_metadata(
             self._service.metadata(caller, topics, may_create=may_create, unreachable=Unreachable.ALIVE)
         )
         if self._kafka_listeners:
@@ -169,7 +173,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         replicas = self._service.describe_replicas(now_ms, topics)
         response = metadata_pb2.DescribeReplicasResponse(
             broker_id=self._service.broker_id,
-            replicas=[convert.to_replica(view, on_disk) for view, on_disk in replicas],
+            replicas=[convert.to_replica(view, on_disk) async for view, on_disk in with_turns(replicas)],
             refusals=[convert.to_refused(one, ago_ms) for one, ago_ms in self._service.refusals(now_ms, topics)],
         )
         if request.with_znodes and self._service.stored_topic_ids is not None:
@@ -207,22 +211,25 @@ def _order_of(message: produce_pb2.ProduceRequest) -> list[TopicPartition]:
     return [TopicPartition(item.topic, item.partition) for item in message.partitions]
 
 
-def _to_metadata(view: ClusterView) -> metadata_pb2.MetadataResponse:
-    return metadata_pb2.MetadataResponse(
+async def _to_metadata(view: ClusterView) -> metadata_pb2.MetadataResponse:
+    message = metadata_pb2.MetadataResponse(
         cluster_id=view.cluster_id,
         controller_id=view.controller_id,
         controller_epoch=view.controller_epoch,
         brokers=[wire.to_endpoint(endpoint) for endpoint in view.brokers],
-        topics=[_to_topic(topic) for topic in view.topics],
         brokers_without_listener=[wire.to_endpoint(endpoint) for endpoint in view.without_listener],
     )
+    async for topic in with_turns(view.topics, _PARTITIONS_PER_TURN):
+        await _to_topic(topic, message.topics.add())
+    return message
 
 
-def _to_topic(topic: TopicView) -> metadata_pb2.TopicMetadata:
-    message = metadata_pb2.TopicMetadata(
-        error=wire.to_error(topic.error), error_message=topic.message, name=topic.name, topic_id=topic.topic_id
-    )
-    for one in topic.partitions:
+async def _to_topic(topic: TopicView, message: metadata_pb2.TopicMetadata) -> None:
+    message.error = wire.to_error(topic.error)
+    message.error_message = topic.message
+    message.name = topic.name
+    message.topic_id = topic.topic_id
+    async for one in with_turns(topic.partitions, _PARTITIONS_PER_TURN):
         message.partitions.add(
             error=wire.to_error(one.error),
             partition=one.partition,
@@ -235,4 +242,3 @@ def _to_topic(topic: TopicView) -> metadata_pb2.TopicMetadata:
             adding_replicas=one.adding_replicas,
             removing_replicas=one.removing_replicas,
         )
-    return message

@@ -24,14 +24,15 @@ class ControlServicer(control_service_pb2_grpc.ControlServiceServicer):
     ) -> control_pb2.LeaderAndIsrResponse:
         """Become leader or follower."""
         del context
-        return wire.to_leader_and_isr_response(await self._service.leader_and_isr(wire.from_leader_and_isr(request)))
+        response = await self._service.leader_and_isr(await wire.from_leader_and_isr(request))
+        return await wire.to_leader_and_isr_response(response)
 
     async def UpdateMetadata(
         self, request: control_pb2.UpdateMetadataRequest, context: Context
     ) -> control_pb2.UpdateMetadataResponse:
         """Fill the metadata cache."""
         del context
-        error = self._service.update_metadata(wire.from_update_metadata(request))
+        error = self._service.update_metadata(await wire.from_update_metadata(request))
         return control_pb2.UpdateMetadataResponse(error=wire.to_error(error))
 
     async def StopReplica(
@@ -39,4 +40,5 @@ class ControlServicer(control_service_pb2_grpc.ControlServiceServicer):
     ) -> control_pb2.StopReplicaResponse:
         """Stop replicas."""
         del context
-        return wire.to_stop_replica_response(await self._service.stop_replica(wire.from_stop_replica(request)))
+        response = await self._service.stop_replica(await wire.from_stop_replica(request))
+        return await wire.to_stop_replica_response(response)

@@ -32,7 +32,7 @@ class ControllerServicer(controller_service_pb2_grpc.ControllerServiceServicer):
         """Move a broker's leaders away."""
         del context
         remaining = await self._service.controlled_shutdown(request.broker_id, request.broker_epoch)
-        return wire.to_remaining_partitions(*remaining)
+        return await wire.to_remaining_partitions(*remaining)
 
     async def AllocateProducerIds(
         self, request: control_pb2.AllocateProducerIdsRequest, context: Context

@@ -25,10 +25,8 @@ from tidegauge.v1 import (
     broker_service_pb2,
     control_service_pb2,
     controller_service_pb2,
-    group_service_pb2,
     replica_log_service_pb2,
     replication_service_pb2,
-    transaction_service_pb2,
 )
 
 _FILES = (
@@ -37,9 +35,7 @@ _FILES = (
     replication_service_pb2,
     control_service_pb2,
     controller_service_pb2,
-    group_service_pb2,
     replica_log_service_pb2,
-    transaction_service_pb2,
 )
 METHODS: dict[str, MethodDescriptor] = {
     method.name: method
@@ -49,7 +45,7 @@ METHODS: dict[str, MethodDescriptor] = {
 }
 """By name; no two services have a method of the same name."""
 _READS = frozenset({"Metadata", "ListOffsets", "DescribeConfigs", "Fetch", "OffsetsForLeaderEpoch", "DescribeReplicas"})
-_ONE_BY_ONE = frozenset({"Produce", "ProduceStream", "CommitOffsets", "CommitOffsetsInTransaction", "DeleteRecords"})
+_ONE_BY_ONE = frozenset({"Produce", "ProduceStream", "DeleteRecords"})
 INJECTED = "injected by the lab"
 Means = Callable[[str, int], bool]
 """Whether an error is about this partition of this topic; -1: about the topic."""

@@ -19,16 +19,7 @@ from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.wire.grpc.callers import caller_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
-_OTHER_NAMES = {
-    "AddOffsets": "AddOffsetsToTxn",
-    "AddPartitions": "AddPartitionsToTxn",
-    "CommitOffsetsInTransaction": "TxnOffsetCommit",
-    "DescribeTransaction": "DescribeTransactions",
-    "EndTransaction": "EndTxn",
-    "InitTransactions": "InitProducerId",
-    "ReplicaOffsetsForLeaderEpoch": "OffsetForLeaderEpoch",
-    "WriteMarkers": "WriteTxnMarkers",
-}
+_OTHER_NAMES = {"ReplicaOffsetsForLeaderEpoch": "OffsetForLeaderEpoch"}
 _MEASURED_BY_SERVICE = {"Produce", "Fetch", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "AlterPartition"}
 _NAMES = {api.name for api in APIS.values()} - _MEASURED_BY_SERVICE
 

@@ -23,26 +23,19 @@ from tidegauge.v1 import (
     control_service_pb2_grpc,
     controller_service_pb2,
     controller_service_pb2_grpc,
-    group_service_pb2,
-    group_service_pb2_grpc,
     replica_log_service_pb2,
     replica_log_service_pb2_grpc,
     replication_service_pb2,
     replication_service_pb2_grpc,
-    transaction_service_pb2,
-    transaction_service_pb2_grpc,
 )
-from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.grpc.admin import AdminServicer
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
 from tidegauge_broker.server.wire.grpc.control import ControlServicer
 from tidegauge_broker.server.wire.grpc.controller import ControllerServicer
-from tidegauge_broker.server.wire.grpc.groups import GroupServicer
 from tidegauge_broker.server.wire.grpc.replica_log import ReplicaLogServicer
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer
-from tidegauge_broker.server.wire.grpc.transactions import TransactionServicer
 
 READY_SERVICE = "tidegauge.ready"
 _FILES = (
@@ -52,8 +45,6 @@ _FILES = (
     control_service_pb2.DESCRIPTOR,
     controller_service_pb2.DESCRIPTOR,
     replica_log_service_pb2.DESCRIPTOR,
-    group_service_pb2.DESCRIPTOR,
-    transaction_service_pb2.DESCRIPTOR,
 )
 MoreServices = Callable[[grpc.aio.Server], Sequence[str]]
 
@@ -64,7 +55,6 @@ class OfferedServices:
     Args:
         service: the broker's.
         replicas: whose logs ``ReadReplica`` reads.
-        peers: channels to the other brokers.
         now_ms: the broker's clock.
         more: adds further services to a server; returns their full names.
         kafka_beside: returns the listeners for Kafka clients beside a listener (``Listeners.kafka_beside``).
@@ -74,7 +64,6 @@ class OfferedServices:
         self,
         service: BrokerService,
         replicas: ReplicaManager,
-        peers: Peers,
         now_ms: Callable[[], int],
         more: MoreServices,
         kafka_beside: Callable[[str], Mapping[str, Sequence[str]]],
@@ -82,7 +71,6 @@ class OfferedServices:
         self._service = service
         self._replicas = replicas
         self._now_ms = now_ms
-        self._peers = peers
         self._more = more
         self._kafka_beside = kafka_beside
         self._health = HealthServicer()
@@ -98,10 +86,6 @@ class OfferedServices:
         )
         control_service_pb2_grpc.add_ControlServiceServicer_to_server(ControlServicer(service), server)
         controller_service_pb2_grpc.add_ControllerServiceServicer_to_server(ControllerServicer(service), server)
-        group_service_pb2_grpc.add_GroupServiceServicer_to_server(GroupServicer(service, self._peers, listener), server)
-        transaction_service_pb2_grpc.add_TransactionServiceServicer_to_server(
-            TransactionServicer(service, self._peers, listener), server
-        )
         replica_log_service_pb2_grpc.add_ReplicaLogServiceServicer_to_server(ReplicaLogServicer(self._replicas), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [name.full_name for file in _FILES for name in file.services_by_name.values()]

@@ -1,15 +1,24 @@
-"""The methods of ``replication_service.proto``: what followers send to a leader."""
+"""The methods of ``replication_service.proto``: what followers send to a leader, and brokers about transactions."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import grpc.aio
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.v1 import fetch_pb2, offsets_pb2, replication_service_pb2_grpc
+from tidegauge.transaction_marker import Outcome, TransactionMarker
+from tidegauge.transactions import AddPartitionsToTxn
+from tidegauge.v1 import (
+    common_pb2,
+    fetch_pb2,
+    offsets_pb2,
+    replication_service_pb2_grpc,
+    transaction_markers_pb2,
+)
+from tidegauge_broker.coordinator.effects import MarkersOfTransaction
 from tidegauge_broker.server.replication.fetch_session import FetchSession
 from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.wire.grpc import convert
@@ -18,6 +27,7 @@ from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
 from tidegauge_controller import wire
 
 Context = grpc.aio.ServicerContext[Any, Any]
+_LEAST_EPOCH, _GREATEST_EPOCH = -(2**15), 2**15 - 1
 
 
 class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceServicer):
@@ -74,3 +84,62 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
         del context
         questions = convert.from_epoch_questions(request)
         return convert.to_epoch_end_results(self._service.offset_for_leader_epoch(question) for question in questions)
+
+    async def WriteMarkers(
+        self, request: transaction_markers_pb2.WriteMarkersRequest, context: Context
+    ) -> transaction_markers_pb2.WriteMarkersResponse:
+        """Write markers; the response comes when all are committed."""
+        for one in request.markers:
+            await _check_epoch(one.producer_epoch, context)
+        errors = await self._service.transactions.write_markers([_from_marker(one) for one in request.markers])
+        response = transaction_markers_pb2.WriteMarkersResponse(markers=request.markers)
+        for one in response.markers:
+            found = errors[one.producer_id]
+            for at in one.partitions:
+                at.status.CopyFrom(_to_status(found[TopicPartition(at.topic, at.partition)]))
+        return response
+
+    async def VerifyPartitions(
+        self, request: transaction_markers_pb2.VerifyPartitionsRequest, context: Context
+    ) -> transaction_markers_pb2.VerifyPartitionsResponse:
+        """Say whether partitions are in a transaction."""
+        await _check_epoch(request.producer_epoch, context)
+        wanted = AddPartitionsToTxn(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            tuple(TopicPartition(one.topic, one.partition) for one in request.partitions),
+            verify_only=True,
+        )
+        result = await self._service.transactions.add_partitions(wanted, may_be_internal=True)
+        return transaction_markers_pb2.VerifyPartitionsResponse(
+            partitions=_with_errors(wanted.partitions, result.partitions)
+        )
+
+
+async def _check_epoch(producer_epoch: int, context: Context) -> None:
+    """Refuse an epoch that no batch header, marker or record of the transaction log can hold."""
+    if not _LEAST_EPOCH <= producer_epoch <= _GREATEST_EPOCH:
+        words = f"producer_epoch is a number of 16 bits, and not {producer_epoch}"
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, words)
+
+
+def _from_marker(one: transaction_markers_pb2.Marker) -> MarkersOfTransaction:
+    outcome = Outcome.COMMIT if one.committed else Outcome.ABORT
+    marker = TransactionMarker(one.producer_id, one.producer_epoch, outcome, one.coordinator_epoch)
+    return MarkersOfTransaction(marker, tuple(TopicPartition(at.topic, at.partition) for at in one.partitions))
+
+
+def _with_errors(
+    partitions: Sequence[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
+) -> list[transaction_markers_pb2.TransactionPartition]:
+    return [
+        transaction_markers_pb2.TransactionPartition(
+            topic=at.topic, partition=at.partition, status=_to_status(errors[at])
+        )
+        for at in partitions
+    ]
+
+
+def _to_status(error: ErrorCode) -> common_pb2.Status:
+    return common_pb2.Status(error=wire.to_error(error))

@@ -8,7 +8,9 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        the socket and the client reads. Only a Produce may begin behind Produces that are appended and wait for their
        acks (one whose transaction is being verified is not appended yet); batches are appended, and responses sent, in
        the order of the requests. Kafka itself waits; a client sees no difference.
-       One whose response may be large waits while unwritten responses take too much memory (``counted_responses``).
+       One whose response may be large waits while unwritten responses take too much memory (``counted_responses``), and
+       if it is large itself and only reads, while ``MAX_LARGE_READS`` others are handled (Kafka: num.io.threads). What
+       waits is not decoded: a message takes many times the memory of its frame.
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
     4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
        Any other request that fails unexpectedly is responded to with its error (``failures``).
@@ -30,6 +32,7 @@ or a turn of the event loop where nothing has to wait (docs/performance.md, CPU 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
@@ -239,21 +242,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if header.tags.logical_time and (clock := self._owner.logical_clock) is not None:
                 clock.receive(header.tags.logical_time)
             slot = Slot(header, SERVED[header.key])
-            if slot.codec.version != header.version:
-                message: Any = None  # the body of an unknown version is not read
-            elif len(frame) <= slot.api.large_from_bytes:
-                message, _ = slot.codec.decode_request(frame, header.body_at)
-            else:
+            if len(frame) > slot.api.large_from_bytes and slot.codec.version == header.version:
                 slot.is_large = True
                 handler = in_portions(slot.api.division, handler)
-                message = self._owner.turns.run(slot.codec.decode_in_slices(frame, header.body_at, ITEMS_PER_TURN))
-            self._slots.append(slot)
-            responses = self._owner.responses
-            if responses is not None and slot.api.is_counted:
+            responses = self._owner.responses if slot.api.is_counted else None
+            if responses is not None:
                 slot.pending = responses.room_at_once(self.caller.connection, for_records=False)
-            if responses is not None and slot.api.is_counted and slot.pending is None:
-                self._respond(slot, self._handle_with_room(handler, message, slot, len(frame), responses))
-            elif slot.is_large and isinstance(message, Remaining):
+                if slot.pending is None or (slot.is_large and slot.api.only_reads):
+                    self._slots.append(slot)
+                    self._respond(slot, self._handle_with_room(handler, frame, slot, responses))
+                    return
+            message = self._decoded(slot, frame)
+            self._slots.append(slot)
+            if isinstance(message, Remaining):
                 self._respond(slot, self._handle_later(handler, message, slot, len(frame)))
             else:
                 self._respond(slot, self._handle(handler, message, slot, len(frame)))
@@ -261,6 +262,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._close(str(closing))
         except Exception as problem:  # noqa: BLE001 - it is logged, and its request responded to
             self._respond_failure(slot, problem)
+
+    def _decoded(self, slot: Slot, frame: memoryview) -> Any:
+        """Return a request's message, or what remains to be decoded of a large one."""
+        body_at = slot.header.body_at
+        if slot.codec.version != slot.header.version:
+            return None  # the body of an unknown version is not read
+        if not slot.is_large:
+            return slot.codec.decode_request(frame, body_at)[0]
+        return self._owner.turns.run(slot.codec.decode_in_slices(frame, body_at, ITEMS_PER_TURN))
 
     def _handle(self, handler: Handler, message: Any, slot: Slot, size_bytes: int) -> Any:
         owner, header = self._owner, slot.header
@@ -310,13 +320,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return await settled(self._handle(handler, await decoding.run(), slot, size_bytes))
 
     async def _handle_with_room(
-        self, handler: Handler, message: Any, slot: Slot, size_bytes: int, responses: PendingResponses
+        self, handler: Handler, frame: memoryview, slot: Slot, responses: PendingResponses
     ) -> Any:
-        """Handle a request when unwritten responses leave room for another."""
-        slot.pending = await responses.room(self.caller.connection, for_records=False)
-        if isinstance(message, Remaining):
-            return await self._handle_later(handler, message, slot, size_bytes)
-        return await settled(self._handle(handler, message, slot, size_bytes))
+        """Handle a request when unwritten responses leave room for another; it is decoded then (rule 2)."""
+        is_bounded = slot.is_large and slot.api.only_reads
+        async with self._owner.turns.large_reads if is_bounded else contextlib.nullcontext():
+            slot.pending = await responses.room(self.caller.connection, for_records=False)
+            message = self._decoded(slot, frame)
+            if isinstance(message, Remaining):
+                message = await message.run()
+            return await settled(self._handle(handler, message, slot, len(frame)))
 
     def _respond(self, slot: Slot, response: Any) -> None:
         if isinstance(response, Held):  # a fetch that did not have to wait

@@ -112,7 +112,11 @@ class SaslConnection(KafkaConnection):
         if self._owner.serves_brokers:
             broker_id = calling_broker(header.client_id, serves_controller=self._owner.serves_controller)
             caller = replace(caller, broker_id=broker_id)
-        slot = Slot(header, SERVED[header.key])
+        try:
+            slot = Slot(header, SERVED[header.key])
+        except UnsupportedRequest as problem:
+            self._close(str(problem))
+            return
         passing = gated_sasl(gate, header, caller, len(frame), lambda: self._take(frame), self._sasl.enabled)
         slot.waits_for = asyncio.get_running_loop().create_task(passing)
         slot.waits_for.add_done_callback(partial(self._passed, slot))

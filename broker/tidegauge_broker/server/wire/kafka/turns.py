@@ -11,6 +11,11 @@ from collections.abc import Generator
 from typing import Generic, TypeVar
 
 ITEMS_PER_TURN = 500
+MAX_LARGE_READS = 8
+"""Maximum number of large requests that only read and are handled at a time, over all connections.
+
+Kafka's num.io.threads, 8 by default, bounds what is decoded; ``queued.max.requests`` what waits in frames.
+"""
 LARGE_FRAME_BYTES = 32 * 1024
 """A smaller frame cannot hold so many items that others would wait for it."""
 
@@ -18,10 +23,16 @@ Result = TypeVar("Result")
 
 
 class Turns:
-    """See the module. One for all connections of a broker."""
+    """See the module. One for all connections of a broker.
+
+    Attributes:
+        one_at_a_time: held while a large message is decoded or encoded.
+        large_reads: held while a large request that only reads is decoded and handled.
+    """
 
     def __init__(self) -> None:
         self.one_at_a_time = asyncio.Lock()
+        self.large_reads = asyncio.Semaphore(MAX_LARGE_READS)
 
     def run(self, slices: Generator[None, None, Result]) -> Result | Remaining[Result]:
         """Run the first slice; return what the generator returns if that was all, else what remains.

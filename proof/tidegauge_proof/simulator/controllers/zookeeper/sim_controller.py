@@ -40,6 +40,7 @@ from tidegauge_controller.zookeeper.decisions.steps import (
     Request,
     Send,
     Steps,
+    Turn,
     UnwatchData,
     WatchData,
     Write,
@@ -209,7 +210,7 @@ class SimController:
             case Note() if self.events is not None:
                 source = {"source": f"broker-{self.broker_id}"}
                 self.events.append({**source, "kind": request.kind, "cause": request.cause, **request.fields})
-            case Note() | Send() | WatchData() | UnwatchData() | MoveBroker():
+            case Note() | Send() | WatchData() | UnwatchData() | MoveBroker() | Turn():
                 pass  # messages were queued above; the simulator has no watches, and its brokers have no addresses
             case _:
                 assert_never(request)

@@ -16,12 +16,14 @@ from tidegauge.kafka.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.replica.messages import DeleteRecordsResult, RecordsToDelete
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import named_once
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 _HIGH_WATERMARK = -1
 
@@ -30,13 +32,13 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
     """Delete the records below offsets."""
     results: dict[TopicPartition, DeleteRecordsResult] = {}
     wanted: dict[TopicPartition, RecordsToDelete] = {}
-    for topic in request.topics:
-        for item in topic.partitions:
-            at = TopicPartition(topic.name, item.partition_index)
-            if not context.service.knows(at):
-                results[at] = DeleteRecordsResult(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, low_watermark=-1)
-            else:
-                wanted[at] = RecordsToDelete(at, None if item.offset == _HIGH_WATERMARK else item.offset)
+    named = ((topic.name, item) for topic in request.topics for item in topic.partitions)
+    async for name, item in with_turns(named, ITEMS_PER_TURN):
+        at = TopicPartition(name, item.partition_index)
+        if not context.service.knows(at):
+            results[at] = DeleteRecordsResult(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, low_watermark=-1)
+        else:
+            wanted[at] = RecordsToDelete(at, None if item.offset == _HIGH_WATERMARK else item.offset)
     found = await context.service.delete_records(list(wanted.values()), request.timeout_ms)
     results |= {result.topic_partition: result for result in found}
     return DeleteRecordsResponse(

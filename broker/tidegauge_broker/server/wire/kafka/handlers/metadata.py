@@ -11,8 +11,10 @@ Source: ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getPartition
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, ResourceType
@@ -30,7 +32,8 @@ from tidegauge.kafka.messages.metadata import (
 )
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge.partition import INTERNAL_TOPICS
-from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView, Unreachable
+from tidegauge.with_turns import with_turns
+from tidegauge_broker.server.service.cluster_view import ClusterView, PartitionView, TopicView, Unreachable
 from tidegauge_broker.server.wire.kafka.authorization.asking import BY_TOPIC, Ask
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
@@ -38,14 +41,15 @@ from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
 _CLUSTER_OPERATIONS_TO = 10
 _FIRST_WITH_IDS_IN_REQUESTS = 12
 
 
-def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
-    """Return the cluster as this broker knows it."""
+def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    """Return the cluster as this broker knows it; a large one is put into the response with turns of the event loop."""
     version = context.version
     asked = request.topics
     refused = refusal(request, version)
@@ -61,12 +65,35 @@ def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
     )
     reachable = {endpoint.broker_id for endpoint in view.brokers} if version == 0 else None
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED_FOR
+    if len(view.topics) + sum(len(topic.partitions) for topic in view.topics) > ITEMS_PER_TURN:
+        return _in_turns(request, view, reachable, operations, unknown)
     topics = [_topic(topic, reachable, operations) for topic in view.topics]
+    return _response(request, view, [*topics, *unknown])
+
+
+async def _in_turns(
+    request: MetadataRequest,
+    view: ClusterView,
+    reachable: set[int] | None,
+    operations: int,
+    unknown: Sequence[MetadataResponseTopic],
+) -> MetadataResponse:
+    """Return the response of ``handle``; the view is that of one moment."""
+    topics: list[MetadataResponseTopic] = []
+    async for topic in with_turns(view.topics, ITEMS_PER_TURN):
+        partitions = topic.partitions
+        found = _topic(TopicView(topic.name, topic.error, topic.message, topic.topic_id), reachable, operations)
+        found.partitions = [_partition(one, reachable) async for one in with_turns(partitions, ITEMS_PER_TURN)]
+        topics.append(found)
+    return _response(request, view, [*topics, *unknown])
+
+
+def _response(request: MetadataRequest, view: ClusterView, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     return MetadataResponse(
         brokers=[MetadataResponseBroker(one.broker_id, one.host, one.port, one.rack) for one in view.brokers],
         cluster_id=view.cluster_id,
         controller_id=-1 if view.controller_id is None else view.controller_id,
-        topics=[*topics, *unknown],
+        topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
@@ -166,32 +193,49 @@ def _guard(request: Any, ask: Ask, handler: Handler) -> Response:
     if malformed is not None:
         return malformed
     if asked is None or (version == 0 and not asked):
-        response: Any = handler(request, ask.context)
-        response.topics = [one for one in response.topics if ask.topic(Operation.DESCRIBE, one.name, logs=False)]
-    else:
-        may_create = request.allow_auto_topic_creation and ask.context.service.settings.flag(
-            "auto.create.topics.enable"
-        )
-        allowed: list[MetadataRequestTopic] = []
-        refused: list[MetadataResponseTopic] = []
-        for item in named_by_id(asked):
-            found = _refused_topic(item, ask, may_create=may_create)
-            if found is None:
-                allowed.append(item)
-            else:
-                refused.append(found)
-        response = handler(dataclasses.replace(request, topics=allowed) if refused else request, ask.context)
-        response.topics = [*(response.topics if allowed else ()), *refused]
+        return _finished(handler(request, ask.context), partial(_without_hidden, ask), request, ask)
+    may_create = request.allow_auto_topic_creation and ask.context.service.settings.flag("auto.create.topics.enable")
+    allowed: list[MetadataRequestTopic] = []
+    refused: list[MetadataResponseTopic] = []
+    for item in named_by_id(asked):
+        found = _refused_topic(item, ask, may_create=may_create)
+        if found is None:
+            allowed.append(item)
+        else:
+            refused.append(found)
+    response = handler(dataclasses.replace(request, topics=allowed) if refused else request, ask.context)
+    return _finished(response, lambda topics: [*(topics if allowed else ()), *refused], request, ask)
+
+
+Topics = list[MetadataResponseTopic]
+
+
+def _without_hidden(ask: Ask, topics: Topics) -> Topics:
+    """Return the topics that the caller may describe."""
+    return [one for one in topics if ask.topic(Operation.DESCRIBE, one.name or "", logs=False)]
+
+
+def _finished(response: Any, shown: Callable[[Topics], Topics], request: Any, ask: Ask) -> Response:
+    """Return the response with the topics that are shown, and what the caller may do, if that is asked for."""
+    if asyncio.iscoroutine(response):
+        return _finished_later(response, shown, request, ask)
+    response.topics = shown(response.topics)
     if request.include_topic_authorized_operations:
         for topic in response.topics:
             if topic.error_code == ErrorCode.NONE and topic.name is not None:
                 topic.topic_authorized_operations = ask.operations(ResourceType.TOPIC, topic.name)
-    if request.include_cluster_authorized_operations and version <= _CLUSTER_OPERATIONS_TO:
+    if request.include_cluster_authorized_operations and ask.context.version <= _CLUSTER_OPERATIONS_TO:
         may_describe = ask.cluster(Operation.DESCRIBE)
         response.cluster_authorized_operations = (
             ask.operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_describe else 0
         )
     return response
+
+
+async def _finished_later(
+    response: Coroutine[Any, Any, MetadataResponse], shown: Callable[[Topics], Topics], request: Any, ask: Ask
+) -> Any:
+    return _finished(await response, shown, request, ask)
 
 
 def _refused_topic(item: Any, ask: Ask, *, may_create: bool) -> MetadataResponseTopic | None:

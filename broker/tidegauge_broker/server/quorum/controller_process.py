@@ -1,0 +1,151 @@
+"""One controller process, from start to stop: its disk, its node, its listener and its links.
+
+Start: the directory is locked and checked, the log recovered, the listener bound, then the node runs. Stop: the node
+hands its leadership over, then listener, links and log are closed.
+Source: ``KafkaRaftServer``, ``SharedServer``, ``KafkaRaftManager``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, check_owner
+from tidegauge_broker.server.clock import Clock
+from tidegauge_broker.server.quorum.driver import QuorumDriver
+from tidegauge_broker.server.quorum.links import OpenChannel, QuorumLinks
+from tidegauge_broker.server.quorum.listener import QuorumListener
+from tidegauge_broker.server.quorum.metadata_store import MetadataStore, read_node_properties
+from tidegauge_broker.server.quorum.node_settings import NodeSettings
+from tidegauge_broker.server.quorum.proposals import Proposals
+from tidegauge_broker.server.quorum.quorum_events import QuorumEvents
+from tidegauge_broker.server.quorum.served_apis import served_apis
+from tidegauge_controller.raft.config import QuorumConfig
+from tidegauge_controller.raft.node import RaftNode
+from tidegauge_controller.raft.values import ReplicaKey
+
+LOG = logging.getLogger("tidegauge.quorum")
+HALTED = 70
+"""Exit status of a controller whose node can't go on (EX_SOFTWARE of sysexits.h)."""
+_SHUTDOWN_SECONDS = 5.0
+"""How long a node may take to hand its leadership over (``KafkaRaftManager.shutdown``)."""
+
+
+def quorum_config(settings: NodeSettings, cluster_id: str, directory_id: bytes) -> QuorumConfig:
+    """Return the settings of a controller's node.
+
+    Args:
+        settings: the process's.
+        cluster_id: by its meta.properties.
+        directory_id: by the same.
+    """
+    values = settings.values
+
+    def quorum(name: str) -> int:
+        return values.integer(f"controller.quorum.{name}")
+
+    return QuorumConfig(
+        cluster_id=cluster_id,
+        me=ReplicaKey(settings.node_id, directory_id),
+        endpoints=settings.endpoints,
+        bootstrap_servers=settings.bootstrap_servers,
+        election_timeout_ms=quorum("election.timeout.ms"),
+        fetch_timeout_ms=quorum("fetch.timeout.ms"),
+        election_backoff_max_ms=quorum("election.backoff.max.ms"),
+        append_linger_ms=quorum("append.linger.ms"),
+        request_timeout_ms=quorum("request.timeout.ms"),
+        retry_backoff_ms=quorum("retry.backoff.ms"),
+        fetch_max_bytes=quorum("fetch.max.bytes"),
+        fetch_snapshot_max_bytes=quorum("fetch.snapshot.max.bytes"),
+    )
+
+
+class ControllerProcess:
+    """A running controller. ``start``, then wait for ``stopping`` or ``driver.ended``, then ``stop``.
+
+    Args:
+        settings: the node's.
+        open_channel: makes the channels to other nodes; the lab puts its own there.
+    """
+
+    def __init__(self, settings: NodeSettings, open_channel: OpenChannel | None = None) -> None:
+        self.stopping = asyncio.Event()
+        self._settings = settings
+        self._now_ms = Clock()
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-log")
+        self._store: MetadataStore | None = None
+        self._driver: QuorumDriver | None = None
+        self._listeners: list[QuorumListener] = []
+        self._events: QuorumEvents | None = None
+        self._links = QuorumLinks(
+            settings.node_id,
+            settings.listener_name,
+            settings.values.integer("controller.quorum.request.timeout.ms") / 1000,
+            open_channel,
+        )
+
+    @property
+    def driver(self) -> QuorumDriver:
+        """What drives the node; ``start`` has returned."""
+        assert self._driver is not None
+        return self._driver
+
+    async def start(self) -> None:
+        """Open the disk, bind the listener, and let the node run.
+
+        Raises:
+            TidegaugeError: the directory is not this node's, a file can't be used, or the address can't be bound.
+            OSError: the disk refused.
+        """
+        settings, values = self._settings, self._settings.values
+        directory = Path(settings.metadata_directory)
+        properties = read_node_properties(directory)
+        assert properties.cluster_id is not None
+        assert properties.directory_id is not None
+        check_owner(properties, str(directory / META_PROPERTIES), properties.cluster_id, settings.node_id)
+        store = self._store = MetadataStore(directory, values, self._now_ms)
+        opened = await asyncio.get_running_loop().run_in_executor(self._pool, store.open, settings.static_voters)
+        config = quorum_config(settings, properties.cluster_id, properties.directory_id)
+        node = RaftNode(config, opened.log, opened.history, opened.election)
+        event_log = values.text("event.log.file")
+        self._events = QuorumEvents(node, Path(event_log) if event_log else None, settings.node_id, self._now_ms)
+        proposals = Proposals(settings.node_id)
+        self._driver = QuorumDriver(
+            node,
+            store,
+            self._links.send,
+            (self._events, proposals),
+            self._now_ms,
+            self._now_ms.wall_ms,
+            self._pool,
+        )
+        handlers = served_apis(self._driver, proposals, properties.cluster_id, settings.node_id, settings.endpoints[0])
+        for at in settings.bound:
+            limits = (values.integer("socket.request.max.bytes"), values.integer("connections.max.idle.ms") / 1000)
+            listener = QuorumListener(at, handlers, *limits)
+            await listener.open()
+            self._listeners.append(listener)
+        self._driver.start()
+        LOG.info(
+            "Controller %d of cluster %s listens at %s", settings.node_id, config.cluster_id, settings.bound[0].address
+        )
+
+    async def stop(self) -> int:
+        """Hand the leadership over, close everything, and return the exit status."""
+        driver = self._driver
+        if driver is not None and driver.failure is None:
+            await driver.shut_down(_SHUTDOWN_SECONDS)
+        for listener in self._listeners:
+            await listener.close()
+        if driver is not None:
+            await driver.stop()
+        self._links.close()
+        loop = asyncio.get_running_loop()
+        if self._store is not None:
+            await loop.run_in_executor(self._pool, self._store.close)
+        self._pool.shutdown()
+        if self._events is not None:
+            self._events.close()
+        return 0 if driver is None or driver.failure is None else HALTED

@@ -1,0 +1,76 @@
+"""A search for an offset by time (ListOffsets), which leaves the event loop to others.
+
+Rules:
+    1. After some thousands of headers others have a turn; what takes long with records is done beside the loop.
+    2. A search in files that are truncated, deleted or replaced meanwhile, or whose log start has risen, counts no
+       longer: it begins again, and knows what was found in large batches.
+Source: ``UnifiedLog.fetchOffsetByTimestamp``, which a request handler thread of Kafka carries out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tidegauge_broker.log.partition_log import PartitionLog
+from tidegauge_broker.log.records import Looked, Question, is_light, look_here
+from tidegauge_broker.log.searching import Found, Search
+from tidegauge_broker.replica.messages import OffsetResult
+
+BYTES_PER_TURN = 256 * 1024
+LookElsewhere = Callable[[Question], Awaitable[object]]
+"""Looks into a batch beside the event loop."""
+
+
+class OffsetSearch:
+    """See the module.
+
+    Args:
+        log: that is searched.
+        steps: the search, which has not begun.
+        finish: makes the response of what was found.
+    """
+
+    def __init__(self, log: PartitionLog, steps: Search, finish: Callable[[Found], tuple[OffsetResult, int]]) -> None:
+        self._log = log
+        self._steps = steps
+        self._finish = finish
+        self._began_at = self._state()
+        self._bytes_here = 0
+
+    def _state(self) -> tuple[int, int, bool]:
+        return self._log.layout_version, self._log.log_start_offset, self._log.is_closed
+
+    async def carry_out(self, looked: Looked, look_elsewhere: LookElsewhere) -> tuple[OffsetResult, int] | None:
+        """Return the result; None: the search counts no longer (rule 2).
+
+        Args:
+            looked: what is known of large batches.
+            look_elsewhere: looks into the others.
+
+        Raises:
+            TidegaugeError: KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE.
+        """
+        found: object = None
+        while True:
+            try:
+                question = self._steps.send(found)
+            except StopIteration as end:
+                return self._finish(end.value)
+            found = await self._look(question, looked, look_elsewhere)
+            if self._state() != self._began_at:
+                return None
+
+    async def _look(self, question: Question | None, looked: Looked, look_elsewhere: LookElsewhere) -> object:
+        if question is None:
+            await asyncio.sleep(0)
+            return None
+        if is_light(question):
+            self._bytes_here += len(question[1])
+            if self._bytes_here > BYTES_PER_TURN:  # headers may claim times that no record has
+                self._bytes_here = 0
+                await asyncio.sleep(0)
+            return look_here(*question)
+        if not looked.has(question):
+            looked.note(question, await look_elsewhere(question))
+        return looked.result(question)

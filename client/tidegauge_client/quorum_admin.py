@@ -1,0 +1,203 @@
+"""Asks the controllers of a KRaft quorum, over Kafka's protocol: who leads, how far logs are; adds and removes voters.
+
+Any controller names the others and the active one (DescribeCluster, KIP-919); the active one alone describes the quorum
+and changes the voter set (KIP-642, KIP-836, KIP-853). Source: ``KafkaAdminClient``, ``MetadataQuorumCommand``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import address_of
+from tidegauge.kafka.apis import DESCRIBE_CLUSTER
+from tidegauge.kafka.kraft import apis
+from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
+from tidegauge.kafka.kraft.messages import add_raft_voter, describe_cluster, describe_quorum, remove_raft_voter
+from tidegauge.kafka_channel import KafkaChannel
+
+METADATA_TOPIC = "__cluster_metadata"
+_CONTROLLERS = 2
+_PAUSE_SECONDS = 0.05
+_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
+"""Errors after which the leader is looked for again."""
+
+
+class QuorumReplica(NamedTuple):
+    """A voter or observer as the leader sees it; times in ms since 1970, -1 where unknown."""
+
+    id: int
+    directory_id: bytes
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+class QuorumView(NamedTuple):
+    """A quorum as its leader describes it.
+
+    Attributes:
+        cluster_id: the cluster.
+        leader_id: the leader.
+        epoch: its epoch.
+        high_watermark: -1 until a record of the epoch is committed.
+        voters: the voters.
+        observers: the other replicas that fetch.
+        endpoints: the listeners of each voter, as NAME://host:port.
+    """
+
+    cluster_id: str
+    leader_id: int
+    epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+    endpoints: Mapping[int, tuple[str, ...]]
+
+
+class QuorumAdmin:
+    """See the module. Use it as an asynchronous context manager.
+
+    Args:
+        controllers: ``host:port`` of some controllers.
+        timeout_seconds: limit of each call, the search for the leader included.
+    """
+
+    def __init__(self, controllers: Sequence[str], timeout_seconds: float = 30.0) -> None:
+        self._bootstrap = list(controllers)
+        self._timeout_seconds = timeout_seconds
+        self._channels: dict[str, KafkaChannel] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+    async def describe(self) -> QuorumView:
+        """Return the quorum as its leader describes it.
+
+        Raises:
+            TidegaugeError: no controller responds, or there is no leader in time.
+        """
+        cluster_id, message = await self._ask_leader(
+            apis.DESCRIBE_QUORUM,
+            lambda _: describe_quorum.DescribeQuorumRequest(
+                [describe_quorum.TopicData(METADATA_TOPIC, [describe_quorum.PartitionData(0)])]
+            ),
+            lambda response: response.error_code or response.topics[0].partitions[0].error_code,
+        )
+        data = message.topics[0].partitions[0]
+        return QuorumView(
+            cluster_id,
+            data.leader_id,
+            data.leader_epoch,
+            data.high_watermark,
+            tuple(map(_replica, data.current_voters)),
+            tuple(map(_replica, data.observers)),
+            {
+                node.node_id: tuple(f"{one.name}://{address_of(one.host, one.port)}" for one in node.listeners)
+                for node in message.nodes
+            },
+        )
+
+    async def add_voter(self, node_id: int, directory_id: bytes, listeners: Sequence[tuple[str, str, int]]) -> None:
+        """Add a controller, which must be fetching already, to the voters; return when that is committed.
+
+        Args:
+            node_id: its id.
+            directory_id: the id of its metadata directory.
+            listeners: name, host and port of each of its listeners.
+
+        Raises:
+            TidegaugeError: the leader refuses, or there is none in time.
+        """
+        await self._ask_leader(
+            apis.ADD_RAFT_VOTER,
+            lambda cluster_id: add_raft_voter.AddRaftVoterRequest(
+                cluster_id,
+                round(self._timeout_seconds * 1000),
+                node_id,
+                directory_id,
+                [add_raft_voter.Listener(*one) for one in listeners],
+            ),
+            lambda response: response.error_code,
+        )
+
+    async def remove_voter(self, node_id: int, directory_id: bytes) -> None:
+        """Remove a voter; return when that is committed.
+
+        Raises:
+            TidegaugeError: the leader refuses, or there is none in time.
+        """
+        await self._ask_leader(
+            apis.REMOVE_RAFT_VOTER,
+            lambda cluster_id: remove_raft_voter.RemoveRaftVoterRequest(cluster_id, node_id, directory_id),
+            lambda response: response.error_code,
+        )
+
+    async def _ask_leader(
+        self, key: int, request: Callable[[str], Any], error_of: Callable[[Any], int]
+    ) -> tuple[str, Any]:
+        """Return the cluster's id and the leader's response; look for the leader until the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_seconds
+        problem = TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no controller was asked in time")
+        while loop.time() < deadline:
+            try:
+                cluster_id, address = await self._find_leader(deadline)
+                response = await self._channel(address).request(key, request(cluster_id), deadline - loop.time())
+            except TidegaugeError as error:
+                problem = error
+            else:
+                code = ErrorCode.of(error_of(response))
+                if code is ErrorCode.NONE:
+                    return cluster_id, response
+                problem = TidegaugeError(code, getattr(response, "error_message", None) or "")
+                if code not in _ELSEWHERE:
+                    raise problem
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise problem
+
+    async def _find_leader(self, deadline: float) -> tuple[str, str]:
+        """Return the cluster's id and the address of the active controller, by the first controller that knows it."""
+        loop = asyncio.get_running_loop()
+        problem = TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "No controller was named")
+        for address in self._bootstrap:
+            message = describe_cluster.DescribeClusterRequest(endpoint_type=_CONTROLLERS)
+            limit = min(2.0, max(0.1, deadline - loop.time()))
+            try:
+                found = await self._channel(address).request(DESCRIBE_CLUSTER, message, limit)
+            except TidegaugeError as error:
+                problem = TidegaugeError(error.code, f"The controller at {address} does not respond: {error.message}")
+                continue
+            if found.error_code:
+                problem = TidegaugeError(ErrorCode.of(found.error_code), found.error_message or "")
+                continue
+            active = next((one for one in found.brokers if one.broker_id == found.controller_id), None)
+            if active is not None:
+                return found.cluster_id, address_of(active.host, active.port)
+            problem = TidegaugeError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"The controller at {address} knows no leader of the quorum: no majority of the voters is alive and "
+                "connected, or an election is in progress",
+            )
+        raise problem
+
+    def _channel(self, address: str) -> KafkaChannel:
+        if address not in self._channels:
+            self._channels[address] = KafkaChannel(address, "tidegauge-quorum-admin", protocol=KRAFT_PROTOCOL)
+        return self._channels[address]
+
+
+def _replica(state: describe_quorum.ReplicaState) -> QuorumReplica:
+    return QuorumReplica(
+        state.replica_id,
+        bytes(state.replica_directory_id),
+        state.log_end_offset,
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
+    )

@@ -1,0 +1,276 @@
+"""What follows by itself in a cluster that is driven by hand, after each action of a person.
+
+Broker cores, effect executor and controller decisions are those of broker processes.
+
+Rules:
+    1. After an action the controllers decide all they can, and whoever has something to send sends it: these are
+       messages in flight. Unless messages wait for a hand (``Settings.by_hand``, or one is delayed), they arrive, the
+       oldest first, until there is none that can, and time goes on by as much as watermarks need to reach followers.
+    2. A message waits while its link is partitioned or its receiver's process is paused. One to a
+       dead process is lost: the connection breaks.
+    3. Every action takes a millisecond, so that no two have the same time. Sessions of processes that are dead or
+       paused end ``SESSION_TIMEOUT_MS`` after that, when time goes on so far.
+    4. The controller is whoever registers ``/controller`` first: here the living broker with the lowest id.
+    5. A broken invariant is noted and the history goes on. If a core's own assertion fails, the history ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from tidegauge_broker.replica.messages import CoreSettings, TopicRules
+from tidegauge_proof.hand import messages as kinds
+from tidegauge_proof.hand.messages import CLIENT, LOST, Message
+from tidegauge_proof.hand.post import Post
+from tidegauge_proof.hand.settings import LAG_TIME_MAX_MS, SESSION_TIMEOUT_MS, Settings
+from tidegauge_proof.simulator.clients import Produced
+from tidegauge_proof.simulator.controllers import chosen
+from tidegauge_proof.simulator.controllers.ports import Store
+from tidegauge_proof.simulator.memory_broker import AT
+from tidegauge_proof.simulator.witness import Witness
+from tidegauge_proof.simulator.world import FETCH_WAIT_MS, World
+
+_PRODUCE_TIMEOUT_MS = 30_000
+_MOST_ARRIVALS = 2_000
+"""Messages that may arrive in one action: far more than any needs, so that no action lasts for ever."""
+_MOST_WAITS = 12
+
+
+class _Configured:
+    """A store whose topics have settings."""
+
+    def __init__(self, store: Store, config: Mapping[str, str]) -> None:
+        self._store = store
+        self._config = config
+
+    def add_topic(self, topic: str, assignment: Mapping[int, Sequence[int]]) -> str:
+        """Store a new topic with these settings."""
+        return self._store.add_topic(topic, assignment, self._config)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return everything else of the store."""
+        return getattr(self._store, name)
+
+
+class Read:
+    """What a consumer has read: from which broker, in which action, the records' numbers."""
+
+    def __init__(self, broker: int, step: int, numbers: list[int]) -> None:
+        self.broker, self.step, self.numbers = broker, step, numbers
+
+
+class HandCluster:
+    """The cluster without its actions.
+
+    Args:
+        settings: of the cluster and its topic.
+
+    Attributes:
+        world: the simulated world.
+        post: the messages.
+        events: what event logs would have, in order; ``time_ms`` is virtual.
+        produced: the clients' batches, in the order in which they were sent.
+        reads: what consumers have read.
+        held: the followers whose fetches are held.
+        parted: the brokers that do not reach ZooKeeper.
+        step: number of the action that was done last.
+        broken: the first broken invariant in words, with its name; empty while all hold.
+        has_ended: whether a core's own assertion has failed: nothing can be done any more.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.checker = Witness(settings.min_insync_replicas, may_lose=not settings.flushes)
+        config = {"unclean.leader.election.enable": "true"} if settings.unclean else {}
+        core = CoreSettings(
+            replica_lag_time_max_ms=LAG_TIME_MAX_MS,
+            replica_fetch_backoff_ms=100,
+            truncation_rule=settings.rule_name,
+            coordinator_topics=frozenset({AT.topic}),
+            refuses_previous_incarnation=not chosen.trusts_restarted_brokers(),
+        )
+        rules = TopicRules(
+            min_insync_replicas=settings.min_insync_replicas, unclean_leader_election=bool(settings.unclean)
+        )
+        self.world = World(
+            settings.assignment,
+            core,
+            rules,
+            self.checker,
+            controller=settings.controller,
+            controllers=lambda: cast("Store", _Configured(chosen.DEFAULT(), config)),
+        )
+        for broker in self.world.brokers.values():
+            broker.flushes = bool(settings.flushes)
+        self.world.clients.numbers = 1  # records are m1, m2, ..., as in the stories
+        self.events = self.world.keep_events()
+        self.post = Post(self.world, is_held=bool(settings.by_hand))
+        self.produced: list[Produced] = []
+        self.reads: list[Read] = []
+        self.held: set[int] = set()
+        self.parted: set[int] = set()
+        self.step = 0
+        self.has_ended = False
+        self.assertion = ""
+        self.silent_since: dict[int, int] = {}
+        self.outcomes: dict[int, str] = {}
+        self.guarded(lambda: self.rest(at_start=True))
+
+    @property
+    def broken(self) -> str:
+        """The first broken invariant in words; empty while all hold."""
+        return self.assertion or ("" if self.checker.broken is None else str(self.checker.broken))
+
+    def guarded(self, act: Callable[[], str | None]) -> str | None:
+        """Do it; a failed assertion of a core ends the history, as it would end a broker."""
+        try:
+            return act()
+        except AssertionError as broken:
+            self.has_ended = True
+            self.assertion = self.assertion or f"the core's own invariant: {broken}"
+            return f"A core's own assertion failed: {broken}"
+
+    def date_events(self) -> None:
+        """Date to now what has happened since the last call."""
+        for event in reversed(self.events):
+            if "time_ms" in event:
+                return
+            event["time_ms"] = self.world.now_ms
+
+    # What follows by itself (rule 1)
+
+    def rest(self, *, at_start: bool = False) -> None:
+        """Let messages arrive until there is none that can (rule 1)."""
+        waits = _MOST_WAITS
+        for _ in range(_MOST_ARRIVALS):
+            self.send_all()
+            arriving = next((one for one in self.post.in_flight() if self.may_arrive(one, by_hand=False)), None)
+            if arriving is not None:
+                self.arrive(arriving)
+            elif self._is_behind() and waits and (at_start or not self.settings.by_hand):
+                waits -= 1
+                self.pass_time(FETCH_WAIT_MS)
+            else:
+                return
+
+    def send_all(self) -> None:
+        """Let controllers decide, and everybody send what is due."""
+        self._elect()
+        for broker_id in [b for b in self.world.controllers if b not in self.world.paused]:
+            while (term := self.world.controllers.get(broker_id)) is not None and term.is_busy:
+                self.world.decide(broker_id, 1000)
+                if broker_id not in self.world.controllers:
+                    self.world.note("controller", broker_id, state="resigned", controller_epoch=term.epoch)
+        if not self.settings.by_hand:
+            for broker_id in sorted(self.world.without_session):
+                if self.world.is_up(broker_id) and broker_id not in self.parted:
+                    self.resign(broker_id)
+                    self.world.register_again(broker_id)
+        self.post.collect(self.held)
+        self.date_events()
+
+    def resign(self, broker_id: int) -> None:
+        """End the term of a controller whose session has ended, before its broker registers again."""
+        term = self.world.controllers.get(broker_id)
+        if term is not None and self.world.elected != broker_id:
+            self.world.end_term(broker_id)
+            self.world.note("controller", broker_id, state="resigned", controller_epoch=term.epoch)
+
+    def _elect(self) -> None:
+        world = self.world
+        if world.elected is None:
+            able = [b for b in sorted(world.brokers) if world.is_up(b) and b not in world.without_session | self.parted]
+            if able:
+                world.elect(able[0])
+
+    def _is_behind(self) -> bool:
+        """Whether a follower that fetches by itself does not know its leader's high watermark yet."""
+        state = self.world.state_now
+        leader = self.world.brokers.get(state.leader)
+        if leader is None or leader.partition is None or not self.world.is_up(state.leader):
+            return False
+        for broker_id in self.world.replicas:
+            broker = self.world.brokers[broker_id]
+            if broker_id == state.leader or broker_id in self.held or not self.world.is_up(broker_id):
+                continue
+            if self.world.is_cut(broker_id, state.leader) or broker.partition is None:
+                continue
+            if (
+                broker.partition.high_watermark < leader.partition.high_watermark
+                or broker.partition.log_end_offset < leader.partition.log_end_offset
+            ):
+                return True
+        return False
+
+    # Messages
+
+    def may_arrive(self, message: Message, *, by_hand: bool) -> bool:
+        """Return whether a message can arrive now, by itself or by hand; note why it can't."""
+        message.note = self.obstacle(message)
+        return not message.note and (by_hand or not message.is_held)
+
+    def obstacle(self, message: Message) -> str:
+        """Return why a message can't arrive now, in words; empty if it can."""
+        source, target = message.source, message.target
+        world = self.world
+        if target != CLIENT and target in world.paused:
+            return f"broker {target} is paused"
+        # A response uses the connection of its call.
+        caller, called = (target, source) if message.kind in {kinds.FETCH_RESPONSE, kinds.VERDICT} else (source, target)
+        if CLIENT not in {caller, called} and world.is_cut(caller, called):
+            return f"the link from {caller} to {called} is partitioned"
+        if source in world.paused and message.kind not in {
+            kinds.FETCH_RESPONSE,
+            kinds.FETCH,
+            kinds.VERDICT,
+            kinds.STRAY,
+        }:
+            return f"broker {source} is paused"
+        if message.kind == kinds.PRODUCE or target == CLIENT:
+            return ""
+        if not world.brokers[target].is_running and message.kind in {kinds.CONTROL, kinds.ALTER_PARTITION}:
+            return f"broker {target} is down"
+        return ""
+
+    def arrive(self, message: Message, *, again: bool = False) -> None:
+        """Hand a message over; with ``again`` it stays in flight, to arrive once more."""
+        self.post.hand_over(message, again=again, produce=self._arrive_produce)
+
+    def _arrive_produce(self, message: Message) -> None:
+        produced: Produced = message.payload
+        if not self.world.is_up(message.target):
+            message.fate, message.note = LOST, f"broker {message.target} does not take connections"
+            if produced.first_sequence < 0 and produced.outcome == "info" and not produced.error:
+                produced.error = "NETWORK_EXCEPTION"
+            return
+        partition = self.world.partitions[0]
+        self.world.arrive_produce(message.target, produced.acks, _PRODUCE_TIMEOUT_MS, [(partition, produced)])
+
+    def look_at_clients(self) -> None:
+        """Draw the responses that clients have got."""
+        for produced in self.produced:
+            outcome = f"{produced.outcome} {produced.error} {produced.base_offset}"
+            known = self.outcomes.get(produced.first_number)
+            if known is not None and known != outcome:
+                self.outcomes[produced.first_number] = outcome
+                sent = next(one for one in reversed(self.post.kept) if one.payload is produced)
+                self.post.responded(sent, self._response_text(produced))
+
+    def _response_text(self, produced: Produced) -> str:
+        if produced.outcome == "ok":
+            return f"Produce response({kinds.names_of_records(produced)}: offset {produced.base_offset})"
+        return f"Produce response({kinds.names_of_records(produced)}: {produced.error or 'no response'})"
+
+    def expire(self, broker_id: int) -> None:
+        """End a broker's session, and let the controller hear of it."""
+        self.world.expire(broker_id)
+        self.send_all()
+
+    def pass_time(self, ms: int) -> None:
+        """Let time go on; sessions of silent brokers end when their time is over (rule 3)."""
+        self.world.pass_time(ms)
+        for broker_id, since in sorted(self.silent_since.items()):
+            silent_ms = self.world.now_ms - since
+            if silent_ms >= SESSION_TIMEOUT_MS and broker_id not in self.world.without_session:
+                self.expire(broker_id)

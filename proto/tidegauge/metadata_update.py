@@ -1,0 +1,71 @@
+"""What a broker learns of its cluster, in either mode: live brokers, and the partitions that changed. Pure.
+
+UpdateMetadata requests carry it, and so does a change of KRaft's metadata.
+Source: ``UpdateMetadataRequest``, ``org.apache.kafka.image.MetadataDelta``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegauge.host_addresses import address_of
+from tidegauge.listeners import Listener
+from tidegauge.partition_state import PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of a broker.
+
+    Attributes:
+        host, port: those of the control plane's listener; for a client, of the listener through which it is connected.
+        listeners: all that the broker advertises; empty where only one is known.
+        protocols: security protocols by the listener's name; PLAINTEXT where it is absent. Only registrations and
+            UpdateMetadata of Kafka's protocol have them.
+    """
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    listeners: tuple[Listener, ...] = ()
+    protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def through(self, listener: str) -> Endpoint | None:
+        """Return the broker's address on the listener of this name; None if it has no such listener."""
+        for one in self.listeners:
+            if one.name == listener:
+                return Endpoint(self.broker_id, one.host, one.port, self.rack)
+        return None if self.listeners else self
+
+    @property
+    def address(self) -> str:
+        """``host:port``, with an IPv6 host in brackets."""
+        return address_of(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedPartition:
+    """One partition of an update; ``deleted`` removes it from the metadata cache."""
+
+    state: PartitionState
+    offline_replicas: tuple[int, ...] = ()
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUpdate:
+    """A change of what a broker knows of its cluster.
+
+    Attributes:
+        controller_id: the active controller that made it known.
+        controller_epoch: its epoch.
+        live_brokers: all of them.
+        partitions: those that changed.
+    """
+
+    controller_id: int
+    controller_epoch: int
+    live_brokers: Sequence[Endpoint]
+    partitions: Sequence[ReportedPartition]

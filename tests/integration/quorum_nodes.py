@@ -1,0 +1,280 @@
+"""Quorums of controllers for tests: Tidegauge's processes, Apache Kafka 4.3.1's, or both in one quorum."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.waiting import until
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.java import java_program
+from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge_broker.log.dump_verb import dump_log
+from tidegauge_broker.server.quorum.format_verb import format_storage
+from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
+
+BENCH = Path(__file__).parents[2] / "bench"
+CLUSTER = "pQKNjKG6SIW1R46E3fVjJA"
+OURS, KAFKA = "ours", "kafka"
+FIRST_ID = 3000
+LIMIT_SECONDS = 240.0
+SETTINGS = {"controller.quorum.fetch.timeout.ms": "2000", "metadata.max.idle.interval.ms": "0"}
+"""Kafka's timers; a Kafka controller that leads writes nothing while nothing happens, so that logs can be compared."""
+_JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_COMPLAINT = re.compile(r"^\S+ \[.*?\] (WARN|ERROR) ", re.MULTILINE)
+_EXPECTED = (
+    "could not be established. Node may not be available",  # a node that the test has killed
+    "disconnected",
+    "Performing controller activation",  # what each controller says that becomes active
+    "Exceptionally slow controller event",  # a busy machine
+    "Unable to register the metrics",
+    "AppInfo",
+)
+
+
+def directory_id(number: int) -> bytes:
+    """The id of a node's directory."""
+    return bytes([0x11, number + 1]) * 8
+
+
+def unused_ports(count: int) -> list[int]:
+    """Ports that nothing listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+class QuorumNode:
+    """One controller and its directory.
+
+    Args:
+        number: 0 for the first.
+        kind: ``OURS`` or ``KAFKA``.
+        at: where its files go.
+        port: of its listener.
+        servers: ``controller.quorum.bootstrap.servers``.
+        classpath: of Kafka's jars; empty for a node of ours.
+    """
+
+    def __init__(self, number: int, kind: str, at: Path, port: int, servers: str, classpath: str = "") -> None:
+        self.id, self.number, self.kind, self.port, self.at = FIRST_ID + number, number, kind, port, at
+        self.config = at / f"controller-{self.id}.properties"
+        self.log_directory = at / f"data-{self.id}"
+        settings = SETTINGS | {
+            "process.roles": "controller",
+            "node.id": str(self.id),
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.log_directory),
+            "controller.quorum.bootstrap.servers": servers,
+        }
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._classpath = classpath
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+
+    @property
+    def endpoint(self) -> str:
+        """The voter as ``--initial-controllers`` names it."""
+        return f"{self.id}@127.0.0.1:{self.port}:{uuid_text(directory_id(self.number))}"
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of its listener."""
+        return f"127.0.0.1:{self.port}"
+
+    def format(self, *options: str) -> None:
+        """Format its directory."""
+        arguments = ["-t", CLUSTER, "-c", str(self.config), *options]
+        done = CliRunner().invoke(format_storage, arguments)
+        assert done.exit_code == 0, done.output
+
+    def start(self) -> None:
+        """Start its process."""
+        self._starts += 1
+        command = [sys.executable, "-m", "tidegauge_broker.server.quorum.verb", "--config", str(self.config)]
+        if self.kind == KAFKA:
+            simple = "-Dorg.slf4j.simpleLogger."
+            log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
+            command = [java_program(), *_JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
+        with self._out(self._starts).open("wb") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+
+    def _out(self, start: int) -> Path:
+        return self.at / f"controller-{self.id}-{start}.log"
+
+    def log(self) -> str:
+        """What its latest process has logged."""
+        return self._out(self._starts).read_text(errors="replace")
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait_started(self) -> None:
+        """Wait until a Kafka controller has started whole: one that is stopped before ends with a fault of its own."""
+        until(lambda: "Kafka Server started" in self.log(), LIMIT_SECONDS, f"controller {self.id} has started")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send its process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process has ended."""
+        self.send(signal.SIGKILL)
+        self.wait_ended()
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status when the process has ended."""
+        self.send(signal.SIGTERM)
+        return self.wait_ended()
+
+    def wait_ended(self) -> int:
+        """Wait until the process has ended; return its exit status."""
+        assert self._process is not None
+        return self._process.wait(LIMIT_SECONDS)
+
+    def complaints(self) -> list[str]:
+        """The lines of all its processes at WARN and above, but for those that a dead neighbour explains."""
+        found = []
+        for start in range(1, self._starts + 1):
+            lines = self._out(start).read_text(errors="replace").splitlines()
+            found += [line for line in lines if _COMPLAINT.match(line)]
+        return [line for line in found if not any(one in line for one in _EXPECTED)]
+
+    def segments(self) -> bytes:
+        """The bytes of its metadata log."""
+        paths = sorted((self.log_directory / "__cluster_metadata-0").glob("*.log"))
+        return b"".join(path.read_bytes() for path in paths)
+
+    def dump(self) -> str:
+        """Its metadata log as text."""
+        paths = sorted((self.log_directory / "__cluster_metadata-0").glob("*.log"))
+        return CliRunner().invoke(dump_log, ["--cluster-metadata-decoder", *map(str, paths)]).output
+
+
+class Quorum:
+    """Some controllers, formatted as the voters of one quorum.
+
+    Args:
+        at: where their files go.
+        kinds: of each.
+        classpath: of Kafka's jars.
+    """
+
+    def __init__(self, at: Path, kinds: Sequence[str], classpath: str = "") -> None:
+        self.at, self._classpath = at, classpath
+        self._ports = unused_ports(len(kinds) + 1)
+        self.servers = ",".join(f"127.0.0.1:{port}" for port in self._ports[: len(kinds)])
+        self.nodes = [self._node(number, kind) for number, kind in enumerate(kinds)]
+        voters = ",".join(node.endpoint for node in self.nodes)
+        for node in self.nodes:
+            node.format("--initial-controllers", voters)
+
+    def _node(self, number: int, kind: str) -> QuorumNode:
+        return QuorumNode(number, kind, self.at, self._ports[number], self.servers, self._classpath)
+
+    def join(self, kind: str = OURS) -> QuorumNode:
+        """Start one more controller, which is no voter."""
+        node = self._node(len(self.nodes), kind)
+        node.format("--no-initial-controllers")
+        self.nodes.append(node)
+        node.start()
+        return node
+
+    def start(self) -> None:
+        """Start all processes."""
+        for node in self.nodes:
+            node.start()
+
+    def node(self, node_id: int) -> QuorumNode:
+        """The node with this id."""
+        return next(node for node in self.nodes if node.id == node_id)
+
+    def look(self) -> QuorumView | None:
+        """The quorum as its leader describes it; None if there is none at the moment."""
+        living = [node.address for node in self.nodes if node.runs]
+
+        async def describe() -> QuorumView:
+            async with QuorumAdmin(living, 2.0) as admin:
+                return await admin.describe()
+
+        with contextlib.suppress(TidegaugeError):
+            return asyncio.run(describe())
+        return None
+
+    def wait_leader(self, *, other_than: int | None = None) -> QuorumView:
+        """Wait for a leader that has committed a record of its epoch; return the quorum."""
+
+        def led() -> QuorumView | None:
+            view = self.look()
+            return view if view is not None and view.high_watermark >= 0 and view.leader_id != other_than else None
+
+        view = until(led, LIMIT_SECONDS, "the quorum has a leader")
+        assert view is not None
+        return view
+
+    def wait_equal(self) -> QuorumView:
+        """Wait until every living node has the leader's whole log, and all of it is committed."""
+        living = {node.id for node in self.nodes if node.runs}
+
+        def equal() -> QuorumView | None:
+            view = self.look()
+            if view is None:
+                return None
+            ends = {one.id: one.log_end_offset for one in (*view.voters, *view.observers)}
+            return view if {ends.get(one) for one in living} == {view.high_watermark} else None
+
+        view = until(equal, LIMIT_SECONDS, "all logs are equally long")
+        assert view is not None
+        return view
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for node in self.nodes:
+            if node.runs:
+                node.kill()
+
+
+@contextlib.contextmanager
+def quorum_of(at: Path, kinds: Sequence[str], classpath: str = "") -> Iterator[Quorum]:
+    """A quorum whose processes are killed in the end."""
+    quorum = Quorum(at, kinds, classpath)
+    try:
+        quorum.start()
+        yield quorum
+    finally:
+        quorum.end()
+
+
+def kafka_classpath() -> str:
+    """The class path of Kafka 4.3.1 with a logger; skips the test if Maven can't bring it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(BENCH))
+        jars: Any = importlib.import_module("jars")
+        maven: Any = importlib.import_module("maven")
+        fetched: Any = importlib.import_module("fetched")
+        try:
+            found = list(jars.kafka_jars(jars.KAFKA_4).glob("*.jar"))
+            logger = maven.Artifact("org.slf4j", "slf4j-simple", "1.7.36", alone=True)
+            found += maven.resolve("slf4j-simple-1.7.36", [logger]).glob("slf4j-simple*.jar")
+        except fetched.Unavailable as reason:
+            pytest.skip(str(reason))
+    return ":".join(sorted(str(jar) for jar in found if not jar.name.startswith("slf4j-nop")))

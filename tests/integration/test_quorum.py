@@ -1,0 +1,130 @@
+"""A quorum of real controller processes: elections, restarts, hand-overs, changes of the voters (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.integration.quorum_nodes import OURS, Quorum, directory_id, quorum_of
+from tests.waiting import until
+
+from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge_client.cli.quorum import describe_quorum, remove_controller
+from tidegauge_lab.cli.quorum import add_controller
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Quorum]:
+    """Three controllers."""
+    with quorum_of(tmp_path, [OURS] * 3) as quorum:
+        yield quorum
+
+
+def logs_of(quorum: Quorum) -> set[bytes]:
+    """The logs of all nodes, once all have everything and none can write any more."""
+    quorum.wait_equal()
+    quorum.end()
+    return {node.segments() for node in quorum.nodes}
+
+
+def test_a_killed_leader_is_replaced_and_returns_as_a_follower(three: Quorum):
+    """KIP-595: the others elect one of them in a higher epoch; the returning node does not lead its old epoch again."""
+    first = three.wait_leader()
+    killed = three.node(first.leader_id)
+    killed.kill()
+    second = three.wait_leader(other_than=killed.id)
+    assert second.epoch > first.epoch
+    killed.start()
+    view = three.wait_equal()
+    assert view.leader_id != killed.id
+    assert f"Controller {killed.id} is Resigned in epoch {first.epoch}" in killed.log()
+    assert len(logs_of(three)) == 1
+
+
+def test_a_leader_that_is_stopped_hands_over_and_ends_in_order(three: Quorum):
+    """KafkaRaftClient.shutdown: EndQuorumEpoch lets the next one stand for election at once; the exit status is 0."""
+    first = three.wait_leader()
+    assert three.node(first.leader_id).stop() == 0
+    assert three.wait_leader(other_than=first.leader_id).epoch > first.epoch
+
+
+def test_a_whole_quorum_that_was_killed_begins_with_its_logs(three: Quorum):
+    """Votes, epochs and records survive; the next leader's epoch is higher than all before."""
+    before = three.wait_equal()
+    for node in three.nodes:
+        node.kill()
+    three.start()
+    after = three.wait_leader()
+    assert after.epoch > before.epoch
+    assert after.high_watermark > before.high_watermark
+    assert len(logs_of(three)) == 1
+
+
+def test_a_leader_that_was_paused_finds_another_one(three: Quorum):
+    """A node that wakes up with timers long due resigns, or learns of the higher epoch; it does not lead on."""
+    first = three.wait_leader()
+    paused = three.node(first.leader_id)
+    paused.send(signal.SIGSTOP)
+    living = [node for node in three.nodes if node is not paused]
+    addresses = ",".join(node.address for node in living)
+
+    def another_leads() -> bool:
+        done = CliRunner().invoke(describe_quorum, ["--bootstrap-controller", addresses, "-o", "json"])
+        return done.exit_code == 0 and f'"leader":{paused.id}' not in done.output
+
+    until(another_leads, 240.0, "another controller leads")
+    paused.send(signal.SIGCONT)
+    assert three.wait_equal().leader_id != paused.id
+    assert len(logs_of(three)) == 1
+
+
+def test_a_controller_is_added_and_removed_while_the_quorum_runs(three: Quorum):
+    """KIP-853 by the verbs: an observer that has caught up becomes a voter, and an observer again."""
+    three.wait_leader()
+    fourth = three.join()
+    until(lambda: fourth.id in {one.id for one in (three.look() or three.wait_leader()).observers}, 240.0)
+    asked = ["--bootstrap-controller", three.servers]
+    added = CliRunner().invoke(add_controller, ["-c", str(fourth.config), *asked])
+    assert added.output.startswith(f"Added controller {fourth.id} with directory id "), added.output
+    assert [one.id for one in three.wait_equal().voters] == [3000, 3001, 3002, 3003]
+    last = three.nodes[0]
+    removed = ["-i", str(last.id), "-d", uuid_text(directory_id(0)), *asked]
+    done = CliRunner().invoke(remove_controller, removed)
+    assert done.output == f"Removed  KRaft controller 3000 with directory id {uuid_text(directory_id(0))}\n"
+    view = three.wait_leader()
+    assert [one.id for one in view.voters] == [3001, 3002, 3003]
+    refused = CliRunner().invoke(remove_controller, removed)
+    assert refused.exit_code == 1
+    assert "VOTER_NOT_FOUND" in refused.output
+
+
+def test_the_directory_of_another_node_is_refused_and_left_as_it_is(three: Quorum):
+    """MetaPropertiesEnsemble.verify: one sentence, exit 1, nothing changed."""
+    three.wait_leader()
+    node = three.nodes[0]
+    node.kill()
+    before = sorted((path, path.stat().st_mtime_ns) for path in node.log_directory.rglob("*"))
+    node.config.write_text(node.config.read_text().replace("node.id=3000", "node.id=3009"))
+    node.start()
+    assert node.wait_ended() == 1
+    assert "Stored node id 3000 doesn't match previous node id 3009" in node.log()
+    assert "Traceback" not in node.log()
+    assert sorted((path, path.stat().st_mtime_ns) for path in node.log_directory.rglob("*")) == before
+
+
+def test_a_damaged_vote_is_not_replaced_by_none(three: Quorum):
+    """Without its vote a node could vote twice in an epoch, so it must not start (FileQuorumStateStore)."""
+    three.wait_leader()
+    node = three.nodes[1]
+    node.kill()
+    state = node.log_directory / "__cluster_metadata-0" / "quorum-state"
+    state.write_bytes(state.read_bytes()[:20])
+    node.start()
+    assert node.wait_ended() == 1
+    assert "quorum-state can't be used" in node.log()
+    assert "Traceback" not in node.log()

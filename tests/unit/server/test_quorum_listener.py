@@ -1,0 +1,196 @@
+"""The CONTROLLER listener's connections: frames in, responses out, and what strangers send (SocketServer)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.apis import API_VERSIONS
+from tidegauge.kafka.frames import codec_of, joined
+from tidegauge.kafka.kraft import apis
+from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
+from tidegauge.kafka.kraft.messages import api_versions, describe_quorum
+from tidegauge_broker.server.quorum.listener import QuorumConnection, Respond, Served
+from tidegauge_broker.server.quorum.proposals import Proposals
+from tidegauge_controller.raft import effects
+
+
+class Wire:
+    """A transport that keeps what is written, and whether it is read from."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.is_closed = False
+        self.is_reading = True
+
+    def get_extra_info(self, _name: str) -> Any:
+        return ("127.0.0.1", 50_000)
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.written += joined(parts)
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+
+class Listening:
+    """A listener whose handlers note requests; responses come when the test gives them."""
+
+    def __init__(self, *, has_room: bool = True) -> None:
+        self.max_request_bytes = 1000
+        self.asked: list[tuple[int, Any, Respond]] = []
+        self._has_room = has_room
+        keys = (API_VERSIONS, apis.DESCRIBE_QUORUM)
+        self.handlers = {key: Served(key, lambda *request: self.asked.append(request)) for key in keys}
+
+    def opened(self, _connection: QuorumConnection) -> bool:
+        return self._has_room
+
+    def closed(self, _connection: QuorumConnection) -> None:
+        pass
+
+
+@pytest.fixture
+def open_connection(monkeypatch: pytest.MonkeyPatch):
+    """Opens a connection at a listener; returns both with the wire."""
+    monkeypatch.setattr("tidegauge_broker.server.quorum.listener.asyncio.Transport", Wire)
+
+    def opened(listening: Listening) -> tuple[QuorumConnection, Wire]:
+        connection, wire = QuorumConnection(listening, lambda: 0.0), Wire()
+        connection.connection_made(wire)  # type: ignore[arg-type]
+        return connection, wire
+
+    return opened
+
+
+def request(key: int, version: int, message: Any, correlation_id: int = 7) -> bytes:
+    return joined(codec_of(key, version, KRAFT_PROTOCOL).request_frame(correlation_id, "test", message))
+
+
+def give(connection: QuorumConnection, data: bytes) -> None:
+    """Let bytes arrive."""
+    view = connection.get_buffer(-1)
+    view[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
+DESCRIBE = request(apis.DESCRIBE_QUORUM, 2, describe_quorum.DescribeQuorumRequest())
+
+
+def test_requests_of_a_connection_are_handled_one_at_a_time(open_connection):
+    """Nothing more is read while a request waits: a Fetch may be parked for half a second."""
+    listening = Listening()
+    connection, wire = open_connection(listening)
+    give(connection, DESCRIBE + DESCRIBE)
+    assert len(listening.asked) == 1
+    assert not wire.is_reading
+    listening.asked[0][2](describe_quorum.DescribeQuorumResponse())
+    assert len(listening.asked) == 2
+    assert struct.unpack_from(">i", wire.written, 4) == (7,)
+    listening.asked[1][2](describe_quorum.DescribeQuorumResponse())
+    assert wire.is_reading
+
+
+def test_a_client_that_does_not_read_is_given_no_further_response(open_connection):
+    """Back-pressure: the next request begins when the responses before it were taken."""
+    listening = Listening()
+    connection, _ = open_connection(listening)
+    connection.pause_writing()
+    give(connection, DESCRIBE)
+    assert listening.asked == []
+    connection.resume_writing()
+    assert len(listening.asked) == 1
+
+
+def test_a_response_to_a_closed_connection_is_dropped(open_connection):
+    listening = Listening()
+    connection, wire = open_connection(listening)
+    give(connection, DESCRIBE)
+    connection.connection_lost(None)
+    listening.asked[0][2](describe_quorum.DescribeQuorumResponse())
+    assert wire.written == b""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", 2_000),
+        struct.pack(">i", -1),
+        struct.pack(">ihhih", 10, 3, 12, 1, -1),
+        struct.pack(">ihhih", 10, 999, 0, 1, -1),
+        struct.pack(">ihhih", 10, apis.DESCRIBE_QUORUM, 9, 1, -1),
+        struct.pack(">ihhih", 10, apis.VOTE, 0, 1, -1),
+        struct.pack(">ih", 2, apis.DESCRIBE_QUORUM),
+        DESCRIBE[:-1].replace(DESCRIBE[:4], struct.pack(">i", len(DESCRIBE) - 5), 1),
+    ],
+    ids=["too-large", "negative", "metadata", "unknown", "version", "not-served", "too-short", "cut-off"],
+)
+def test_what_is_no_request_closes_the_connection_and_nothing_else(open_connection, data: bytes):
+    """SocketServer: one line in the log; the listener goes on."""
+    listening = Listening()
+    connection, wire = open_connection(listening)
+    give(connection, data)
+    assert wire.is_closed
+    assert wire.written == b""
+
+
+def test_api_versions_of_an_unknown_version_is_responded_to_in_version_0(open_connection):
+    """KIP-511: the body is not read, and the client learns which versions there are."""
+    listening = Listening()
+    connection, wire = open_connection(listening)
+    give(connection, struct.pack(">ihhihb", 11, API_VERSIONS, 99, 5, -1, 0))
+    version, message, respond = listening.asked[0]
+    assert (version, message) == (-1, None)
+    row = api_versions.ApiVersion(API_VERSIONS, 0, 4)
+    respond(api_versions.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row]))
+    found, _ = codec_of(API_VERSIONS, 0, KRAFT_PROTOCOL).decode_response(memoryview(wire.written), 8)
+    assert (found.error_code, found.api_keys) == (ErrorCode.UNSUPPORTED_VERSION, [row])
+
+
+def test_a_defect_of_a_handler_costs_its_connection(open_connection):
+    """The listener serves the others."""
+    listening = Listening()
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    listening.handlers[apis.DESCRIBE_QUORUM] = Served(apis.DESCRIBE_QUORUM, fails)
+    connection, wire = open_connection(listening)
+    give(connection, DESCRIBE)
+    assert wire.is_closed
+
+
+def test_a_connection_too_many_is_closed_at_once(open_connection):
+    _, wire = open_connection(Listening(has_room=False))
+    assert wire.is_closed
+
+
+def test_a_proposal_is_committed_refused_or_lost():
+    """Its response comes once: at the commit, at the refusal, or when the leadership is lost."""
+    heard: list[tuple[str, ErrorCode]] = []
+    proposals = Proposals(3000)
+    names = ("committed", "later", "refused")
+    events = [
+        proposals.propose([b"record"], 4, lambda error, _text, name=name: heard.append((name, error)))  # type: ignore[misc]
+        for name in names
+    ]
+    proposals.proposal_decided(effects.Proposed(events[0].token, 5, 6))
+    proposals.proposal_decided(effects.Proposed(events[1].token, 6, 7))
+    proposals.proposal_decided(effects.NotProposed(events[2].token, ErrorCode.NOT_CONTROLLER, "no"))
+    proposals.proposal_decided(effects.Proposed("of someone else", 7, 8))
+    assert heard == [("refused", ErrorCode.NOT_CONTROLLER)]
+    proposals.high_watermark_moved(effects.HighWatermarkMoved(6))
+    proposals.leadership_changed(effects.LeadershipChanged(3000, 4))
+    assert heard[1:] == [("committed", ErrorCode.NONE)]
+    proposals.leadership_changed(effects.LeadershipChanged(None, 5))
+    proposals.high_watermark_moved(effects.HighWatermarkMoved(9))
+    assert heard[2:] == [("later", ErrorCode.NOT_CONTROLLER)]
