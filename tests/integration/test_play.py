@@ -311,11 +311,10 @@ def test_axe_finds_nothing_at_three_widths_light_and_dark(playing: Playing, page
 
 def test_the_tour_is_played_by_the_keyboard_alone(page: Page) -> None:
     fresh(page)
-    page.run("document.body.focus()")
-    for _ in range(40):
+    page.run("document.querySelector('.skip').focus()")
+    for _ in range(3):  # the language, the stories, and the button
         page.press("Tab", 9)
-        if page.run("document.activeElement.textContent") == "Play it":
-            break
+    assert page.run("document.activeElement.textContent") == "Play it"
     page.press("Enter", 13)
     page.until("document.activeElement.textContent === 'Next step'")
     for step in range(1, 4):

@@ -127,7 +127,8 @@ class Story:
         """Do the next step; return what it found: ``done``, sentences, and ``wrong``, expectations that do not hold."""
         step = self._steps[self.place]
         name, value = next((name, value) for name, value in step.items() if name != "note")
-        said, wrong = [], []
+        said: list[str] = []
+        wrong: list[str] = []
         try:
             said, wrong = _STEPS[name](self, value)
         except ActionError as refused:
