@@ -2,7 +2,7 @@
 
 Contract: ``bring`` puts the files into ``DIRECTORY``, beside this module and outside version control; a wheel that is
 built after that carries them. ``missing`` says in words that they are not there. Nothing is fetched at run time: the
-page is served with these files, from its own origin (docs/adr/0025-python-in-the-browser.md).
+page is served with these files, from its own origin (docs/adr/0026-python-in-the-browser.md).
 """
 
 from __future__ import annotations
