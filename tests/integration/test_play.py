@@ -309,8 +309,8 @@ def test_axe_finds_nothing_at_three_widths_light_and_dark(playing: Playing, page
     page.look(1280, 900, dark=False)
 
 
-def test_the_tour_is_played_by_the_keyboard_alone(page: Page) -> None:
-    fresh(page)
+def test_the_tour_is_played_by_the_keyboard_alone(playing: Playing, page: Page) -> None:
+    visit(page, playing)
     page.run("document.querySelector('.skip').focus()")
     for _ in range(3):  # the language, the stories, and the button
         page.press("Tab", 9)
