@@ -73,9 +73,16 @@ class Member(threading.Thread):
                 continue
             self.read.append((message.partition(), message.offset()))
         self.owned = frozenset()
-        if self.read:
-            self._consumer.commit(asynchronous=False)
+        self._commit()
         self._consumer.close()
+
+    def _commit(self) -> None:
+        """Commit what was read; partitions that were given up since then have nothing to commit."""
+        try:
+            self._consumer.commit(asynchronous=False)
+        except confluent_kafka.KafkaException as refusal:
+            if refusal.args[0].code() != confluent_kafka.KafkaError._NO_OFFSET:
+                self.errors.append(refusal)
 
     def end(self) -> None:
         """Commit, leave the group and close."""
@@ -95,6 +102,30 @@ def servers(brokers: LocalCluster) -> str:
 @pytest.fixture
 def admin(servers: str) -> Any:
     return confluent_admin.AdminClient({"bootstrap.servers": servers})
+
+
+Describe = Callable[[str], Any]
+
+
+@pytest.fixture
+def describe(servers: str) -> Describe:
+    """Asks for what the coordinator of a group says of it, once there is one.
+
+    librdkafka's admin client keeps a group's coordinator and asks once, so each question has a client of its own.
+    """
+    error = confluent_kafka.KafkaError
+    moving = {error.NOT_COORDINATOR, error.COORDINATOR_LOAD_IN_PROGRESS, error.COORDINATOR_NOT_AVAILABLE}
+
+    def asked(group: str) -> Any:
+        admin = confluent_admin.AdminClient({"bootstrap.servers": servers})
+        try:
+            return admin.describe_consumer_groups([group])[group].result(LIMIT_SECONDS)
+        except confluent_kafka.KafkaException as refusal:
+            if refusal.args[0].code() not in moving:
+                raise
+            return None
+
+    return lambda group: until(lambda: asked(group), what=f"a coordinator describes {group}")
 
 
 @pytest.fixture
@@ -139,16 +170,14 @@ def _committed(admin: Any, group: str) -> dict[int, int]:
     return {one.partition: one.offset for one in found.topic_partitions}
 
 
-def _described(admin: Any, group: str) -> Any:
-    return admin.describe_consumer_groups([group])[group].result(LIMIT_SECONDS)
-
-
-def test_members_share_a_topic_and_go_on_where_the_last_one_ended(admin: Any, topic: str, join: Join):
+def test_members_share_a_topic_and_go_on_where_the_last_one_ended(
+    admin: Any, topic: str, join: Join, describe: Describe
+):
     first = join("sharing", "first", topic)
     until(lambda: len(first.read) == RECORDS, what="all records are read")
     second = join("sharing", "second", f"^{topic[:-1]}.*")  # a regular expression, which the broker resolves
     until(lambda: _own(first, second), what="both own two partitions")
-    described = _described(admin, "sharing")
+    described = describe("sharing")
     assert described.state == confluent_kafka.ConsumerGroupState.STABLE
     assert described.type == confluent_kafka.ConsumerGroupType.CONSUMER
     assert described.partition_assignor == "range"
@@ -175,11 +204,11 @@ def _coordinator_of(brokers: LocalCluster, group: str) -> int | None:
         return None
 
 
-def test_a_group_outlives_its_coordinator(brokers: LocalCluster, admin: Any, topic: str, join: Join):
+def test_a_group_outlives_its_coordinator(brokers: LocalCluster, topic: str, join: Join, describe: Describe):
     """Members, epochs and assignments are in the log; another broker goes on with them (CoordinatorLoaderImpl)."""
     first, second = (join("failing-over", name, topic) for name in ("first", "second"))
     until(lambda: _own(first, second), what="both own two partitions")
-    epochs = {member.member_id for member in _described(admin, "failing-over").members}
+    epochs = {member.member_id for member in describe("failing-over").members}
     old = brokers.coordinator_of("failing-over")
     brokers.kill(old)
     try:
@@ -189,13 +218,15 @@ def test_a_group_outlives_its_coordinator(brokers: LocalCluster, admin: Any, top
         until(lambda: _own(first, second, third, fourth), what="each of four owns a partition")
     finally:
         brokers.start(old)
-    assert epochs <= {member.member_id for member in _described(admin, "failing-over").members}
+    assert epochs <= {member.member_id for member in describe("failing-over").members}
     for member in (first, second, third, fourth):
         member.end()
-    until(lambda: not _described(admin, "failing-over").members, what="the group is empty")
+    until(lambda: not describe("failing-over").members, what="the group is empty")
 
 
-def test_a_static_member_that_returns_gets_its_partitions_without_a_rebalance(admin: Any, topic: str, join: Join):
+def test_a_static_member_that_returns_gets_its_partitions_without_a_rebalance(
+    topic: str, join: Join, describe: Describe
+):
     other = join("static", "other", topic)
     member = join("static", "static", topic, **{"group.instance.id": "i"})
     until(lambda: _own(other, member), what="both own two partitions")
@@ -204,7 +235,7 @@ def test_a_static_member_that_returns_gets_its_partitions_without_a_rebalance(ad
     again = join("static", "again", topic, **{"group.instance.id": "i"})
     until(lambda: again.owned, what="the static member is back")
     assert (again.owned, other.owned) == (had, others)
-    assert {one.group_instance_id for one in _described(admin, "static").members} == {"i", None}
+    assert {one.group_instance_id for one in describe("static").members} == {"i", None}
 
 
 def test_new_partitions_are_assigned(admin: Any, topic: str, join: Join):
@@ -216,7 +247,7 @@ def test_new_partitions_are_assigned(admin: Any, topic: str, join: Join):
 
 
 def test_after_a_restart_of_all_brokers_the_group_is_as_it_was(
-    brokers: LocalCluster, admin: Any, topic: str, join: Join
+    brokers: LocalCluster, topic: str, join: Join, describe: Describe
 ):
     first, second = (join("restarted", name, topic) for name in ("first", "second"))
     until(lambda: _own(first, second), what="both own two partitions")
@@ -227,4 +258,4 @@ def test_after_a_restart_of_all_brokers_the_group_is_as_it_was(
     brokers.wait_ready()
     third = join("restarted", "third", topic)
     until(lambda: _own(second, third), what="both own two partitions again")
-    assert {member.client_id for member in _described(admin, "restarted").members} == {"second", "third"}
+    assert {member.client_id for member in describe("restarted").members} == {"second", "third"}
