@@ -99,6 +99,9 @@ OUR_OWN = frozenset(
         "controller.failover.trusts.restarted.brokers",
         "event.log.file",
         "follower.replication.throttled.rate",
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.migration.policy",
+        "group.consumer.regex.refresh.interval.ms",
         "lab.controller.stop.file",
         "lab.enable",
         "lab.held",
@@ -113,6 +116,8 @@ OUR_OWN = frozenset(
         "super.users",
         "replica.truncation.rule",
         "request.log.enable",
+        "tidegauge.zookeeper.group.protocols",
     }
 )
-"""Settings that our brokers describe and Kafka's do not: our own, and Kafka's that it has in ZooKeeper alone."""
+"""Settings that our brokers describe and Kafka's do not: our own, those that Kafka has in ZooKeeper alone, and those of
+the consumer group protocol, which Kafka 3.9 lacks or does not show in ZooKeeper mode."""
