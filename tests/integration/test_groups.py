@@ -238,10 +238,10 @@ def test_our_consumer_leads_a_group_with_librdkafka_through_a_killed_coordinator
 ) -> None:
     """Both read each other's bytes of ConsumerProtocol, over two wires; when ours leaves, the other leads."""
     produce(cluster, topic, 300)
-    with members(cluster, topic, ("tidegauge",)) as running:
+    with members(cluster, topic, ("tidegauge",), session_ms=60_000) as running:
         until_stable(cluster, topic, 1)
         until_committed(cluster, topic, 50)
-        running.append(Member("confluent", cluster, topic))
+        running.append(Member("confluent", cluster, topic, session_ms=60_000))
         both = until_stable(cluster, topic, 2)
         assert sorted(len(member.assignment) for member in both.members) == [3, 3]
         killed = kill_coordinator(cluster, topic)
