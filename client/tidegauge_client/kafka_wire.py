@@ -126,8 +126,8 @@ class KafkaWire:
     def failed(self, broker: BrokerInfo, address: str) -> None:
         """Note that a broker could not be reached for data at an address of its own (rule 4)."""
         of_kafka = self.address_of(broker)
-        if address == of_kafka and of_kafka not in self._reached:
-            self._out_of_reach.add(of_kafka)
+        if address == of_kafka and address not in self._reached:
+            self._out_of_reach.add(address)
         elif address == broker.address and of_kafka is not None:
             self._out_of_reach.discard(of_kafka)
 

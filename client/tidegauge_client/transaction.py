@@ -296,7 +296,8 @@ class Transactions:
     def _who(self) -> tuple[str, int, int]:
         """Return transactional id, producer id and epoch."""
         assert self.identity is not None, "the phases demand it"
-        return (self._id, *self.identity)
+        producer_id, epoch = self.identity
+        return self._id, producer_id, epoch
 
     # Requests
 

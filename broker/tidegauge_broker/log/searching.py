@@ -127,7 +127,9 @@ def _largest_of_records(
         if spot.base_offset >= offset:
             time_ms = spot.max_timestamp_ms
         else:
-            time_ms = yield largest_time_in, segment.batch_bytes(spot), offset, below_ms  # type: ignore[assignment] # its result
+            found: object = yield largest_time_in, segment.batch_bytes(spot), offset, below_ms
+            assert isinstance(found, int), "the question's result"
+            time_ms = found
         if below_ms is None or time_ms < below_ms:
             largest = max(largest, time_ms)
     return largest

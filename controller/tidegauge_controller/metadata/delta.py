@@ -103,7 +103,7 @@ class MetadataDelta:
         self._next_producer_id = image.next_producer_id
         self._access_lists: Draft[str, Binding] = Draft(image.access_lists)
         self._credentials: Draft[CredentialKey, ScramCredential] = Draft(image.credentials)
-        self._handlers: Mapping[type, Callable[[Any], None]] = {
+        self._handlers: Mapping[type[Any], Callable[[Any], None]] = {
             AccessControlEntryRecord: self._access_control_entry,
             BrokerRegistrationChangeRecord: self._broker_registration_change,
             ClearElrRecord: self._clear_elr,
@@ -133,7 +133,7 @@ class MetadataDelta:
         Raises:
             UnreplayableRecord: it can't be replayed; nothing has changed.
         """
-        handler = self._handlers.get(type(record.message))
+        handler = self._handlers.get(record.message.__class__)
         if handler is None or not 0 <= record.version <= record.type.last:
             raise UnreplayableRecord(
                 f"{record.type.label} of version {record.version} at offset {offset} can't be replayed into the "

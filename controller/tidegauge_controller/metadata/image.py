@@ -172,7 +172,7 @@ class TopicImage:
 
     name: str
     topic_id: str
-    partitions: SortedMap[int, PartitionRegistration] = field(default_factory=SortedMap)
+    partitions: SortedMap[int, PartitionRegistration] = field(default_factory=SortedMap[int, PartitionRegistration])
 
 
 class ConfigResource(NamedTuple):
@@ -230,16 +230,20 @@ class MetadataImage:
     """
 
     metadata_version: int | None = None
-    features: Mapping[str, int] = field(default_factory=dict)
-    brokers: SortedMap[int, RegisteredBroker] = field(default_factory=SortedMap)
-    controllers: SortedMap[int, RegisteredController] = field(default_factory=SortedMap)
-    topics: SortedMap[str, TopicImage] = field(default_factory=SortedMap)
-    topic_ids: SortedMap[str, str] = field(default_factory=SortedMap)
-    configs: SortedMap[ConfigResource, Mapping[str, str]] = field(default_factory=SortedMap)
-    quotas: SortedMap[QuotaKey, Mapping[str, float]] = field(default_factory=SortedMap)
+    features: Mapping[str, int] = field(default_factory=dict[str, int])
+    brokers: SortedMap[int, RegisteredBroker] = field(default_factory=SortedMap[int, RegisteredBroker])
+    controllers: SortedMap[int, RegisteredController] = field(default_factory=SortedMap[int, RegisteredController])
+    topics: SortedMap[str, TopicImage] = field(default_factory=SortedMap[str, TopicImage])
+    topic_ids: SortedMap[str, str] = field(default_factory=SortedMap[str, str])
+    configs: SortedMap[ConfigResource, Mapping[str, str]] = field(
+        default_factory=SortedMap[ConfigResource, Mapping[str, str]]
+    )
+    quotas: SortedMap[QuotaKey, Mapping[str, float]] = field(default_factory=SortedMap[QuotaKey, Mapping[str, float]])
     next_producer_id: int = 0
-    access_lists: SortedMap[str, Binding] = field(default_factory=SortedMap)
-    credentials: SortedMap[CredentialKey, ScramCredential] = field(default_factory=SortedMap)
+    access_lists: SortedMap[str, Binding] = field(default_factory=SortedMap[str, Binding])
+    credentials: SortedMap[CredentialKey, ScramCredential] = field(
+        default_factory=SortedMap[CredentialKey, ScramCredential]
+    )
     provenance: Provenance = field(default=Provenance(), compare=False)
 
     @property

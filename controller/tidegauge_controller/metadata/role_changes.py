@@ -31,11 +31,11 @@ class RoleChanges:
         directories: the directory of each replica whose directory changed.
     """
 
-    deletions: list[ReplicaStop] = field(default_factory=list)
-    leaders: list[PartitionState] = field(default_factory=list)
-    elected: set[TopicPartition] = field(default_factory=set)
-    followers: list[PartitionState] = field(default_factory=list)
-    directories: dict[TopicPartition, str] = field(default_factory=dict)
+    deletions: list[ReplicaStop] = field(default_factory=list[ReplicaStop])
+    leaders: list[PartitionState] = field(default_factory=list[PartitionState])
+    elected: set[TopicPartition] = field(default_factory=set[TopicPartition])
+    followers: list[PartitionState] = field(default_factory=list[PartitionState])
+    directories: dict[TopicPartition, str] = field(default_factory=dict[TopicPartition, str])
 
     def __bool__(self) -> bool:
         return bool(self.deletions or self.leaders or self.followers)

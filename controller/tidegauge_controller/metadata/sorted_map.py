@@ -71,7 +71,8 @@ class SortedMap(Mapping[Key, Value]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SortedMap):
-            return len(self) == len(other) and not any(True for _ in differences(self, other))
+            compared = cast("SortedMap[Key, Value]", other)
+            return len(self) == len(compared) and not any(True for _ in differences(self, compared))
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment] # its values need not be hashable

@@ -98,7 +98,7 @@ def unicode_class(name: str, *, is_negated: bool) -> frozenset[str] | None:
     elif name in {"Latin", "Common"}:
         found = frozenset(one for one in NAME_CHARACTERS if one.isalpha() == (name == "Latin"))
     elif name in _SCRIPTS_WITHOUT_ASCII:
-        found = frozenset()
+        found = frozenset[str]()
     else:
         return None
     return _maybe_negated(found, is_negated=is_negated)

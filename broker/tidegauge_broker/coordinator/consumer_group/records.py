@@ -8,7 +8,7 @@ Source: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde; the definiti
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.compiler import codec
@@ -78,7 +78,7 @@ class ConsumerGroupRecord(NamedTuple):
     value: ConsumerGroupValue | None
 
 
-KINDS: dict[int, tuple[type, type]] = {
+KINDS: dict[int, tuple[type[Any], type[Any]]] = {
     3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
     4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
     5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
@@ -107,8 +107,7 @@ def read_key(key: bytes) -> ConsumerGroupKey:
         TidegaugeError: CORRUPT_MESSAGE, the bytes are no such key.
     """
     structure, _ = KINDS[version_of(key)]
-    found: ConsumerGroupKey = decoded(structure, key, 0)
-    return found
+    return cast("ConsumerGroupKey", decoded(structure, key, 0))
 
 
 def read_value(key: ConsumerGroupKey, value: bytes) -> ConsumerGroupValue:
@@ -121,8 +120,7 @@ def read_value(key: ConsumerGroupKey, value: bytes) -> ConsumerGroupValue:
     version = version_of(value)
     if version != _VALUE_VERSION:
         raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{structure.__name__} has the unknown version {version}")
-    found: ConsumerGroupValue = decoded(structure, value, version, flexible=True)
-    return found
+    return cast("ConsumerGroupValue", decoded(structure, value, version, flexible=True))
 
 
 # What is written. Source: GroupCoordinatorRecordHelpers.

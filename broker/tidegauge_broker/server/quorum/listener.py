@@ -52,6 +52,7 @@ class Owner(Protocol):
 
     def opened(self, connection: QuorumConnection) -> bool:
         """Count a connection; return whether there is room for it."""
+        ...
 
     def closed(self, connection: QuorumConnection) -> None:
         """Forget a connection."""

@@ -184,7 +184,7 @@ def unfence(view: ClusterView, broker: RegisteredBroker) -> list[MetadataRecord]
 
 
 def _begin_controlled_shutdown(view: ClusterView, broker: RegisteredBroker) -> list[MetadataRecord]:
-    records = []
+    records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown:
         records.append(registration_change(broker, 1, in_controlled_shutdown=1))
     return records + out_of_isrs(view, broker.broker_id)

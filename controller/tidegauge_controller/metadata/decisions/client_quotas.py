@@ -101,7 +101,7 @@ def _altered(
     seen.add(key)
     legal = _OF_ADDRESSES if IP in types else _OF_CLIENTS
     current: Mapping[str, float] = view.image.quotas.get(key, {})
-    records = []
+    records: list[MetadataRecord] = []
     for name, value in alteration.values:
         if value is not None:
             _check_value(legal, name, value)

@@ -67,7 +67,7 @@ def alter_configs(
     Raises:
         TidegaugeError: POLICY_VIOLATION, that takes too many records.
     """
-    changes = {}
+    changes: dict[ConfigResource, Mapping[str, str | None]] = {}
     results: ConfigResults = {}
     for resource, keys in wanted.items():
         try:

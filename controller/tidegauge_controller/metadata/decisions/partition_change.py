@@ -54,7 +54,7 @@ class Targets:
     adding: tuple[int, ...]
     elr: tuple[int, ...]
     recovering: bool
-    directories: dict[int, str] = field(default_factory=dict)
+    directories: dict[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
     def of(cls, old: PartitionRegistration) -> Targets:
@@ -248,7 +248,7 @@ def changes_without(
 
     leaving = {removed, unclean_shutdown}
     by_topic: dict[str, Rules] = {}
-    records = []
+    records: list[MetadataRecord] = []
     for (topic_id, partition), old in partitions.items():
         rules = by_topic.get(topic_id)
         if rules is None:

@@ -69,7 +69,7 @@ def alter_partition(
     """
     view.check_broker_epoch(broker_id, broker_epoch)
     records: list[MetadataRecord] = []
-    results = []
+    results: list[IsrResult] = []
     seen: set[tuple[str, int]] = set()
     for change in changes:
         at = change.topic_id, change.partition
@@ -254,7 +254,7 @@ def assign_replicas_to_directories(
     """
     broker = view.check_broker_epoch(broker_id, broker_epoch)
     records: list[MetadataRecord] = []
-    results = []
+    results: list[DirectoryResult] = []
     failed: dict[tuple[str, int], PartitionRegistration] = {}
     for directory, partitions in wanted.items():
         for topic_id, partition in partitions:

@@ -8,7 +8,7 @@ Source: ``StripedReplicaPlacer``, ``ClusterControlManager.UsableBrokerIterator``
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_controller.metadata.image import MetadataImage, RegisteredBroker
@@ -144,5 +144,5 @@ def _is_usable(broker: RegisteredBroker) -> bool:
     return not broker.log_dirs or any(directory not in cordoned for directory in broker.log_dirs)
 
 
-def _shuffle(items: list, random: Randomness) -> None:  # type: ignore[type-arg] # of any kind
+def _shuffle(items: list[Any], random: Randomness) -> None:
     random.shuffle(items)

@@ -54,7 +54,7 @@ def alter_reassignments(
         TidegaugeError: POLICY_VIOLATION, that takes too many records.
     """
     records: list[MetadataRecord] = []
-    results = []
+    results: list[ReassignmentResult] = []
     for one in wanted:
         try:
             record = _altered(view, one, may_change=may_change_replication_factor)
@@ -138,7 +138,7 @@ def reassignments(
     if partitions is None:
         every = ((topic.name, partition, state) for topic, partition, state in image.all_partitions())
         return [one for one in every if one[2].is_reassigning]
-    found = []
+    found: list[tuple[str, int, PartitionRegistration]] = []
     for name, partition in partitions:
         topic = image.topic_named(name)
         state: PartitionRegistration | None = None if topic is None else topic.partitions.get(partition)

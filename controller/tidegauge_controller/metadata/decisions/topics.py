@@ -85,7 +85,7 @@ def create_topics(
     _check_total(view, topics)
     repeated = repeated_names(topic.name for topic in topics)
     records: list[MetadataRecord] = []
-    results = []
+    results: list[TopicResult] = []
     for name in dict.fromkeys(topic.name for topic in topics if topic.name in repeated):
         problem = TidegaugeError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results.append(TopicResult.refused(name, problem))
@@ -252,7 +252,7 @@ def create_partitions(
     """
     repeated = repeated_names(topic.name for topic in topics)
     records: list[MetadataRecord] = []
-    results = []
+    results: list[TopicResult] = []
     for name in dict.fromkeys(topic.name for topic in topics if topic.name in repeated):
         problem = TidegaugeError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results.append(TopicResult.refused(name, problem))
@@ -282,10 +282,10 @@ def _added_partitions(
         raise TidegaugeError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     mutate(added)
     factor = len(topic.partitions[0].replicas)
+    states: list[PartitionRegistration] = []
     if wanted.assignment is None:
         states = [_placed_partition(view, one) for one in Placer(view.image, random).place(added, factor)]
     else:
-        states = []
         for at, replicas in enumerate(wanted.assignment):
             check_manual_assignment(view, replicas, factor)
             states.append(_new_partition(view, replicas, count + at))
@@ -321,7 +321,7 @@ def delete_topics(
     repeated = repeated_names(names) | repeated_names(topic_ids)
     repeated |= {topic_id for topic_id in ids_of_names.values() if topic_id is not None and topic_id in topic_ids}
     records: list[MetadataRecord] = []
-    results = []
+    results: list[TopicResult] = []
     for name, topic_id in ids_of_names.items():
         unknown = TidegaugeError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."

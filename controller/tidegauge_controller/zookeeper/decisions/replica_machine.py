@@ -84,6 +84,7 @@ def change_replicas(
             of_broker.append(replica.topic_partition)
         else:
             failed[replica] = f"its state {current.value} does not lead to {target.value}"
+    problems: dict[TopicPartition, str]
     for broker_id, partitions in sorted(legal.items()):
         if target is _OFFLINE:
             problems = yield from _become_offline(context, broker_id, partitions, batch)
