@@ -28,7 +28,7 @@ GROUP = "tidegauge.verbs"
 DEBUG_VARIABLE = "TIDEGAUGE_DEBUG"
 
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Learn": ("lab", "scenario"),
+    "Learn": ("lab", "scenario", "play"),
     "Run a cluster": ("up", "status", "logs", "down", "snapshot", "restore", "control", "demo"),
     "Topics and records": (
         "create-topic",

@@ -89,6 +89,6 @@ API = ServedApi(
     guard=consumers.describe,
     form=Form((Part("groups", "group_ids", {"group_id": ""}),)),
     only_reads=True,
-    division=Division("groups", "group_ids"),
+    division=Division("group_ids", "groups"),
     is_counted=True,
 )
