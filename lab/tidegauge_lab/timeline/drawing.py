@@ -41,6 +41,7 @@ _COLOURS = {
     "min_insync_replicas": "#9a6700",
     "election": "#bf3989",
     "controller": "#bf3989",
+    "quorum": "#bf3989",
     "reassignment": "#bf3989",
     "role": "#24292f",
     "log_start_offset": "#57606a",

@@ -197,10 +197,16 @@ def _stable(event: Event) -> str:
     return moved if new == high_watermark else f"{moved}, held below HW {high_watermark}"
 
 
+def _quorum(event: Event) -> str:
+    leader = "" if event["leader"] < 0 or event["state"] == "Leader" else f", leader {event['leader']}"
+    return f"{event['state']} in epoch {event['epoch']}{leader}"
+
+
 _WORDS: dict[str, Callable[[Event], str]] = {
     "broker": _broker,
     "session": lambda event: f"ZooKeeper session {event['state']}",
     "controller": _controller,
+    "quorum": _quorum,
     "election": _election,
     "reassignment": _reassignment,
     "role": _role,

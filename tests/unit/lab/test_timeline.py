@@ -220,6 +220,10 @@ CASES = [
         {"kind": "offsets", "source": "broker-1", "time_ms": 0, "group": "g", "partitions": ["orders-0"]},
         "1 committed offset expired: orders-0",
     ),
+    (
+        {"kind": "quorum", "source": "controller-3000", "time_ms": 0, "state": "Follower", "epoch": 4, "leader": 3001},
+        "Follower in epoch 4, leader 3001",
+    ),
     (KILLED, "lab      -        kill broker 2"),
 ]
 
