@@ -94,7 +94,7 @@ async def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         raise AssertionError("nothing is replicated")
 
     made = Broker(0, tmp_path, none)
-    made.metadata.update(UpdateMetadataRequest(HEADER, [], ENDPOINTS))
+    made.metadata.update(UpdateMetadataRequest(HEADER, [], ENDPOINTS).update)
     yield made
     await made.close()
 

@@ -181,20 +181,24 @@ def produce(*, transactional_id: str | None = "tx", attributes: int = TRANSACTIO
     )
 
 
+NOTHING_LEFT: Any = SimpleNamespace(partitions=[])
+"""A Produce all of whose partitions were refused."""
+
+
 async def test_a_produce_waits_for_its_verification_and_reports_what_it_refused() -> None:
     """ReplicaManager.handleProduceAppend: partitions that are refused are not appended to."""
     refusal = ProduceResult(A, ErrorCode.NOT_ENOUGH_REPLICAS, "busy")
-    asked = producing(coming(Verified("nothing left", [refusal]))(), [])  # type: ignore[arg-type]
+    asked = producing(coming(Verified(NOTHING_LEFT, [refusal]))(), [])
     response = await ask(asked, "Produce", 9, produce())
     [item] = response.responses[0].partition_responses
     assert (item.error_code, item.error_message) == (19, "busy")
-    assert [call[1] for call in asked.calls if call[0] == "produce"] == [("nothing left",)]
+    assert [call[1] for call in asked.calls if call[0] == "produce"] == [(NOTHING_LEFT,)]
     [(_, (_, transactional_id), named)] = asked.verification.calls
     assert (transactional_id, named) == ("tx", {"supports_abortable_error": False})
 
 
 async def test_a_transactional_batch_needs_a_transactional_id() -> None:
     """KafkaApis.handleProduceRequest: TRANSACTIONAL_ID_AUTHORIZATION_FAILED for the whole request."""
-    asked = producing(Verified("nothing left", []), [])  # type: ignore[arg-type]
+    asked = producing(Verified(NOTHING_LEFT, []), [])
     response = await ask(asked, "Produce", 9, produce(transactional_id=None))
     assert response.responses[0].partition_responses[0].error_code == 53
