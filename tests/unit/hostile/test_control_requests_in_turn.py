@@ -77,6 +77,8 @@ async def test_a_stop_waits_for_the_leader_and_isr_before_it_even_if_its_sender_
     begun.cancel()  # the controller's connection broke
     assert not stopped.done()
     await pool.let(1)  # the leader epoch
+    assert not stopped.done()
+    await pool.let(2)  # the deletion
     assert (await stopped).partitions == {AT: ErrorCode.NONE}
     await broker.replicas.until_quiet()
     assert AT not in broker.logs.logs
