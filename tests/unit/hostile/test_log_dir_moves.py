@@ -33,10 +33,10 @@ from tidegauge.settings import topic_values
 from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.manager import LogManager
-from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest
+from tidegauge_broker.replica.messages import LogOnDisk, ProducePartition, ProduceRequest
 from tidegauge_broker.replica.quota import UNLIMITED
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
-from tidegauge_broker.server.replication.log_dir_views import logs_on_disk
+from tidegauge_broker.server.replication.log_dir_views import log_on_disk
 
 HEADER = ControlHeader(0, 1, 1)
 AT = TopicPartition("t", 0)
@@ -282,10 +282,10 @@ async def test_the_destination_fails(broker: Moving) -> None:
 async def test_a_replica_in_a_failed_directory_is_reported_without_size_and_place(broker: Moving) -> None:
     """ReplicaManager.describeLogDirs: a failed directory has KAFKA_STORAGE_ERROR and no replicas."""
     broker.produce(3)
-    assert logs_on_disk(broker.logs, [AT])[AT].log_dir == broker.home
+    assert log_on_disk(broker.logs, AT).log_dir == broker.home
     broker.logs.logs[AT].log_directory.failed(OSError(5, "Input/output error"), "testing")
     broker.replicas.report_failures()
-    assert logs_on_disk(broker.logs, [AT]) == {}
+    assert log_on_disk(broker.logs, AT) == LogOnDisk()
     assert broker.shown() == {}
 
 
