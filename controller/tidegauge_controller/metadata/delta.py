@@ -24,6 +24,7 @@ from tidegauge.cluster_metadata.access_lists import (
     by_number,
 )
 from tidegauge.cluster_metadata.credentials import ScramCredential
+from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from tidegauge.kafka.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -65,12 +66,7 @@ from tidegauge_controller.metadata.image import (
     quota_key,
 )
 from tidegauge_controller.metadata.sorted_map import Draft
-from tidegauge_controller.metadata.versions import (
-    KRAFT_VERSION,
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
-    OLDEST_METADATA_VERSION,
-)
+from tidegauge_controller.metadata.versions import LATEST_METADATA_VERSION, OLDEST_METADATA_VERSION
 
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_CHANGE = -1

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from tidegauge.cluster_metadata.access_lists import Binding
 from tidegauge.cluster_metadata.client_quotas import Entity
 from tidegauge.cluster_metadata.credentials import ScramCredential
+from tidegauge.kafka.kraft.features import ELR_VERSION
 from tidegauge_controller.metadata.sorted_map import SortedMap
-from tidegauge_controller.metadata.versions import ELR_VERSION
 
 MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA"
 UNASSIGNED = "AAAAAAAAAAAAAAAAAAAAAQ"

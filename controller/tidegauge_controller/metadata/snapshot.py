@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tidegauge.cluster_metadata.access_lists import Binding
+from tidegauge.kafka.kraft.features import METADATA_VERSION
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from tidegauge.kafka.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
@@ -38,7 +39,6 @@ from tidegauge_controller.metadata.image import (
 )
 from tidegauge_controller.metadata.records import made
 from tidegauge_controller.metadata.versions import (
-    METADATA_VERSION,
     PARTITION_VERSION,
     register_broker_version,
     supports_cordoned_directories,

@@ -1,13 +1,9 @@
-"""Features of a cluster, the levels that are supported, and the record versions that metadata.version asks for.
+"""The levels of metadata.version that are supported, and the record versions that it asks for.
 
-Source: ``MetadataVersion``, ``EligibleLeaderReplicasVersion``, ``KRaftVersion`` of Apache Kafka 4.3.1.
+Source: ``MetadataVersion`` of Apache Kafka 4.3.1.
 """
 
 from __future__ import annotations
-
-METADATA_VERSION = "metadata.version"
-KRAFT_VERSION = "kraft.version"
-ELR_VERSION = "eligible.leader.replicas.version"
 
 IBP_4_0_IV3 = 25
 IBP_4_3_IV0 = 30

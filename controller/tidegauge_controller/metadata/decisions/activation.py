@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tidegauge.cluster_metadata import PRODUCER_ID_BLOCK_SIZE
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.features import ELR_VERSION, METADATA_VERSION
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.abort_transaction_record import AbortTransactionRecord
 from tidegauge.kafka.metadata_records.begin_transaction_record import BeginTransactionRecord
@@ -21,7 +22,6 @@ from tidegauge.kafka.metadata_records.producer_ids_record import ProducerIdsReco
 from tidegauge_controller.metadata.decisions.view import MIN_INSYNC_REPLICAS, ClusterView, Decision
 from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT
 from tidegauge_controller.metadata.records import made
-from tidegauge_controller.metadata.versions import ELR_VERSION, METADATA_VERSION
 
 MAX_PRODUCER_ID = 2**63 - 1
 

@@ -14,19 +14,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.features import ELR_VERSION, METADATA_VERSION
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.config_record import ConfigRecord
 from tidegauge.kafka.metadata_records.feature_level_record import FeatureLevelRecord
 from tidegauge_controller.metadata.decisions.view import MIN_INSYNC_REPLICAS, ClusterView, Decision
 from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT, FeatureRange
 from tidegauge_controller.metadata.records import made
-from tidegauge_controller.metadata.versions import (
-    ELR_VERSION,
-    LATEST_METADATA_VERSION,
-    METADATA_CHANGES_AT,
-    METADATA_VERSION,
-    OLDEST_METADATA_VERSION,
-)
+from tidegauge_controller.metadata.versions import LATEST_METADATA_VERSION, METADATA_CHANGES_AT, OLDEST_METADATA_VERSION
 
 _UNSUPPORTED = FeatureRange(0, 0)
 SUPPORTED_FEATURES: Mapping[str, FeatureRange] = {

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge_controller.metadata.decisions.brokers import out_of_isrs
@@ -20,7 +21,6 @@ from tidegauge_controller.metadata.decisions.partition_change import changes_wit
 from tidegauge_controller.metadata.decisions.view import ClusterView, Decision
 from tidegauge_controller.metadata.image import FeatureRange, NodeEndpoint, RegisteredBroker, RegisteredController
 from tidegauge_controller.metadata.snapshot import broker_record, controller_record
-from tidegauge_controller.metadata.versions import KRAFT_VERSION, METADATA_VERSION
 
 NO_EPOCH = -1
 _RESERVED_IDS = 100

@@ -6,8 +6,9 @@ Source: ``ReplicationControlManager.createTopics``, ``createTopic``, ``createPar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidegauge.cluster_metadata import new_uuid
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -33,6 +34,7 @@ from tidegauge_controller.metadata.snapshot import partition_record
 DEFAULT = -1
 """Of counts: the controller's default."""
 METADATA_TOPIC = "__cluster_metadata"
+Wanted = TypeVar("Wanted", "TopicToCreate", "PartitionsToAdd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,20 @@ def create_topics(
         TidegaugeError: POLICY_VIOLATION, the request asks for too many partitions or records.
     """
     _check_total(view, topics)
+    return _each_topic(topics, lambda topic: _create_topic(view, topic, random, mutate), validate_only=validate_only)
+
+
+def _each_topic(
+    topics: Sequence[Wanted],
+    decide: Callable[[Wanted], tuple[Sequence[MetadataRecord], TopicResult]],
+    *,
+    validate_only: bool,
+) -> Decision[list[TopicResult]]:
+    """Decide about each topic of a request by itself; one that it names twice is refused.
+
+    Raises:
+        TidegaugeError: POLICY_VIOLATION, that takes too many records.
+    """
     repeated = repeated_names(topic.name for topic in topics)
     records: list[MetadataRecord] = []
     results: list[TopicResult] = []
@@ -93,11 +109,11 @@ def create_topics(
         if topic.name in repeated:
             continue
         try:
-            made_records, result = _create_topic(view, topic, random, mutate)
+            of_topic, result = decide(topic)
         except TidegaugeError as problem:
             results.append(TopicResult.refused(topic.name, problem))
             continue
-        records += made_records
+        records += of_topic
         results.append(result)
     check_record_count(records)
     return Decision([] if validate_only else records, results, atomic=True)
@@ -250,23 +266,11 @@ def create_partitions(
     Raises:
         TidegaugeError: POLICY_VIOLATION, that takes too many records.
     """
-    repeated = repeated_names(topic.name for topic in topics)
-    records: list[MetadataRecord] = []
-    results: list[TopicResult] = []
-    for name in dict.fromkeys(topic.name for topic in topics if topic.name in repeated):
-        problem = TidegaugeError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        results.append(TopicResult.refused(name, problem))
-    for topic in topics:
-        if topic.name in repeated:
-            continue
-        try:
-            records += _added_partitions(view, topic, random, mutate)
-        except TidegaugeError as problem:
-            results.append(TopicResult.refused(topic.name, problem))
-            continue
-        results.append(TopicResult(topic.name))
-    check_record_count(records)
-    return Decision([] if validate_only else records, results, atomic=True)
+
+    def decide(topic: PartitionsToAdd) -> tuple[Sequence[MetadataRecord], TopicResult]:
+        return _added_partitions(view, topic, random, mutate), TopicResult(topic.name)
+
+    return _each_topic(topics, decide, validate_only=validate_only)
 
 
 def _added_partitions(

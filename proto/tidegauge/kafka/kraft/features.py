@@ -14,6 +14,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+ELR_VERSION = "eligible.leader.replicas.version"
 LEVELS = {
     7: "3.3-IV3",
     8: "3.4-IV0",
@@ -71,7 +72,7 @@ class Feature(NamedTuple):
 FEATURES = {
     feature.name: feature
     for feature in (
-        Feature("eligible.leader.replicas.version", 1, ((26, 1),), {1: 23}),
+        Feature(ELR_VERSION, 1, ((26, 1),), {1: 23}),
         Feature("group.version", 1, ((22, 1),)),
         Feature(KRAFT_VERSION, 1),
         Feature("share.version", 1, ((28, 1),)),
