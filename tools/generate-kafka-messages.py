@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from fetched import Unavailable  # noqa: E402 - found through the path above
 from maven import Artifact, resolve  # noqa: E402 - found through the path above
 
-from tidegauge.kafka.apis import APIS, EXTENSIONS, Api, snake  # noqa: E402 - the same
+from tidegauge.kafka.apis import APIS, EXTENSIONS, NEVER, Api, snake  # noqa: E402 - the same
 from tidegauge.kafka.kraft.apis import KRAFT_APIS  # noqa: E402 - the same
 from tidegauge.kafka.kraft.control_types import CONTROL_TYPES  # noqa: E402 - the same
 from tidegauge.kafka.kraft.json_text import json_name  # noqa: E402 - the same
@@ -257,6 +257,8 @@ def _of_apis(
         request, response = found[f"{api.name}Request"], found[f"{api.name}Response"]
         if request["apiKey"] != api.key:
             raise SystemExit(f"{api.name} has key {request['apiKey']}")
+        if request["flexibleVersions"] != ("none" if api.flexible_from == NEVER else f"{api.flexible_from}+"):
+            raise SystemExit(f"{api.name} is flexible in {request['flexibleVersions']}")
         facts = f"{api.name} (key {api.key}) of Kafka {release}: {_versions(request)}."
         yield f"{directory}/{snake(api.name)}.py", _module(request, response).text(facts)
 
