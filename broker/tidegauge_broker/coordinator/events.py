@@ -23,6 +23,7 @@ from tidegauge.share_groups import ShareStateRequest
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,18 @@ class TopicsChanged:
     """
 
     changes: Mapping[str, TopicDescription | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettingsChanged:
+    """A group's own settings have changed: they count from each member's next heartbeat on.
+
+    Attributes:
+        times: None: the group has none of its own any more.
+    """
+
+    group_id: str
+    times: ConsumerGroupTimes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +257,7 @@ Event = (
     | RequestArrived
     | PartitionsDeleted
     | TopicsChanged
+    | GroupSettingsChanged
     | RegexesResolved
     | TransactionVerified
     | TransactionCompleted
