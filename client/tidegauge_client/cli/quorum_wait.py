@@ -1,4 +1,4 @@
-"""The conditions of ``wait`` that the leader of a KRaft quorum answers: who leads, and what is committed."""
+"""The conditions of ``wait`` that the leader of a KRaft quorum can judge: who leads, and what is committed."""
 
 from __future__ import annotations
 
