@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ FIRST_ID = 3000
 LIMIT_SECONDS = 240.0
 SETTINGS = {"controller.quorum.fetch.timeout.ms": "2000", "metadata.max.idle.interval.ms": "0"}
 """Kafka's timers; a Kafka controller that leads writes nothing while nothing happens, so that logs can be compared."""
-_JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _COMPLAINT = re.compile(r"^\S+ \[.*?\] (WARN|ERROR) ", re.MULTILINE)
 _EXPECTED = (
     "could not be established. Node may not be available",  # a node that the test has killed
@@ -49,6 +49,12 @@ _EXPECTED = (
 def directory_id(number: int) -> bytes:
     """The id of a node's directory."""
     return bytes([0x11, number + 1]) * 8
+
+
+def complaints_in(logs: Iterable[Path]) -> list[str]:
+    """The lines of Kafka's logs at WARN and above, but for those that every test expects."""
+    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+    return [line for line in lines if _COMPLAINT.match(line) and not any(one in line for one in _EXPECTED)]
 
 
 def unused_ports(count: int) -> list[int]:
@@ -113,7 +119,7 @@ class QuorumNode:
         if self.kind == KAFKA:
             simple = "-Dorg.slf4j.simpleLogger."
             log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
-            command = [java_program(), *_JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
+            command = [java_program(), *JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
         with self._out(self._starts).open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
@@ -155,11 +161,7 @@ class QuorumNode:
 
     def complaints(self) -> list[str]:
         """The lines of all its processes at WARN and above, but for those that a dead neighbour explains."""
-        found = []
-        for start in range(1, self._starts + 1):
-            lines = self._out(start).read_text(errors="replace").splitlines()
-            found += [line for line in lines if _COMPLAINT.match(line)]
-        return [line for line in found if not any(one in line for one in _EXPECTED)]
+        return complaints_in(self._out(start) for start in range(1, self._starts + 1))
 
     def segments(self) -> bytes:
         """The bytes of its metadata log."""
