@@ -7,17 +7,15 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from click.testing import CliRunner
 from tests.integration.quorum_nodes import CLUSTER, JVM, LIMIT_SECONDS, complaints_in, unused_ports
 from tests.waiting import until
 
-from click.testing import CliRunner
 from tidegauge.java import java_program
 from tidegauge_broker.server.quorum.format_verb import format_storage
 
-_EXPECTED = (
-    "Unable to register the metrics",
-    "AppInfo",
-)
+_EXPECTED = ("Non-monotonic update of high watermark",)
+"""A follower that returns learns the high watermark of a leader alone below min.insync.replicas."""
 
 
 class KraftBroker:

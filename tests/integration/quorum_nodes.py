@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,21 +76,35 @@ class QuorumNode:
         port: of its listener.
         servers: ``controller.quorum.bootstrap.servers``.
         classpath: of Kafka's jars; empty for a node of ours.
+        more: settings beside the usual ones.
     """
 
-    def __init__(self, number: int, kind: str, at: Path, port: int, servers: str, classpath: str = "") -> None:
+    def __init__(
+        self,
+        number: int,
+        kind: str,
+        at: Path,
+        port: int,
+        servers: str,
+        classpath: str = "",
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         self.id, self.number, self.kind, self.port, self.at = FIRST_ID + number, number, kind, port, at
         self.config = at / f"controller-{self.id}.properties"
         self.log_directory = at / f"data-{self.id}"
-        settings = SETTINGS | {
-            "process.roles": "controller",
-            "node.id": str(self.id),
-            "listeners": f"CONTROLLER://127.0.0.1:{port}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-            "log.dirs": str(self.log_directory),
-            "controller.quorum.bootstrap.servers": servers,
-        }
+        settings = (
+            SETTINGS
+            | {
+                "process.roles": "controller",
+                "node.id": str(self.id),
+                "listeners": f"CONTROLLER://127.0.0.1:{port}",
+                "controller.listener.names": "CONTROLLER",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+                "log.dirs": str(self.log_directory),
+                "controller.quorum.bootstrap.servers": servers,
+            }
+            | dict(more or {})
+        )
         self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._classpath = classpath
         self._process: subprocess.Popen[bytes] | None = None
@@ -181,10 +195,13 @@ class Quorum:
         at: where their files go.
         kinds: of each.
         classpath: of Kafka's jars.
+        settings: of each node, beside the usual ones.
     """
 
-    def __init__(self, at: Path, kinds: Sequence[str], classpath: str = "") -> None:
-        self.at, self._classpath = at, classpath
+    def __init__(
+        self, at: Path, kinds: Sequence[str], classpath: str = "", settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.at, self._classpath, self._settings = at, classpath, settings
         self._ports = unused_ports(len(kinds) + 1)
         self.servers = ",".join(f"127.0.0.1:{port}" for port in self._ports[: len(kinds)])
         self.nodes = [self._node(number, kind) for number, kind in enumerate(kinds)]
@@ -193,7 +210,7 @@ class Quorum:
             node.format("--initial-controllers", voters)
 
     def _node(self, number: int, kind: str) -> QuorumNode:
-        return QuorumNode(number, kind, self.at, self._ports[number], self.servers, self._classpath)
+        return QuorumNode(number, kind, self.at, self._ports[number], self.servers, self._classpath, self._settings)
 
     def join(self, kind: str = OURS) -> QuorumNode:
         """Start one more controller, which is no voter."""
@@ -258,9 +275,11 @@ class Quorum:
 
 
 @contextlib.contextmanager
-def quorum_of(at: Path, kinds: Sequence[str], classpath: str = "") -> Iterator[Quorum]:
+def quorum_of(
+    at: Path, kinds: Sequence[str], classpath: str = "", settings: Mapping[str, str] | None = None
+) -> Iterator[Quorum]:
     """A quorum whose processes are killed in the end."""
-    quorum = Quorum(at, kinds, classpath)
+    quorum = Quorum(at, kinds, classpath, settings)
     try:
         quorum.start()
         yield quorum

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.frames import codec_of
@@ -180,10 +182,13 @@ def no_channel(_: str) -> Any:
     raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "there is no other node")
 
 
-async def until(condition: Any) -> None:
-    """Wait for a state; the test's own limit of time ends a wait in vain."""
-    while not condition():
-        await asyncio.sleep(0.005)
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for a state."""
+
+    async def look() -> bool:
+        return bool(condition())
+
+    await until_async(look)
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""The controller around its decisions: one queue, answers at the commit, and what is left when leadership is lost.
+"""The controller around its decisions: one queue, responses at the commit, and what is left when leadership is lost.
 
 Kafka's ``QuorumController``; the decisions themselves have tests of their own (tests/unit/metadata).
 """
@@ -61,7 +61,7 @@ async def test_api_versions_lists_exactly_what_is_served(one: OneController):
 
 
 async def test_a_response_waits_until_its_records_are_committed(one: OneController):
-    """ControllerWriteEvent: memory changes at once, so that the next decision sees it; no one is told before the commit.
+    """ControllerWriteEvent: memory changes at once, and the next decision sees it; the response comes at the commit.
 
     A response without records waits too: it says something of a topic that may yet vanish.
     """
@@ -154,7 +154,7 @@ async def test_a_broker_without_heartbeats_is_fenced(tmp_path: Path):
 
 
 async def test_another_incarnation_is_refused_while_the_session_lives(one: OneController):
-    """ClusterControlManager.registerBroker: DUPLICATE_BROKER_REGISTRATION; the same incarnation gets its epoch again."""
+    """ClusterControlManager.registerBroker: the same incarnation gets its epoch again, another one is refused."""
     epoch = await one.register(0)
     await one.heartbeat(0, epoch)
     other = await one.ask(apis.BROKER_REGISTRATION, registration(0, incarnation=2))
@@ -191,9 +191,8 @@ async def test_a_snapshot_is_written_and_loaded_at_the_next_start(tmp_path: Path
         await until(lambda: one.node.log.newest_snapshot is not None)
         image = one.controller.image
         end = one.node.log.newest_snapshot.offset
-    assert sorted(path.name for path in (tmp_path / "__cluster_metadata-0").glob("*.checkpoint"))[-1].startswith(
-        f"{end:020d}"
-    )
+    newest = max(path.name for path in (tmp_path / "__cluster_metadata-0").glob("*.checkpoint"))
+    assert newest.startswith(f"{end:020d}")
     async with controller_at(tmp_path) as one:
         assert one.parts.committed.next_offset >= end
         assert same(one.controller.image, image)

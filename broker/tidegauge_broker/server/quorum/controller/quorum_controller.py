@@ -104,7 +104,7 @@ class QuorumController:
 
     @property
     def image(self) -> MetadataImage:
-        """The image of the committed records, which reads are answered from."""
+        """The image of the committed records, for requests that only read."""
         return self.committed.image
 
     @property
