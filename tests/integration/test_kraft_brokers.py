@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from tests.integration.kraft_brokers import KraftBroker
 from tests.integration.quorum_nodes import OURS, Quorum, kafka_classpath, quorum_of
 from tests.waiting import until
@@ -174,8 +174,9 @@ def test_kafkas_brokers_live_on_controllers_of_ours(cluster: Cluster):
 
 def change_settings(cluster: Cluster) -> None:
     """KIP-339, KIP-195, and what a refused request does: nothing."""
-    resource = ConfigResource("topic", "t", set_config={"retention.ms": "3600000"})
-    cluster.admin.alter_configs([resource])[resource].result()
+    entry = ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", "t", incremental_configs=[entry])
+    cluster.admin.incremental_alter_configs([resource])[resource].result()
 
     def shown() -> str:
         described = cluster.admin.describe_configs([ConfigResource("topic", "t")])
