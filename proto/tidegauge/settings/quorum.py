@@ -134,11 +134,29 @@ _METADATA_LOG = (
         has_effect=False,
     ),
 )
+_LIFE_CYCLE = (
+    whole("broker.heartbeat.interval.ms", 2000, "ms", "Interval between a broker's heartbeats to the controller.", 1),
+    whole(
+        "initial.broker.registration.timeout.ms",
+        60_000,
+        "ms",
+        "Time within which a broker must have registered, or it ends.",
+        1,
+    ),
+    long(
+        "log.dir.failure.timeout.ms",
+        30_000,
+        "ms",
+        "Time within which the controller must have acknowledged a failed log directory, or the broker ends.",
+        1,
+    ),
+)
 
 CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "identity and listeners": _IDENTITY,
     "quorum": _QUORUM,
     "metadata log": _METADATA_LOG,
+    "life of a broker": _LIFE_CYCLE,
 }
 CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}
 
