@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,9 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import GRPC
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.machine_code import IN_USE
+from tidegauge.metadata_update import MetadataUpdate
 from tidegauge.partition import TopicPartition
+from tidegauge.partition_state import PartitionState, ReplicaStop
 from tidegauge.settings import BrokerSettings, Values, listeners_of
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
@@ -194,15 +196,8 @@ class BrokerProcess:
             to_controller=self._among_brokers.to_controller(),
             broker_epoch=lambda: self._broker_epoch,
             registered=self._registered,
-            complete=lambda broker_epoch: self._service.startup_completed(broker_epoch),
-            applied=Applied(
-                lambda update: self._service.metadata_changed(update),
-                lambda deletions, states, new: self._replicas.decided.apply(
-                    deletions, states, new, self._configs.topics.read_values
-                ),
-                lambda: self._logs,
-                self._end,
-            ),
+            complete=self._completed,
+            applied=Applied(self._metadata_changed, self._replicas_decided, lambda: self._logs, self._end),
             note=self._note,
             now_ms=self._now_ms.wall_ms,
             random_bytes=os.urandom,
@@ -423,6 +418,17 @@ class BrokerProcess:
         if self._has_replicas:  # in KRaft mode the registration may come before them
             self._replicas.core.set_broker_epoch(broker_epoch)
         self._note_state("registered", broker_epoch)
+
+    def _completed(self, broker_epoch: int) -> None:
+        self._service.startup_completed(broker_epoch)
+
+    def _metadata_changed(self, update: MetadataUpdate) -> None:
+        self._service.metadata_changed(update)
+
+    async def _replicas_decided(
+        self, deletions: Sequence[ReplicaStop], states: Sequence[PartitionState], new: Collection[TopicPartition]
+    ) -> None:
+        await self._replicas.decided.apply(deletions, states, new, self._configs.topics.read_values)
 
     def _end(self, why: str) -> None:
         """Stop the broker: it can't go on as a member of its cluster."""

@@ -46,8 +46,8 @@ def kraft_node(texts: Mapping[str, str], host_name: str) -> NodeSettings:
     named = parse_listeners(texts.get("listeners") or "PLAINTEXT://127.0.0.1:9092", "listeners")
     if any(one.name in controllers for one in named):
         raise _refusal(
-            "controller.listener.names must not contain a value appearing in the 'listeners' configuration when running "
-            "KRaft with just the broker role"
+            "controller.listener.names must not contain a value appearing in the 'listeners' configuration when "
+            "running KRaft with just the broker role"
         )
     if node.node_id in node.static_voters.voters:
         raise _refusal(

@@ -93,8 +93,8 @@ class MetadataCache:
             active_id: whom the store names; None: it names no controller.
 
         Returns:
-            The id is None unless both name the same broker and it is alive. In KRaft mode it is that of any live broker,
-            another one each time (KRaftMetadataCache.getRandomAliveBrokerId): brokers hand requests on.
+            The id is None unless both name the same broker and it is alive. In KRaft mode it is that of any live
+            broker, another one each time (KRaftMetadataCache.getRandomAliveBrokerId): brokers hand requests on.
         """
         if self._controller_id == ANY_BROKER:
             return random.choice(sorted(self._live)) if self._live else None, self._controller_epoch

@@ -1,7 +1,7 @@
 """The APIs that a broker in KRaft mode serves: keys and versions, as Apache Kafka 4.3.1's brokers have them.
 
-The messages are those of ZooKeeper mode's brokers; five of them have fields of later versions besides (``LATER``), and
-the APIs that only KRaft mode has are a controller's (``apis``). Lower versions are gone with KIP-896, so are the control
+The messages are those of ZooKeeper mode's brokers, some with fields of later versions besides (``LATER``); of the APIs
+that only KRaft mode has they are a controller's (``apis``). Lower versions are gone with KIP-896, so are the control
 requests of ZooKeeper mode (4 to 7). Versions above those here bring what brokers here do not have: transactions of
 version 2 (KIP-890), topic ids in Produce, OffsetCommit and OffsetFetch, and share groups; delegation tokens are not
 served at all.
@@ -64,7 +64,7 @@ _GONE = frozenset(
 )
 """Those of ZooKeeper mode that a broker in KRaft mode does not serve; the last two are its controllers'."""
 ADVERTISED_FROM: dict[int, int] = {apis.PRODUCE: 0}
-"""The lowest version that is advertised, where it is lower than what is served: librdkafka looks at it (KAFKA-18659)."""
+"""The lowest version that is advertised, where it is lower than what is served: old librdkafka asks (KAFKA-18659)."""
 OF_KRAFT = (DESCRIBE_QUORUM, UNREGISTER_BROKER, DESCRIBE_TOPIC_PARTITIONS, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER)
 FORWARDED = frozenset(
     {

@@ -76,7 +76,7 @@ class ImageCredentials:
         try:
             response = await self._forwarding.ask(ALTER_USER_SCRAM_CREDENTIALS, request)
         except TidegaugeError as problem:
-            users = dict.fromkeys(one.user for one in (*deletions, *upsertions))
+            users = [*(one.user for one in deletions), *(one.user for one in upsertions)]
             return dict.fromkeys(users, CredentialOutcome(problem.code, problem.message))
         return {
             one.user: CredentialOutcome(ErrorCode.of(one.error_code), one.error_message or "")

@@ -1,4 +1,4 @@
-"""The log directories of a broker in KRaft mode: whose they are, their ids, and where the controller is told replicas lie.
+"""The log directories of a broker in KRaft mode: whose they are, and their ids.
 
 Rules:
     1. Each directory has a ``meta.properties`` of version 1 with the cluster's id, the node's and its own. The metadata
@@ -7,7 +7,6 @@ Rules:
     2. A directory that can't be read is offline, as long as it is not the metadata directory.
     3. A shutdown was clean if every directory says so, of one and the same broker epoch
        (``LogManager.readBrokerEpochFromCleanShutdownFiles``).
-    4. The directory of each replica is reported to the controller if it knows another one, or none (KIP-858).
 """
 
 from __future__ import annotations
@@ -142,13 +141,13 @@ def _check_distinct(ids: Mapping[Path, str]) -> None:
         if other != path:
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
-                f"{other} and {path} have the same directory.id {directory_id}: one is a copy of the other; use another "
-                "directory in log.dirs",
+                f"{other} and {path} have the same directory.id {directory_id}: one is a copy of the other; use "
+                "another directory in log.dirs",
             )
 
 
 class Misplaced(NamedTuple):
-    """A replica of which the controller knows another directory than it lies in."""
+    """A replica of which the controller knows another directory than it lies in, or none (KIP-858)."""
 
     topic_id: str
     partition: int
@@ -156,4 +155,4 @@ class Misplaced(NamedTuple):
 
 
 FindMisplaced = Callable[[int], list[Misplaced]]
-"""Returns replicas of rule 4, so many at most."""
+"""Returns such replicas, so many at most."""

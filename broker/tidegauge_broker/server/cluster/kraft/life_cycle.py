@@ -1,8 +1,8 @@
 """The life of a broker in KRaft mode, from its registration to its end: which request comes next, and when. Pure.
 
 Contract: one request is in flight at a time; ``next_request`` returns it when it is due, and one of ``registered``,
-``registration_failed``, ``beat_answered`` and ``beat_failed`` takes its outcome in. Times are ms of one clock that never
-goes back.
+``registration_failed``, ``beat_answered`` and ``beat_failed`` takes its outcome in. Times are ms of one clock that
+never goes back.
 
 Rules (``BrokerLifecycleManager``):
     1. A broker registers, again after each refusal, until ``initial.broker.registration.timeout.ms`` is over.
@@ -51,9 +51,7 @@ TRANSITIONS = (
     Transition(BrokerState.NOT_RUNNING, BrokerState.STARTING, "its process has begun"),
     Transition(BrokerState.STARTING, BrokerState.RECOVERY, "it has caught up with the metadata log"),
     Transition(BrokerState.RECOVERY, BrokerState.RUNNING, "its logs are recovered, and the controller has unfenced it"),
-    Transition(
-        BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN, "it asks for its leaders to be moved away"
-    ),
+    Transition(BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN, "it asks for its leaders to be moved"),
     Transition(BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN, "the controller lets it end"),
     Transition(BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN, _ENDS),
     Transition(BrokerState.STARTING, BrokerState.SHUTTING_DOWN, _ENDS),

@@ -24,8 +24,8 @@ LOG = logging.getLogger("tidegauge.registration")
 _WITH_PREVIOUS_EPOCH = 3
 """The first version of BrokerRegistration that says of which registration the broker has ended cleanly."""
 _MEANINGS: Mapping[ErrorCode, str] = {
-    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is registered under this id; if it was this broker's, its "
-    "session ends soon",
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is registered under this id; if it was this broker's, "
+    "its session ends soon",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster has finalised a level of a feature that this broker does not support: "
     "format it with lower levels (tidegauge format --feature NAME=LEVEL), or lower them with kafka-features",
     ErrorCode.INCONSISTENT_CLUSTER_ID: "the quorum belongs to another cluster than the broker's log directories",

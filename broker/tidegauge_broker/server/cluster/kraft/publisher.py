@@ -5,8 +5,8 @@ Rules (``BrokerMetadataPublisher.onMetadataUpdate``):
        lists. What fails is reported in the log, and costs nothing else its change.
     2. States in between are skipped: what is published next is the newest image.
     3. A large step is taken in portions, with turns of the event loop between.
-    4. The offset that heartbeats report is that of the last image that is wholly in force; before the first one, that of
-       what is loaded, so that the broker may begin to recover its logs.
+    4. The offset that heartbeats report is that of the last image that is wholly in force; before the first one, that
+       of what is loaded, so that the broker may begin to recover its logs.
 """
 
 from __future__ import annotations

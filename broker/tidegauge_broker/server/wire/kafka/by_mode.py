@@ -64,13 +64,15 @@ def serving_of(
         return Serving(BROKER_PROTOCOL, SERVED, handlers_with(extensions))
     apis = {key: _served(key) for key in KRAFT_BROKER_APIS if key in SERVED or key in FORWARDED}
     keys = [key for key in sorted(apis) if key not in EXTENSIONS or key in extensions]
-    handlers = {key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys}
+    handlers: dict[int, Handler] = {
+        key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
+    }
     handlers[API_VERSIONS] = partial(_api_versions, keys, forwarding, features)
     return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers)
 
 
 def _served(key: int) -> ServedApi:
-    """Return what is said of an API in KRaft mode: as in ZooKeeper mode, but that the controller judges what it gets."""
+    """Return what is said of an API in KRaft mode: the controller judges what it gets."""
     if key not in SERVED:
         return ServedApi(key, _nowhere, guard=None, protocol=KRAFT_BROKER_PROTOCOL)
     found = SERVED[key]._replace(protocol=KRAFT_BROKER_PROTOCOL)
