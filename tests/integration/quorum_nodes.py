@@ -179,16 +179,17 @@ class Quorum:
         at: where their files go.
         kinds: of each.
         classpath: of Kafka's jars.
+        features: options of the format, such as ``--feature NAME=LEVEL``.
     """
 
-    def __init__(self, at: Path, kinds: Sequence[str], classpath: str = "") -> None:
+    def __init__(self, at: Path, kinds: Sequence[str], classpath: str = "", features: Sequence[str] = ()) -> None:
         self.at, self._classpath = at, classpath
         self._ports = unused_ports(len(kinds) + 1)
         self.servers = ",".join(f"127.0.0.1:{port}" for port in self._ports[: len(kinds)])
         self.nodes = [self._node(number, kind) for number, kind in enumerate(kinds)]
         voters = ",".join(node.endpoint for node in self.nodes)
         for node in self.nodes:
-            node.format("--initial-controllers", voters)
+            node.format("--initial-controllers", voters, *features)
 
     def _node(self, number: int, kind: str) -> QuorumNode:
         return QuorumNode(number, kind, self.at, self._ports[number], self.servers, self._classpath)
@@ -256,9 +257,11 @@ class Quorum:
 
 
 @contextlib.contextmanager
-def quorum_of(at: Path, kinds: Sequence[str], classpath: str = "") -> Iterator[Quorum]:
+def quorum_of(
+    at: Path, kinds: Sequence[str], classpath: str = "", features: Sequence[str] = ()
+) -> Iterator[Quorum]:
     """A quorum whose processes are killed in the end."""
-    quorum = Quorum(at, kinds, classpath)
+    quorum = Quorum(at, kinds, classpath, features)
     try:
         quorum.start()
         yield quorum
