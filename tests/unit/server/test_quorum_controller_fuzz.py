@@ -55,7 +55,7 @@ async def one(tmp_path: Path) -> AsyncIterator[OneController]:
 
 
 def familiar(value: Any, rng: random.Random, one: OneController) -> None:
-    """Put ids, names and epochs of the cluster into some fields of a message, so that checks behind the first are met."""
+    """Put ids, names and epochs of the cluster into some fields, so that checks behind the first are met."""
     image = one.controller.image
     known = {
         "name": "t",
