@@ -529,7 +529,11 @@ class LocalCluster:
         up = self._up_ids()
         expected = {*up, *log_places}
         startup.wait_brokers(
-            self.directory, self._entries(sorted(expected)), startup.all_ready(expected), limit_seconds, log_places
+            self.directory,
+            self._entries(sorted(expected)),
+            startup.all_ready(expected, names_controller=self._topology.names_controller),
+            limit_seconds,
+            log_places,
         )
 
     @contextlib.contextmanager
