@@ -13,6 +13,9 @@ from tidegauge.host_addresses import address_of
 from tidegauge.listeners import Listener
 from tidegauge.partition_state import PartitionState
 
+ANY_BROKER = -2
+"""The controller of an update in KRaft mode: no broker is it, and any live one may be called so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -59,7 +62,7 @@ class MetadataUpdate:
     """A change of what a broker knows of its cluster.
 
     Attributes:
-        controller_id: the active controller that made it known.
+        controller_id: the active controller that made it known; ``ANY_BROKER`` in KRaft mode.
         controller_epoch: its epoch.
         live_brokers: all of them.
         partitions: those that changed.

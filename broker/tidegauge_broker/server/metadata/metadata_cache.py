@@ -3,16 +3,17 @@
 Filled by what the controller makes known, in its order; it may lag behind what is stored, and behind other brokers'
 caches. The live brokers are always replaced together, partitions one by one. Serves the core
 (``ports.Metadata``), the controller's waiting admin requests (``MetadataView``) and clients.
-Source: Kafka's ZkMetadataCache.
+Source: Kafka's ZkMetadataCache and KRaftMetadataCache.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterable, Mapping
 
 from tidegauge.kafka.topic_ids import topic_id_bytes
-from tidegauge.metadata_update import Endpoint, MetadataUpdate, ReportedPartition
+from tidegauge.metadata_update import ANY_BROKER, Endpoint, MetadataUpdate, ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import NO_LEADER
 from tidegauge.waits import until_set
@@ -92,8 +93,11 @@ class MetadataCache:
             active_id: whom the store names; None: it names no controller.
 
         Returns:
-            The id is None unless both name the same broker and it is alive.
+            The id is None unless both name the same broker and it is alive. In KRaft mode it is that of any live
+            broker, another one each time (KRaftMetadataCache.getRandomAliveBrokerId): brokers hand requests on.
         """
+        if self._controller_id == ANY_BROKER:
+            return random.choice(sorted(self._live)) if self._live else None, self._controller_epoch
         is_it = active_id == self._controller_id and self._controller_id in self._live
         return active_id if is_it else None, self._controller_epoch
 

@@ -541,9 +541,13 @@ class BrokerService:
         if error is ErrorCode.NONE:
             self.metadata_changed(request.update)
             if request.startup_complete:
-                self._complete_for = request.header.broker_epoch
-                self._complete.set()
+                self.startup_completed(request.header.broker_epoch)
         return error
+
+    def startup_completed(self, broker_epoch: int) -> None:
+        """Take in that all is there that a registration brings."""
+        self._complete_for = broker_epoch
+        self._complete.set()
 
     def metadata_changed(self, update: MetadataUpdate) -> None:
         """Fill the metadata cache, and notify all that look at it."""
