@@ -273,6 +273,22 @@ class SyncAdmin(Facade[Admin]):
         """
         return self._loop.run(self._inner.describe_broker_settings(broker_id))
 
+    def describe_group_settings(self, group_id: str) -> list[ConfigEntry]:
+        """Return all settings of a group, which need not exist, by name.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the cluster does not serve the consumer protocol; or no broker responds.
+        """
+        return self._loop.run(self._inner.describe_group_settings(group_id))
+
+    def alter_group_settings(self, group_id: str, changes: Mapping[str, str], deleted: Collection[str] = ()) -> int:
+        """Set and remove settings of a group; return the change's number, for ``wait_for_change``.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, INVALID_CONFIG with key and bound; nothing was changed.
+        """
+        return self._loop.run(self._inner.alter_group_settings(group_id, changes, deleted))
+
     def alter_topic_settings(self, topic: str, changes: Mapping[str, str], deleted: Collection[str] = ()) -> int:
         """Set and remove settings of a topic; return the change's number, for ``wait_for_change``.
 

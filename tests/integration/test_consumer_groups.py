@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from tests import kafka_requests
 from tests.waiting import until
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tidegauge_client.cli.configs import alter_config
 from tidegauge_lab.local.cluster import LocalCluster
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
@@ -22,6 +26,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 SETTINGS = {
     "tidegauge.zookeeper.group.protocols": "classic,consumer",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.assignors": "range,uniform",
@@ -244,6 +249,40 @@ def test_new_partitions_are_assigned(admin: Any, topic: str, join: Join):
     for grown in admin.create_partitions([confluent_admin.NewPartitions(topic, PARTITIONS + 2)]).values():
         grown.result(LIMIT_SECONDS)
     until(lambda: member.owned == frozenset(range(PARTITIONS + 2)), what="the member owns the new ones, too")
+
+
+def _interval_ms(brokers: LocalCluster, group: str, member_epoch: int) -> int:
+    """Send a heartbeat of a member that is subscribed to nothing; return the interval in the response."""
+    address = brokers.kafka_bootstrap_servers[brokers.coordinator_of(group)]
+    request = ConsumerGroupHeartbeatRequest(
+        group, "by-hand", member_epoch, rebalance_timeout_ms=5_000, subscribed_topic_names=[], topic_partitions=[]
+    )
+    response = kafka_requests.ask(address, CONSUMER_KEYS[0], request, 1)
+    assert response.error_code == ErrorCode.NONE, response.error_message
+    return int(response.heartbeat_interval_ms)
+
+
+def test_a_group_has_settings_of_its_own(brokers: LocalCluster, topic: str, join: Join):
+    """GroupConfigManager: every broker has them, whichever coordinates the group; a value out of bounds is refused."""
+    member = join("configured", "member", topic)
+    until(lambda: _own(member), what="there is a coordinator")
+    assert _interval_ms(brokers, "configured", 0) == 200
+    interval = "consumer.heartbeat.interval.ms"
+    verb = ["--group", "configured", "--dir", str(brokers.directory), "--add-config"]
+    done = CliRunner().invoke(alter_config, [*verb, f"{interval}=700"])
+    assert (done.exit_code, done.output) == (0, "Completed updating config for group configured.\n")
+    assert _interval_ms(brokers, "configured", 0) == 700
+    done = CliRunner().invoke(alter_config, [*verb, f"{interval}=701,consumer.session.timeout.ms=60001"])
+    assert done.exit_code == 1
+    assert "must be less than or equal to group.consumer.max.session.timeout.ms (60000)" in done.output
+    old = brokers.coordinator_of("configured")
+    brokers.kill(old)
+    try:
+        until(lambda: _coordinator_of(brokers, "configured") not in {None, old}, what="another broker coordinates")
+        until(lambda: _own(member), what="the group goes on")
+        assert _interval_ms(brokers, "configured", 0) == 700
+    finally:
+        brokers.start(old)
 
 
 def test_after_a_restart_of_all_brokers_the_group_is_as_it_was(

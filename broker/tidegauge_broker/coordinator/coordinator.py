@@ -60,6 +60,7 @@ from tidegauge_broker.coordinator.describing import counted, described, listed, 
 from tidegauge_broker.coordinator.driven import Driven
 from tidegauge_broker.coordinator.events import (
     Event,
+    GroupSettingsChanged,
     PartitionsDeleted,
     RegexesResolved,
     RequestArrived,
@@ -113,6 +114,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             RequestArrived: self._on_request,
             PartitionsDeleted: self._on_partitions_deleted,
             TopicsChanged: self._on_topics_changed,
+            GroupSettingsChanged: self._on_group_settings_changed,
             RegexesResolved: self._on_regexes_resolved,
             TransactionVerified: self._transactional.verified,
             TransactionCompleted: self._transactional.completed,
@@ -196,6 +198,9 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             for group in shard.consumer_groups.values():
                 if not changed.isdisjoint(group.image.subscribed_topics()):
                     group.request_refresh()
+
+    def _on_group_settings_changed(self, event: GroupSettingsChanged) -> None:
+        self._runtime.set_times(event.group_id, event.times)
 
     def _on_regexes_resolved(self, event: RegexesResolved) -> None:
         self._runtime.arrived(event.resolution_id, "RegularExpressions", event.found, event.version, event.problem)

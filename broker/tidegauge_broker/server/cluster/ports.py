@@ -56,6 +56,10 @@ class SettingsStore(Protocol):
         """
         ...
 
+    async def names(self, kind: str) -> Collection[str]:
+        """Return the names of the entities of a kind, such as ``groups``, that have settings."""
+        ...
+
     async def alter(self, entity: str, change: Change) -> int:
         """Store what ``change`` makes of the settings, and notify all brokers; return the change's number.
 
@@ -163,6 +167,9 @@ class SettingsListener(Protocol):
 
     async def broker_changed(self, broker: str) -> None:
         """Take over the settings of a broker, by its id, or the default of all brokers."""
+
+    async def group_changed(self, name: str) -> None:
+        """Take over the settings of a group, by its entity's name."""
 
     async def addresses_changed(self) -> None:
         """Take over the quotas of addresses."""

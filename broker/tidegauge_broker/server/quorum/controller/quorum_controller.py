@@ -104,7 +104,7 @@ class QuorumController:
 
     @property
     def image(self) -> MetadataImage:
-        """The image of the committed records, which reads are answered from."""
+        """The image of the committed records, from which requests that only read are completed."""
         return self.committed.image
 
     @property
