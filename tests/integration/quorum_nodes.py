@@ -257,9 +257,7 @@ class Quorum:
 
 
 @contextlib.contextmanager
-def quorum_of(
-    at: Path, kinds: Sequence[str], classpath: str = "", features: Sequence[str] = ()
-) -> Iterator[Quorum]:
+def quorum_of(at: Path, kinds: Sequence[str], classpath: str = "", features: Sequence[str] = ()) -> Iterator[Quorum]:
     """A quorum whose processes are killed in the end."""
     quorum = Quorum(at, kinds, classpath, features)
     try:
