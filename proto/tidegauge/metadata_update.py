@@ -65,6 +65,7 @@ class MetadataUpdate:
         controller_id: the active controller that made it known; ``ANY_BROKER`` in KRaft mode.
         controller_epoch: its epoch.
         live_brokers: all of them.
+        leaving: those of them that are in their controlled shutdown: they may not join an ISR (KRaft mode).
         partitions: those that changed.
     """
 
@@ -72,3 +73,4 @@ class MetadataUpdate:
     controller_epoch: int
     live_brokers: Sequence[Endpoint]
     partitions: Sequence[ReportedPartition]
+    leaving: frozenset[int] = frozenset()

@@ -53,6 +53,7 @@ from tidegauge_broker.server.coordinators.transaction_runner import Surroundings
 from tidegauge_broker.server.core_settings import core_settings
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
+from tidegauge_broker.server.metadata.metadata_cache import CoreMetadata
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.periodic_tasks import begin_periodic_tasks
@@ -259,7 +260,7 @@ class BrokerProcess:
             self._identity.broker_id,
             core_settings(settings),
             self._logs,
-            self._metadata,
+            CoreMetadata(self._metadata),
             rack_of=self._metadata.rack_of if by_rack else None,
             leader_quota=ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate")),
             follower_quota=ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate")),

@@ -24,6 +24,20 @@ _MAX_DELETED_TOPICS = 10_000
 """Maximum number of deleted topics that are remembered, the newest ones."""
 
 
+class CoreMetadata:
+    """The cache as the replication core asks it (``replica.ports.Metadata``).
+
+    Args:
+        cache: of this broker.
+    """
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self.knows = cache.knows
+        self.leader_hint = cache.leader_hint
+        self.is_alive = cache.is_alive
+        self.live_brokers = cache.isr_candidates
+
+
 class MetadataCache:
     """One broker's view of the cluster.
 
@@ -40,6 +54,7 @@ class MetadataCache:
         self._controller_id, self._controller_epoch = NO_LEADER, 0
         self._brokers: dict[int, Endpoint] = {}
         self._live: frozenset[int] = frozenset()
+        self._eligible: frozenset[int] = frozenset()
         self._topics: dict[str, dict[int, ReportedPartition]] = {}
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -52,6 +67,7 @@ class MetadataCache:
         self._controller_id, self._controller_epoch = update.controller_id, update.controller_epoch
         self._brokers = {endpoint.broker_id: endpoint for endpoint in update.live_brokers}
         self._live = frozenset(self._brokers)
+        self._eligible = self._live - update.leaving
         self._racks |= {broker_id: endpoint.rack for broker_id, endpoint in self._brokers.items()}
         deleted: set[str] = set()
         for entry in update.partitions:
@@ -121,6 +137,10 @@ class MetadataCache:
     def live_brokers(self) -> frozenset[int]:
         """Ids of the registered brokers."""
         return self._live
+
+    def isr_candidates(self) -> frozenset[int]:
+        """Ids of the live brokers that may join an ISR: those that do not leave (Partition.isReplicaIsrEligible)."""
+        return self._eligible
 
     def rack_of(self, broker_id: int) -> str | None:
         """Return the rack of a live broker; None where it has none."""

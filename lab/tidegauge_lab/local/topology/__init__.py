@@ -16,9 +16,21 @@ from tidegauge_lab.local.wanted import Wanted
 class Topology(Protocol):
     """The processes beside the brokers. See the module."""
 
-    def broker_settings(self) -> dict[str, str]:
-        """Return the settings by which a broker finds its cluster."""
+    @property
+    def names_controller(self) -> bool:
+        """Return whether the brokers' metadata name the active controller."""
         ...
+
+    def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the settings that say who a broker is, and by which it finds its cluster."""
+        ...
+
+    def prepare(self, broker_id: int) -> None:
+        """Prepare the directories of a broker that is about to start.
+
+        Raises:
+            TidegaugeError: they can't be its own.
+        """
 
     @property
     def targets(self) -> list[Target]:

@@ -56,9 +56,24 @@ class KRaftTopology:
         self._file = file
         self._quorum: QuorumEntry = file.quorum
 
-    def broker_settings(self) -> dict[str, str]:
-        """Return where brokers find the controllers."""
-        return membership_of(self._quorum)
+    @property
+    def names_controller(self) -> bool:
+        """Return False: a broker's metadata name any live broker as the controller (KIP-590)."""
+        return False
+
+    def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the broker's id as a node, and where it finds the controllers."""
+        return membership_of(self._quorum, broker_id, "broker")
+
+    def prepare(self, broker_id: int) -> None:
+        """Format those of a broker's log directories that are not formatted.
+
+        Raises:
+            TidegaugeError: one belongs to another node or cluster; nothing was changed.
+        """
+        directories = [str(path) for path in layout.broker_log_directories(self._directory, broker_id)]
+        asked = formatting(self._quorum, broker_id, directories[0], is_controller=False)
+        format_directories(asked, directories, asked.levels(), ignore_formatted=True)
 
     @property
     def targets(self) -> list[Target]:

@@ -43,9 +43,17 @@ class ZooKeeperTopology:
         self._directory = directory
         self._file = file
 
-    def broker_settings(self) -> dict[str, str]:
-        """Return where brokers find ZooKeeper."""
-        return {"zookeeper.connect": self._file.zookeeper_address}
+    @property
+    def names_controller(self) -> bool:
+        """Return True: the controller tells every broker that it is the controller (UpdateMetadata)."""
+        return True
+
+    def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the broker's id, and where it finds ZooKeeper."""
+        return {"broker.id": str(broker_id), "zookeeper.connect": self._file.zookeeper_address}
+
+    def prepare(self, broker_id: int) -> None:
+        """Do nothing: a broker makes its directories by itself."""
 
     @property
     def targets(self) -> list[Target]:

@@ -219,7 +219,10 @@ class KRaftCluster:
             registration.broker_id,
             self.cluster_id,
             secrets.token_bytes(16),
-            [(*one, _SECURITY_NUMBERS[protocols.get(one.name, "PLAINTEXT")]) for one in registration.listeners],
+            [
+                (one.name, one.host, one.port, _SECURITY_NUMBERS[protocols.get(one.name, "PLAINTEXT")])
+                for one in registration.listeners
+            ],
             SUPPORTED,
             registration.rack,
             self._directories.id_bytes(),

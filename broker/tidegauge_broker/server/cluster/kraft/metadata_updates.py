@@ -37,6 +37,11 @@ def live_brokers(image: MetadataImage, among_brokers: str) -> list[Endpoint]:
     return [endpoint_of(one, among_brokers) for one in image.brokers.values() if not one.fenced]
 
 
+def leaving_brokers(image: MetadataImage) -> frozenset[int]:
+    """Return the brokers that are in their controlled shutdown."""
+    return frozenset(one.broker_id for one in image.brokers.values() if one.in_controlled_shutdown)
+
+
 def changed_partitions(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartition]:
     """Yield the partitions of which clients see something else; those that are gone come first.
 

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from tidegauge.metadata_update import ANY_BROKER, MetadataUpdate, ReportedPartition
-from tidegauge_broker.server.cluster.kraft.metadata_updates import changed_partitions, live_brokers
+from tidegauge_broker.server.cluster.kraft.metadata_updates import changed_partitions, leaving_brokers, live_brokers
 from tidegauge_broker.server.cluster.kraft.observer import QuorumObserver
 from tidegauge_broker.server.cluster.kraft.stores import KRaftStores
 from tidegauge_broker.server.cluster.ports import Applied
@@ -112,16 +112,17 @@ class Publisher:
 
     async def _show(self, old: MetadataImage, new: MetadataImage) -> None:
         """Update the metadata cache; live brokers go along with each portion."""
-        live, portion = live_brokers(new, self._among_brokers), list[ReportedPartition]()
+        epoch, live, leaving = new.provenance.epoch, live_brokers(new, self._among_brokers), leaving_brokers(new)
+        portion: list[ReportedPartition] = []
         if old.topics is new.topics and old.brokers is new.brokers:
             return
         for partition in changed_partitions(old, new):
             portion.append(partition)
             if len(portion) == _PORTION:
-                self._applied.metadata_changed(MetadataUpdate(ANY_BROKER, new.provenance.epoch, live, portion))
+                self._applied.metadata_changed(MetadataUpdate(ANY_BROKER, epoch, live, portion, leaving))
                 portion = []
                 await asyncio.sleep(0)
-        self._applied.metadata_changed(MetadataUpdate(ANY_BROKER, new.provenance.epoch, live, portion))
+        self._applied.metadata_changed(MetadataUpdate(ANY_BROKER, epoch, live, portion, leaving))
 
     async def _decide(self, old: MetadataImage, new: MetadataImage) -> None:
         """Take over the roles of this broker's replicas."""

@@ -30,11 +30,13 @@ from tidegauge_broker.server.cluster.kraft.credentials import ImageCredentials
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
 from tidegauge_broker.server.cluster.ports import Change, SettingsListener
 from tidegauge_broker.server.configs.topic_configs import TopicConfigs
-from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT, TOPIC, MetadataImage, quota_entity
+from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT, GROUP, TOPIC, MetadataImage, quota_entity
 from tidegauge_controller.metadata.sorted_map import differences
 
 LOG = logging.getLogger("tidegauge.configs")
 _SET, _DELETE = 0, 1
+_KINDS = {"topics": TOPIC, "brokers": BROKER, "groups": GROUP}
+"""Types of resources by the kinds of entities."""
 _SHOWN_SECONDS = 5.0
 """How long an alteration waits until its record is in this broker's image."""
 
@@ -60,6 +62,11 @@ class ImageSettings:
         """Return an entity's own settings; none if it has none."""
         kind, name = _resource(entity)
         return dict(self._image().config(kind, name))
+
+    async def names(self, kind: str) -> Collection[str]:
+        """Return the names of the entities of a kind that have settings."""
+        number, _ = _resource(f"{kind}/")
+        return [name or DEFAULT_ENTITY for found, name in self._image().configs if found == number]
 
     async def alter(self, entity: str, change: Change) -> int:
         """Have the controller set what ``change`` makes of the settings; return the number of the change.
@@ -95,9 +102,7 @@ class ImageSettings:
 def _resource(entity: str) -> tuple[int, str]:
     """Return the resource of an entity such as ``topics/T``."""
     kind, _, name = entity.partition("/")
-    if kind == "topics":
-        return TOPIC, name
-    return BROKER, CLUSTER_DEFAULT if name == DEFAULT_ENTITY else name
+    return _KINDS[kind], CLUSTER_DEFAULT if name == DEFAULT_ENTITY else name
 
 
 class KRaftStores:
@@ -120,7 +125,7 @@ class KRaftStores:
         self._listener: SettingsListener | None = None
 
     async def _topics(self) -> Collection[str]:
-        return [name for kind, name in self._image().configs if kind == TOPIC]
+        return await self.settings.names("topics")
 
     @property
     def applied_change(self) -> int:
@@ -155,6 +160,8 @@ class KRaftStores:
                 found.append(_call(listener.topic_changed, name))
             elif kind == BROKER:
                 found.append(_call(listener.broker_changed, DEFAULT_ENTITY if name == CLUSTER_DEFAULT else name))
+            elif kind == GROUP:
+                found.append(_call(listener.group_changed, name))
         quotas = [quota_entity(key) for key, _, _ in differences(old.quotas, new.quotas)]
         if any(IP in entity for entity in quotas):
             found.append(listener.addresses_changed)
