@@ -4,8 +4,8 @@
 Targets, below proto/tidegauge/kafka:
 
 - ``messages``, from the message definitions inside kafka-clients' jar, and ``coordinator``, from those inside the
-  coordinators' jars, of the release that ZooKeeper mode is true to; the APIs and records of consumer groups (KIP-848),
-  an extension of that mode, come from the other release;
+  coordinators' jars, of the release that ZooKeeper mode is true to; the APIs and records of consumer groups (KIP-848)
+  and share groups (KIP-932), an extension of that mode, come from the other release;
 - ``kraft/messages`` and ``kraft/control_messages``, from kafka-clients' jar, and ``metadata_records``, from
   kafka-metadata's, of the release that KRaft mode is true to (docs/adr/0024-two-generated-protocols.md).
 
@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from fetched import Unavailable  # noqa: E402 - found through the path above
 from maven import Artifact, resolve  # noqa: E402 - found through the path above
 
-from tidegauge.kafka.apis import APIS, EXTENSIONS, Api, snake  # noqa: E402 - the same
+from tidegauge.kafka.apis import APIS, EXTENSIONS, NEVER, SHARE_APIS, Api, snake  # noqa: E402 - the same
 from tidegauge.kafka.kraft.apis import KRAFT_APIS  # noqa: E402 - the same
 from tidegauge.kafka.kraft.control_types import CONTROL_TYPES  # noqa: E402 - the same
 from tidegauge.kafka.kraft.json_text import json_name  # noqa: E402 - the same
@@ -49,7 +49,7 @@ KRAFT_MESSAGES, CONTROL, METADATA = "kraft/messages", "kraft/control_messages", 
 DIRECTORIES = (MESSAGES, RECORDS, KRAFT_MESSAGES, CONTROL, METADATA)
 JARS = {
     KAFKA: ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator"),
-    KAFKA_KRAFT: ("kafka-clients", "kafka-metadata", "kafka-group-coordinator"),
+    KAFKA_KRAFT: ("kafka-clients", "kafka-metadata", "kafka-group-coordinator", "kafka-share-coordinator"),
 }
 RECORD_TYPES = ("OffsetCommit", "GroupMetadata", "TransactionLog")
 """What the coordinators write: a definition of a key and one of a value each."""
@@ -61,8 +61,16 @@ EXTENSION_RECORD_TYPES = (
     "ConsumerGroupTargetAssignmentMember",
     "ConsumerGroupCurrentMemberAssignment",
     "ConsumerGroupRegularExpression",
+    "ShareGroupMetadata",
+    "ShareGroupMemberMetadata",
+    "ShareGroupTargetAssignmentMetadata",
+    "ShareGroupTargetAssignmentMember",
+    "ShareGroupCurrentMemberAssignment",
+    "ShareGroupStatePartitionMetadata",
+    "ShareSnapshot",
+    "ShareUpdate",
 )
-"""What the group coordinator writes of consumer groups (KIP-848), by the definitions of the later release."""
+"""What the coordinators write of consumer groups (KIP-848) and share groups (KIP-932), by the later release."""
 MAX_FACTS = 117
 """Length of a docstring's first line, without its quotes."""
 SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
@@ -202,7 +210,7 @@ def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) ->
         later: those of the release that its extensions come from.
     """
     own = {key: api for key, api in APIS.items() if key not in EXTENSIONS}
-    extensions = {key: APIS[key] for key in EXTENSIONS}
+    extensions = {key: APIS[key] for key in EXTENSIONS} | SHARE_APIS
     texts = {
         f"{MESSAGES}/__init__.py": _docstring("One module per API: requests and responses of Kafka's protocol."),
         f"{RECORDS}/__init__.py": _docstring("One module per type of record of Kafka's coordinators: key and value."),
@@ -257,6 +265,8 @@ def _of_apis(
         request, response = found[f"{api.name}Request"], found[f"{api.name}Response"]
         if request["apiKey"] != api.key:
             raise SystemExit(f"{api.name} has key {request['apiKey']}")
+        if request["flexibleVersions"] != ("none" if api.flexible_from == NEVER else f"{api.flexible_from}+"):
+            raise SystemExit(f"{api.name} is flexible in {request['flexibleVersions']}")
         facts = f"{api.name} (key {api.key}) of Kafka {release}: {_versions(request)}."
         yield f"{directory}/{snake(api.name)}.py", _module(request, response).text(facts)
 

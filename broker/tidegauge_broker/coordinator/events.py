@@ -19,6 +19,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
+from tidegauge.share_groups import ShareStateRequest
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
@@ -207,6 +208,18 @@ class ProducerIdAllocated:
     producer_id: int = NO_PRODUCER_ID
 
 
+@dataclass(frozen=True, slots=True)
+class ShareStateRequestArrived:
+    """A request to the share coordinator; its response is the effect ``Respond`` with the same token.
+
+    Attributes:
+        token: anything hashable; unique among requests in flight.
+    """
+
+    token: object
+    request: ShareStateRequest
+
+
 NO_BROKER = -1
 """In place of a leader: the partition exists, but its leader is unknown or not alive; it is looked up again later."""
 
@@ -251,6 +264,8 @@ Event = (
     | ShutDown
 )
 """Of the group coordinator."""
+ShareEvent = PartitionEvent | Appended | ShareStateRequestArrived | TopicsChanged | ShutDown
+"""Of the share coordinator."""
 TransactionEvent = (
     PartitionEvent
     | Appended

@@ -71,3 +71,24 @@ class TransactionSettings:
     remove_expired_interval_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
     request_timeout_ms: int = 30_000
+
+
+@dataclass(slots=True)
+class ShareStateSettings:
+    """A broker's settings as far as its share coordinator needs them; defaults are Kafka's.
+
+    Attributes:
+        partitions: of __share_group_state; before it exists share.coordinator.state.topic.num.partitions.
+        compression: number of the codec of share.coordinator.state.topic.compression.codec; 0 none.
+        write_timeout_ms: share.coordinator.write.timeout.ms.
+        updates_per_snapshot: share.coordinator.snapshot.update.records.per.snapshot.
+        prune_interval_ms: share.coordinator.state.topic.prune.interval.ms.
+        cold_interval_ms: share.coordinator.cold.partition.snapshot.interval.ms.
+    """
+
+    partitions: int = 50
+    compression: int = 0
+    write_timeout_ms: int = 5_000
+    updates_per_snapshot: int = 500
+    prune_interval_ms: int = 300_000
+    cold_interval_ms: int = 300_000

@@ -27,7 +27,8 @@ from tidegauge.security import BESIDE_SASL, PLAINTEXT
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, property_line
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
-from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, security_of_cluster
+from tidegauge.settings.quorum import CONTROLLER_SETTINGS
+from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE, BrokerEntry, ClusterFile, security_of_cluster
 from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories, session_file
 
 _AT_MOST_BROKERS = (
@@ -85,31 +86,58 @@ DECIDED_BY_UP = {
     "lab.session.file": _OF_DIRECTORY,
 }
 """Settings that ``up`` decides, and what the user can do instead."""
+DECIDED_IN_KRAFT = {
+    "node.id": "--brokers N gives brokers the ids 0 to N-1, and controllers have 3000, 3001, ...",
+    "process.roles": "each process has one role; --controllers N gives the number of controllers",
+    "controller.listener.names": "--controller-port says where controllers listen",
+    "controller.quorum.bootstrap.servers": "--controller-port says where controllers listen",
+    "controller.quorum.voters": "--controllers N gives the number of voters",
+    "metadata.log.dir": _OF_DIRECTORY,
+}
+"""The same for nodes in KRaft mode, in addition."""
 
 
-def check_settings(settings: Mapping[str, str], profile: str) -> None:
-    """Refuse what no broker of the cluster could run with.
+def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEEPER_MODE) -> None:
+    """Refuse what no node of the cluster could run with.
+
+    Args:
+        settings: what ``--set`` gave.
+        profile: ``fast`` or ``kafka``.
+        mode: the cluster's.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, a profile or name is unknown, a value illegal, or a name is decided by ``up``.
+        TidegaugeError: INVALID_CONFIG, a profile or name is unknown, a value illegal, or a name is decided by ``up``,
+            or belongs to the other mode.
     """
     if profile not in PROFILES:
         raise TidegaugeError(
             ErrorCode.INVALID_CONFIG, f"there is no profile {profile!r}; there are {', '.join(PROFILES)}"
         )
+    decided = DECIDED_BY_UP | DECIDED_IN_KRAFT if mode == KRAFT_MODE else DECIDED_BY_UP
     for given in settings:
         _, name = _scope_of(given)
-        if name in DECIDED_BY_UP:
+        if name in decided:
+            node = "node" if mode == KRAFT_MODE else "broker"
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
-                f"{name} can't be set: `tidegauge up` gives each broker its own value; {DECIDED_BY_UP[name]}",
+                f"{name} can't be set: `tidegauge up` gives each {node} its own value; {decided[name]}",
             )
-        if broker_setting(name) is None:
+        if mode == KRAFT_MODE and name.startswith("zookeeper."):
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} can't be set: the cluster is in KRaft mode, whose nodes have no ZooKeeper; leave it out",
+            )
+        of_controllers = CONTROLLER_SETTINGS.get(name) if mode == KRAFT_MODE else None
+        if of_controllers is not None:
+            of_controllers.parse(settings[given])
+        elif broker_setting(name) is None:
             hint = did_you_mean(name, BROKER_SETTINGS, "; docs/configuration.md lists all")
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown broker setting: {name}{hint}")
     scopes = {scope for scope, _ in map(_scope_of, settings)} | {None}
     for scope in scopes:
-        parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **settings_of(scope, settings)})
+        own = settings_of(scope, settings)
+        of_brokers = {name: text for name, text in own.items() if broker_setting(name) is not None}
+        parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **of_brokers})
     security_of_cluster(settings)
 
 

@@ -119,6 +119,29 @@ ALLOCATE_PRODUCER_IDS = _api(67, "AllocateProducerIds", 0, 0, 0, "AllocateProduc
 CONSUMER_GROUP_HEARTBEAT = _api(68, "ConsumerGroupHeartbeat", 0, 1, 0)
 CONSUMER_GROUP_DESCRIBE = _api(69, "ConsumerGroupDescribe", 0, 1, 0)
 
+
+def _share(key: int, name: str, first: int, last: int) -> tuple[int, Api]:
+    return key, Api(key, name, first, last, 0)
+
+
+SHARE_APIS: dict[int, Api] = dict(
+    (
+        _share(76, "ShareGroupHeartbeat", 1, 1),
+        _share(77, "ShareGroupDescribe", 1, 1),
+        _share(78, "ShareFetch", 1, 2),
+        _share(79, "ShareAcknowledge", 1, 2),
+        _share(83, "InitializeShareGroupState", 0, 0),
+        _share(84, "ReadShareGroupState", 0, 0),
+        _share(85, "WriteShareGroupState", 0, 1),
+        _share(86, "DeleteShareGroupState", 0, 0),
+        _share(87, "ReadShareGroupStateSummary", 0, 1),
+        _share(90, "DescribeShareGroupOffsets", 0, 1),
+        _share(91, "AlterShareGroupOffsets", 0, 0),
+        _share(92, "DeleteShareGroupOffsets", 0, 0),
+    )
+)
+"""The APIs of share groups (KIP-932), in the versions of 4.3.1: their messages are known, and no broker serves them."""
+
 EXTENSIONS = frozenset((CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE))
 """Keys that no broker of 3.9.1 in ZooKeeper mode serves: theirs are the messages of 4.3.1 (docs/groups.md)."""
 

@@ -32,6 +32,7 @@ from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import STABLE
 from tidegauge_broker.coordinator.group.storing import metadata_record
 from tidegauge_broker.coordinator.led_partitions import ShardState
+from tidegauge_broker.coordinator.outcomes import IN_THE_LOG, client_error
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
 from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE
 from tidegauge_broker.coordinator.runtime import GroupRuntime
@@ -40,20 +41,6 @@ from tidegauge_broker.coordinator.timers import Timer
 
 RETRY_MS = 500
 """After a failed write of a timer's decision it is tried again (CoordinatorTimerImpl.schedule)."""
-_IN_THE_LOG = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
-"""Outcomes of an append after which the records are in the log; without a commit in time they usually commit later."""
-_CLIENT_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-}
-"""What a client gets for the error of an append (CoordinatorOperationExceptionHelper)."""
 Written = Callable[[ErrorCode], None]
 """Called with NONE when a decision's records are committed and its state is in force; else with a client's error."""
 
@@ -158,13 +145,13 @@ class GroupWriter:
             if shard.state is not ShardState.ACTIVE:
                 written(ErrorCode.NOT_COORDINATOR)
                 return
-            if error in _IN_THE_LOG:
+            if error in IN_THE_LOG:
                 install()
             else:
                 self._runtime.log(
                     f"[GroupId {group_id}] A change of the group was not written: {error.name}", "warning"
                 )
-            shard.gates.open(group_id, lambda: written(_CLIENT_ERRORS.get(error, error)))
+            shard.gates.open(group_id, lambda: written(client_error(error)))
 
         shard.gates.close(group_id)
         compression = self._runtime.settings.offsets_topic_compression_codec
