@@ -250,11 +250,11 @@ class QuorumController:
             return
         self._call(event.name, event.appended, active, decision.response, active.next_offset - 1)
         if last is None:
-            self._call(event.name, event.done, decision.response)
+            self._complete(event, decision.response)
             return
         self._waiting.add(
             last,
-            lambda: self._call(event.name, event.done, decision.response),
+            lambda: self._complete(event, decision.response),
             lambda error, message: self._call(event.name, event.failed, error, message),
         )
         self._waiting.committed(self.committed.next_offset)
@@ -287,12 +287,19 @@ class QuorumController:
             end_offset = effect.end_offset
         return active.accept(records, prepared, end_offset - len(records))
 
-    def _call(self, name: str, function: Callable[..., None], *arguments: Any) -> None:
-        """Call what an event brought; a defect in it costs this event alone."""
+    def _complete(self, event: WriteEvent, response: Any) -> None:
+        """Give an event its response; if that can't be sent, the caller gets UNKNOWN_SERVER_ERROR."""
+        if not self._call(event.name, event.done, response):
+            self._call(event.name, event.failed, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+
+    def _call(self, name: str, function: Callable[..., None], *arguments: Any) -> bool:
+        """Call what an event brought; return False after a defect in it, which costs this event alone."""
         try:
             function(*arguments)
         except Exception:
             LOG.exception("The response to %s meets a defect", name)
+            return False
+        return True
 
     async def close(self) -> None:
         """Take no more events; those that wait get REQUEST_TIMED_OUT."""

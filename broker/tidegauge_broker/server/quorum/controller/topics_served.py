@@ -121,7 +121,7 @@ def _delete_topics(controller: QuorumController, may_delete: bool, call: Call) -
 
 def _deleted(one: topics.TopicResult) -> delete_topics.DeletableTopicResult:
     return delete_topics.DeletableTopicResult(
-        name=one.name or None,
+        name=None if one.topic_id and not one.name else one.name,  # of an unknown id there is no name
         topic_id=topic_id_bytes(one.topic_id) if one.topic_id else NIL_UUID,
         error_code=one.error,
         error_message=text_of(one.error, one.message),
