@@ -218,7 +218,7 @@ def reassign(cluster: Cluster) -> None:
     )
     response = cluster.ask(apis.ALTER_PARTITION_REASSIGNMENTS, message)
     assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
-    until(lambda: cluster.state("moved")[0].replica_nodes == [2, 1], what="the reassignment is complete")
+    until(lambda: list(cluster.state("moved")[0].replica_nodes) == [2, 1], what="the reassignment is complete")
     cluster.wait_leaders("moved", 2)
     assert sorted(cluster.read("moved")) == sorted(cluster.written["moved"])
 

@@ -21,6 +21,7 @@ from tidegauge.kafka.frames import codec_of
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import broker_heartbeat, broker_registration, create_topics
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.calls import Call, Served
@@ -123,7 +124,9 @@ class OneController:
         self._pool.shutdown()
         self.store.close()
 
-    def ask(self, key: int, message: Any, version: int | None = None) -> asyncio.Future[Any]:
+    def ask(
+        self, key: int, message: Any, version: int | None = None, principal: Principal = ANONYMOUS
+    ) -> asyncio.Future[Any]:
         """Send a request; the future gets its response, both through the codec."""
         at = KRAFT_PROTOCOL.apis[key].last if version is None else version
         codec = codec_of(key, at, KRAFT_PROTOCOL)
@@ -138,7 +141,7 @@ class OneController:
         def refuse(error: ErrorCode, text: str) -> None:
             respond(served.refusal(at, request, error, text))
 
-        served.handle(Call(key, at, request, respond, refuse))
+        served.handle(Call(key, at, request, respond, refuse, principal, "127.0.0.1"))
         return response
 
     async def register(self, broker_id: int, incarnation: int = 1) -> int:

@@ -95,7 +95,8 @@ class OwnRegistration:
             controller_id=self._controller.settings.node_id,
             incarnation_id=topic_id_bytes(self._incarnation_id),
             listeners=[
-                controller_registration.Listener(one.listener, one.host, one.port, _PLAINTEXT) for one in self._endpoints
+                controller_registration.Listener(one.listener, one.host, one.port, _PLAINTEXT)
+                for one in self._endpoints
             ],
             features=[
                 controller_registration.Feature(name, levels.first, levels.last)

@@ -215,7 +215,7 @@ class QuorumController:
         queued, self._queue = self._queue, deque()
         self._waiting.fail(error, message)
         for event in queued:
-            self._call(event.name, event.failed, error, message)
+            self._fail(event, error, message)
 
     # Events
 
@@ -231,22 +231,22 @@ class QuorumController:
         """Decide about an event, and let the log take what was decided."""
         active = self._active
         if active is None:
-            self._call(event.name, event.failed, ErrorCode.NOT_CONTROLLER, self.not_active())
+            self._fail(event, ErrorCode.NOT_CONTROLLER, self.not_active())
             return
         try:
             decision = self._decide(active, event)
             last = await self._append(active, decision) if decision.records else active.last_pending_offset
         except TidegaugeError as problem:
-            self._call(event.name, event.failed, problem.code, problem.message)
+            self._fail(event, problem.code, problem.message)
             return
         except _Refused as problem:
-            self._call(event.name, event.failed, problem.error, problem.message)
+            self._fail(event, problem.error, problem.message)
             if problem.error is ErrorCode.NOT_CONTROLLER and self._active is active:
                 self._give_up()
             return
         except Exception:
             LOG.exception("%s meets a defect of this controller; nothing of it was decided", event.name)
-            self._call(event.name, event.failed, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+            self._fail(event, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
             return
         self._call(event.name, event.appended, active, decision.response, active.next_offset - 1)
         if last is None:
@@ -255,7 +255,7 @@ class QuorumController:
         self._waiting.add(
             last,
             lambda: self._complete(event, decision.response),
-            lambda error, message: self._call(event.name, event.failed, error, message),
+            lambda error, message: self._fail(event, error, message),
         )
         self._waiting.committed(self.committed.next_offset)
 
@@ -290,7 +290,10 @@ class QuorumController:
     def _complete(self, event: WriteEvent, response: Any) -> None:
         """Give an event its response; if that can't be sent, the caller gets UNKNOWN_SERVER_ERROR."""
         if not self._call(event.name, event.done, response):
-            self._call(event.name, event.failed, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+            self._fail(event, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+
+    def _fail(self, event: WriteEvent, error: ErrorCode, message: str) -> None:
+        self._call(event.name, event.failed, error, message)
 
     def _call(self, name: str, function: Callable[..., None], *arguments: Any) -> bool:
         """Call what an event brought; return False after a defect in it, which costs this event alone."""
