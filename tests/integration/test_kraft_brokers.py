@@ -236,7 +236,7 @@ def upgrade_a_feature(cluster: Cluster) -> None:
 
 
 def unregister(cluster: Cluster) -> None:
-    """KIP-631: a broker that has gone for good is forgotten; one that is unknown is refused."""
+    """KIP-631: a broker that never comes back is forgotten; one that is unknown is refused."""
     unknown = cluster.ask(apis.UNREGISTER_BROKER, unregister_broker.UnregisterBrokerRequest(99))
     assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     gone = cluster.brokers[2]

@@ -125,7 +125,7 @@ async def test_topics_need_an_entry_each(guarded: OneController):
     assert (await forwarded(guarded, apis.INCREMENTAL_ALTER_CONFIGS, altered)).responses[0].error_code == 0
 
 
-async def test_a_topic_by_id_is_not_deleted_and_its_name_not_told(guarded: OneController):
+async def test_a_topic_by_id_is_not_deleted_and_its_name_stays_hidden(guarded: OneController):
     """ControllerApis.deleteTopics: by id alone a stranger learns no name."""
     listed = await guarded.ask(apis.CREATE_TOPICS, new_topic("secret"))
     state = delete_topics.DeleteTopicState(None, listed.topics[0].topic_id)
