@@ -196,10 +196,16 @@ class Quorum:
         kinds: of each.
         classpath: of Kafka's jars.
         settings: of each node, beside the usual ones.
+        features: options of the format, such as ``--feature NAME=LEVEL``.
     """
 
     def __init__(
-        self, at: Path, kinds: Sequence[str], classpath: str = "", settings: Mapping[str, str] | None = None
+        self,
+        at: Path,
+        kinds: Sequence[str],
+        classpath: str = "",
+        settings: Mapping[str, str] | None = None,
+        features: Sequence[str] = (),
     ) -> None:
         self.at, self._classpath, self._settings = at, classpath, settings
         self._ports = unused_ports(len(kinds) + 1)
@@ -207,7 +213,7 @@ class Quorum:
         self.nodes = [self._node(number, kind) for number, kind in enumerate(kinds)]
         voters = ",".join(node.endpoint for node in self.nodes)
         for node in self.nodes:
-            node.format("--initial-controllers", voters)
+            node.format("--initial-controllers", voters, *features)
 
     def _node(self, number: int, kind: str) -> QuorumNode:
         return QuorumNode(number, kind, self.at, self._ports[number], self.servers, self._classpath, self._settings)
@@ -276,10 +282,14 @@ class Quorum:
 
 @contextlib.contextmanager
 def quorum_of(
-    at: Path, kinds: Sequence[str], classpath: str = "", settings: Mapping[str, str] | None = None
+    at: Path,
+    kinds: Sequence[str],
+    classpath: str = "",
+    settings: Mapping[str, str] | None = None,
+    features: Sequence[str] = (),
 ) -> Iterator[Quorum]:
     """A quorum whose processes are killed in the end."""
-    quorum = Quorum(at, kinds, classpath, settings)
+    quorum = Quorum(at, kinds, classpath, settings, features)
     try:
         quorum.start()
         yield quorum

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
-from tests.integration.kraft_brokers import KraftBroker
+from tests.integration.kafka_brokers import KraftBroker
 from tests.integration.quorum_nodes import OURS, Quorum, kafka_classpath, quorum_of
 from tests.waiting import until
 

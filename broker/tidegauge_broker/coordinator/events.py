@@ -19,9 +19,11 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
+from tidegauge.share_groups import ShareStateRequest
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,18 @@ class TopicsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSettingsChanged:
+    """A group's own settings have changed: they count from each member's next heartbeat on.
+
+    Attributes:
+        times: None: the group has none of its own any more.
+    """
+
+    group_id: str
+    times: ConsumerGroupTimes | None
+
+
+@dataclass(frozen=True, slots=True)
 class RegexesResolved:
     """The outcome of a ``ResolveRegexes``.
 
@@ -194,6 +208,18 @@ class ProducerIdAllocated:
     producer_id: int = NO_PRODUCER_ID
 
 
+@dataclass(frozen=True, slots=True)
+class ShareStateRequestArrived:
+    """A request to the share coordinator; its response is the effect ``Respond`` with the same token.
+
+    Attributes:
+        token: anything hashable; unique among requests in flight.
+    """
+
+    token: object
+    request: ShareStateRequest
+
+
 NO_BROKER = -1
 """In place of a leader: the partition exists, but its leader is unknown or not alive; it is looked up again later."""
 
@@ -231,12 +257,15 @@ Event = (
     | RequestArrived
     | PartitionsDeleted
     | TopicsChanged
+    | GroupSettingsChanged
     | RegexesResolved
     | TransactionVerified
     | TransactionCompleted
     | ShutDown
 )
 """Of the group coordinator."""
+ShareEvent = PartitionEvent | Appended | ShareStateRequestArrived | TopicsChanged | ShutDown
+"""Of the share coordinator."""
 TransactionEvent = (
     PartitionEvent
     | Appended

@@ -131,6 +131,22 @@ _METADATA_LOG = (
         0,
     ),
 )
+_LIFE_CYCLE = (
+    whole(
+        "initial.broker.registration.timeout.ms",
+        60_000,
+        "ms",
+        "Time within which a broker must have registered, or it ends.",
+        1,
+    ),
+    long(
+        "log.dir.failure.timeout.ms",
+        30_000,
+        "ms",
+        "Time within which the controller must have acknowledged a failed log directory, or the broker ends.",
+        1,
+    ),
+)
 _CLUSTER = (
     whole("broker.session.timeout.ms", 9000, "ms", "Time without heartbeats after which a broker is fenced.", 1),
     whole("broker.heartbeat.interval.ms", 2000, "ms", "Interval of heartbeats; one waits half of it for its turn.", 1),
@@ -156,6 +172,7 @@ CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "identity and listeners": _IDENTITY,
     "quorum": _QUORUM,
     "metadata log": _METADATA_LOG,
+    "life of a broker": _LIFE_CYCLE,
     "brokers and topics": _CLUSTER,
 }
 CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}
