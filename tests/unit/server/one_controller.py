@@ -81,20 +81,24 @@ class OneController:
 
     Args:
         directory: of its files; formatted if it is empty.
+        has_static_voters: whether its voter is in its settings, under kraft.version 0.
         settings: beside ``SETTINGS``.
     """
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, directory: Path, *, has_static_voters: bool = False, **settings: str) -> None:
         dotted = {name.replace("_", "."): value for name, value in settings.items()}
+        if has_static_voters:
+            dotted["controller.quorum.voters"] = f"{NODE_ID}@localhost:9000"
         self.settings = read_node_settings(SETTINGS | {"log.dirs": str(directory)} | dotted, "localhost")
-        asked = Formatting(CLUSTER, NODE_ID, str(directory), initial_voters=VOTERS)
+        voters = None if has_static_voters else VOTERS
+        asked = Formatting(CLUSTER, NODE_ID, str(directory), initial_voters=voters)
         if not (directory / "meta.properties").exists():
             for name, data in asked.files_of(str(directory), KEY.directory_id or b"", asked.levels(), 1).items():
                 (directory / name).parent.mkdir(exist_ok=True)
                 (directory / name).write_bytes(data)
         self._clock = Clock()
         self.store = HeldStore(directory, self.settings.values, self._clock)
-        opened = self.store.open(VoterSet())
+        opened = self.store.open(self.settings.static_voters)
         self.node = RaftNode(
             quorum_config(self.settings, CLUSTER, KEY.directory_id or b""),
             opened.log,
@@ -195,9 +199,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def controller_at(directory: Path, **settings: str) -> AsyncIterator[OneController]:
+async def controller_at(
+    directory: Path, *, has_static_voters: bool = False, **settings: str
+) -> AsyncIterator[OneController]:
     """A controller that is active, ended behind the block."""
-    one = OneController(directory, **settings)
+    one = OneController(directory, has_static_voters=has_static_voters, **settings)
     try:
         await one.begin()
         yield one

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import MetadataRecord, encode_record
 from tidegauge_broker.metadata_log.batches import MAX_BATCH_BYTES
+from tidegauge_broker.server.quorum.calls import Refuse
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.waiting_responses import WaitingResponses
@@ -136,6 +137,20 @@ class QuorumController:
             broker = self._active.image.brokers.get(broker_id)
             if broker is not None and broker.epoch == broker_epoch:
                 self._active.heartbeats.contacted(broker_id, broker_epoch, self._now_ms())
+
+    def upgrade_kraft_version(self, level: int, done: Callable[[], None], failed: Refuse) -> None:
+        """Let the quorum raise kraft.version by a control record; call ``done`` when its log has it, or ``failed``."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def decided(found: asyncio.Future[Any]) -> None:
+            effect = found.result()
+            if isinstance(effect, effects.NotProposed):
+                failed(effect.error, effect.message)
+            else:
+                done()
+
+        future.add_done_callback(decided)
+        self.give(events.UpgradeKRaftVersion(future, level))
 
     def not_active(self) -> str:
         """Return Kafka's sentence for a request at a controller that is not active."""

@@ -26,7 +26,7 @@ from tidegauge.kafka.kraft.messages import (
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
-from tidegauge_broker.server.quorum.controller.features import FINALIZED_HERE
+from tidegauge_broker.server.quorum.controller.features import FEATURE_RANGES, FINALIZED_HERE
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.quorum.controller.topics_served import text_of
 from tidegauge_broker.server.wire.kafka.error_forms import BY_RESOURCE, Form, Part, same
@@ -156,16 +156,17 @@ def _config_results(
 
 
 def _update_features(controller: QuorumController, call: Call) -> None:
+    """Change levels; kraft.version rises first, by a control record, if all other updates are possible."""
     message: update_features.UpdateFeaturesRequest = call.message
     updates = [_feature_update(one, has_types=call.version >= _WITH_TYPES) for one in message.feature_updates]
     of_metadata = [one for one in updates if one.name != KRAFT_VERSION]
     of_quorum = [one for one in updates if one.name == KRAFT_VERSION]
 
-    def decide(active: ActiveController, _: int) -> Decision[None]:
+    def decide(active: ActiveController, *, validate_only: bool) -> Decision[None]:
         for one in of_quorum:
             _check_kraft_version(one, controller.kraft_version)
-        voters, only = controller.voter_ids, message.validate_only
-        return features.update_features(active.view, of_metadata, voters, FINALIZED_HERE, validate_only=only)
+        voters = controller.voter_ids
+        return features.update_features(active.view, of_metadata, voters, FINALIZED_HERE, validate_only=validate_only)
 
     def done(_: None) -> None:
         results: list[update_features.UpdatableFeatureResult] = []
@@ -177,7 +178,24 @@ def _update_features(controller: QuorumController, call: Call) -> None:
         is_refused = error is ErrorCode.INVALID_UPDATE_VERSION
         call.refuse(error, features.update_failed(text) if is_refused else text)
 
-    controller.write(WriteEvent("updateFeatures", decide, done, failed))
+    def write() -> None:
+        def decided(active: ActiveController, _: int) -> Decision[None]:
+            return decide(active, validate_only=message.validate_only)
+
+        controller.write(WriteEvent("updateFeatures", decided, done, failed))
+
+    rising = [one.level for one in of_quorum if one.level > controller.kraft_version]
+    if not rising or message.validate_only:
+        write()
+        return
+    controller.write(
+        WriteEvent(
+            "updateFeatures",
+            lambda active, _: decide(active, validate_only=True),
+            lambda _: controller.upgrade_kraft_version(max(rising), write, failed),
+            failed,
+        )
+    )
 
 
 def _feature_update(one: update_features.FeatureUpdateKey, *, has_types: bool) -> features.FeatureUpdate:
@@ -190,11 +208,17 @@ def _feature_update(one: update_features.FeatureUpdateKey, *, has_types: bool) -
 
 
 def _check_kraft_version(update: features.FeatureUpdate, current: int) -> None:
-    if update.level != current:
+    """Check an update of kraft.version, which never falls (LeaderState.maybeAppendUpgradedKRaftVersion)."""
+    prefix = f"Invalid update version {update.level} for feature {KRAFT_VERSION}."
+    levels = FEATURE_RANGES[KRAFT_VERSION]
+    if update.level not in levels:
+        raise TidegaugeError(
+            ErrorCode.INVALID_UPDATE_VERSION, f"{prefix} This controller only supports versions {levels}"
+        )
+    if update.level < current:
         raise TidegaugeError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Invalid update version {update.level} for feature {KRAFT_VERSION}. This controller keeps the level "
-            f"{current} that the quorum was formatted with",
+            f"{prefix} Can't downgrade the version of this feature: {current} is final",
         )
 
 
