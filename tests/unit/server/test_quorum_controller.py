@@ -15,7 +15,7 @@ from tests.unit.server.one_controller import NODE_ID, OneController, controller_
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft import apis
-from tidegauge.kafka.kraft.messages import api_versions, delete_topics, list_partition_reassignments
+from tidegauge.kafka.kraft.messages import api_versions, delete_topics, list_partition_reassignments, update_features
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
 from tidegauge_broker.server.quorum.controller import quorum_controller
@@ -190,6 +190,29 @@ async def test_another_incarnation_is_refused_while_the_session_lives(one: OneCo
     assert other.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     same = await one.ask(apis.BROKER_REGISTRATION, registration(0))
     assert (same.error_code, same.broker_epoch) == (0, epoch)
+
+
+async def test_kraft_version_rises_with_the_other_levels_and_never_falls(tmp_path: Path):
+    """KIP-853: the static voters move into the log by a control record, before the records of the other features.
+
+    An update that is refused changes nothing, kraft.version included.
+    """
+    async with controller_at(tmp_path, has_static_voters=True) as one:
+        assert one.controller.kraft_version == 0
+        kraft = update_features.FeatureUpdateKey("kraft.version", 1)
+        unknown = update_features.FeatureUpdateKey("no.such.version", 1)
+        refused = await one.ask(apis.UPDATE_FEATURES, update_features.UpdateFeaturesRequest(9_000, [kraft, unknown]))
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert one.controller.kraft_version == 0
+        group = update_features.FeatureUpdateKey("group.version", 0, upgrade_type=2)
+        raised = await one.ask(apis.UPDATE_FEATURES, update_features.UpdateFeaturesRequest(9_000, [group, kraft]))
+        assert raised.error_code == 0
+        assert one.controller.kraft_version == 1
+        assert "group.version" not in one.controller.image.features
+        fall = update_features.FeatureUpdateKey("kraft.version", 0, upgrade_type=3)
+        kept = await one.ask(apis.UPDATE_FEATURES, update_features.UpdateFeaturesRequest(9_000, [fall]))
+        assert kept.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert one.controller.kraft_version == 1
 
 
 async def test_no_op_records_are_written_while_nothing_happens(tmp_path: Path):
