@@ -193,6 +193,18 @@ async def test_kraft_version_rises_with_the_other_levels_and_never_falls(tmp_pat
         assert one.controller.kraft_version == 1
 
 
+async def test_a_new_topics_settings_are_in_the_response(one: OneController):
+    """KIP-525: the settings in force with their sources: the topic, the cluster's dynamic default, the default."""
+    await one.register(0)
+    config = create_topics.CreatableTopicConfig("retention.ms", "5000")
+    topic = create_topics.CreatableTopic("t", 1, 1, configs=[config])
+    response = await one.ask(apis.CREATE_TOPICS, create_topics.CreateTopicsRequest(topics=[topic]))
+    found = {one.name: (one.value, one.config_source) for one in response.topics[0].configs}
+    assert found["retention.ms"] == ("5000", 1)
+    assert found["min.insync.replicas"] == ("1", 3)
+    assert found["cleanup.policy"] == ("delete", 5)
+
+
 async def test_a_client_that_creates_too_many_partitions_is_refused_for_a_while(one: OneController):
     """KIP-599: controller_mutation_rate; the request that exhausts the quota is served, the next one refused.
 

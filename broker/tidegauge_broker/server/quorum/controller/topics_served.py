@@ -6,16 +6,25 @@ Source: ``ControllerApis.createTopics``, ``deleteTopics``, ``createPartitions``;
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tidegauge.cluster_metadata.access_lists import Operation
+from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
 from tidegauge.errors import ERROR_TABLE, ErrorCode
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_partitions, create_topics, delete_topics
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
+from tidegauge.settings import BROKER_SETTINGS, Values
+from tidegauge.settings.dynamic import (
+    DEFAULT,
+    DYNAMIC_BROKER,
+    DYNAMIC_DEFAULT,
+    DYNAMIC_TOPIC,
+    STATIC,
+    BrokerSettings,
+)
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
@@ -25,6 +34,7 @@ from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import topics
 from tidegauge_controller.metadata.decisions.view import Decision
+from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT
 
 _RANDOM = random.SystemRandom()
 _STATES = 6
@@ -33,6 +43,8 @@ _WITH_DISABLED = 3
 """The version of DeleteTopics from which clients know TOPIC_DELETION_DISABLED."""
 
 
+_SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
+"""Numbers of ``DescribeConfigsResponse.ConfigSource``."""
 _STRICT_CREATE, _STRICT_DELETE, _STRICT_PARTITIONS = 6, 5, 3
 """The versions from which clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
@@ -94,7 +106,17 @@ def _create_topics(
         return topics.create_topics(active.view, wanted, _RANDOM, mutations.mutate, validate_only=message.validate_only)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
-        found = [_created(one) for one in (*_unauthorized(refused), *results)]
+        may_describe = partial(authorization.allows, call, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+        own = {one.name: {name: value or "" for name, value in one.configs} for one in wanted}
+        found = [_created(one) for one in _unauthorized(refused)]
+        for one in results:
+            result = _created(one)
+            if one.error is ErrorCode.NONE and may_describe(one.name):
+                result.configs = _configs(controller, own[one.name])
+            elif one.error is ErrorCode.NONE:
+                result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                result.num_partitions = result.replication_factor = -1
+            found.append(result)
         call.respond(create_topics.CreateTopicsResponse(mutations.throttle_ms, found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
@@ -115,6 +137,18 @@ def _created(one: topics.TopicResult) -> create_topics.CreatableTopicResult:
         num_partitions=one.partition_count,
         replication_factor=one.replication_factor,
     )
+
+
+def _configs(controller: QuorumController, own: Mapping[str, str]) -> list[create_topics.CreatableTopicConfigs]:
+    """Return the settings in force of a new topic (``KafkaConfigSchema.resolveEffectiveTopicConfigs``)."""
+    image = controller.image
+    settings = BrokerSettings(Values(BROKER_SETTINGS, {}))
+    own_of_node = image.config(BROKER, str(controller.settings.node_id))
+    settings.replace(default=image.config(BROKER, CLUSTER_DEFAULT), own=own_of_node)
+    return [
+        create_topics.CreatableTopicConfigs(one.name, one.value, one.is_read_only, _SOURCES[one.source])
+        for one in settings.topic_views(own)
+    ]
 
 
 def _delete_topics(
