@@ -158,6 +158,8 @@ _CLUSTER = (
     flag("auto.leader.rebalance.enable", True, "Elect preferred leaders automatically."),
     long("leader.imbalance.check.interval.seconds", 300, "s", "Interval between checks of leader imbalance.", 1),
     flag("delete.topic.enable", True, "Allow topics to be deleted."),
+    whole("controller.quota.window.num", 11, "", "Samples whose mutations of topics may come at once (KIP-599).", 1),
+    whole("controller.quota.window.size.seconds", 1, "s", "Time span of each.", 1),
     text(
         "authorizer.class.name",
         "",

@@ -15,7 +15,14 @@ from tests.unit.server.one_controller import NODE_ID, OneController, controller_
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft import apis
-from tidegauge.kafka.kraft.messages import api_versions, delete_topics, list_partition_reassignments, update_features
+from tidegauge.kafka.kraft.messages import (
+    alter_client_quotas,
+    api_versions,
+    create_topics,
+    delete_topics,
+    list_partition_reassignments,
+    update_features,
+)
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
 from tidegauge_broker.server.quorum.controller import quorum_controller
@@ -213,6 +220,38 @@ async def test_kraft_version_rises_with_the_other_levels_and_never_falls(tmp_pat
         kept = await one.ask(apis.UPDATE_FEATURES, update_features.UpdateFeaturesRequest(9_000, [fall]))
         assert kept.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert one.controller.kraft_version == 1
+
+
+async def test_a_new_topics_settings_are_in_the_response(one: OneController):
+    """KIP-525: the settings in force with their sources: the topic, the cluster's dynamic default, the default."""
+    await one.register(0)
+    config = create_topics.CreatableTopicConfig("retention.ms", "5000")
+    topic = create_topics.CreatableTopic("t", 1, 1, configs=[config])
+    response = await one.ask(apis.CREATE_TOPICS, create_topics.CreateTopicsRequest(topics=[topic]))
+    found = {one.name: (one.value, one.config_source) for one in response.topics[0].configs}
+    assert found["retention.ms"] == ("5000", 1)
+    assert found["min.insync.replicas"] == ("1", 3)
+    assert found["cleanup.policy"] == ("delete", 5)
+
+
+async def test_a_client_that_creates_too_many_partitions_is_refused_for_a_while(one: OneController):
+    """KIP-599: controller_mutation_rate; the request that exhausts the quota is served, the next one refused.
+
+    A client of a version that does not know the error is throttled and served.
+    """
+    await one.register(0)
+    entity = [alter_client_quotas.EntityData("user", "ANONYMOUS")]
+    limit = alter_client_quotas.OpData("controller_mutation_rate", 1.0)
+    quota = alter_client_quotas.AlterClientQuotasRequest([alter_client_quotas.EntryData(entity, [limit])])
+    assert (await one.ask(apis.ALTER_CLIENT_QUOTAS, quota)).entries[0].error_code == 0
+    first, second = await one.create("a", partitions=50), await one.create("b")
+    assert first.topics[0].error_code == 0
+    assert second.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert second.throttle_time_ms > 0
+    assert "b" not in one.controller.image.topic_ids
+    topic = create_topics.CreatableTopic("b", 1, 1)
+    older = await one.ask(apis.CREATE_TOPICS, create_topics.CreateTopicsRequest(topics=[topic]), version=5)
+    assert (older.topics[0].error_code, older.throttle_time_ms > 0) == (0, True)
 
 
 async def test_no_op_records_are_written_while_nothing_happens(tmp_path: Path):
