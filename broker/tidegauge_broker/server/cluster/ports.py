@@ -248,7 +248,7 @@ class Forwarding(Protocol):
     """Hands requests of clients on to the active controller, in KRaft mode (KIP-590)."""
 
     async def forward(self, request: bytes, principal: Principal, host: str) -> bytes:
-        """Have a whole request, its header included, answered by the controller; return the whole response.
+        """Have a whole request, its header included, responded to by the controller; return the whole response.
 
         Args:
             request: as the client sent it, without its length.

@@ -43,7 +43,7 @@ def leaving_brokers(image: MetadataImage) -> frozenset[int]:
 
 
 def changed_partitions(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartition]:
-    """Yield the partitions of which clients see something else; those that are gone come first.
+    """Yield the partitions of which clients see something else; those that were deleted come first.
 
     Args:
         old: what the metadata cache has.
@@ -58,7 +58,7 @@ def _directories(image: MetadataImage) -> dict[int, tuple[str, ...]]:
 
 def _changed(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartition]:
     """Yield the partitions that changed; a topic may have been created again under its name."""
-    gone: list[ReportedPartition] = []
+    deleted: list[ReportedPartition] = []
     there: list[ReportedPartition] = []
     for _, was, topic in differences(old.topics, new.topics):
         before = _NO_PARTITIONS if was is None else was.partitions
@@ -67,13 +67,13 @@ def _changed(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartiti
             if current is not None and topic is not None:
                 there.append(_reported(new, topic, partition, current))
             elif previous is not None and was is not None:
-                gone.append(ReportedPartition(_state(was, partition, previous, new), deleted=True))
-    yield from gone
+                deleted.append(ReportedPartition(_state(was, partition, previous, new), deleted=True))
+    yield from deleted
     yield from there
 
 
 def _all(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartition]:
-    """Yield the partitions that are gone, and all others: log directories decide which replicas are offline."""
+    """Yield the partitions that were deleted, and all others: log directories decide which replicas are offline."""
     yield from (one for one in _changed(old, new) if one.deleted)
     for topic, partition, registration in new.all_partitions():
         yield _reported(new, topic, partition, registration)

@@ -58,7 +58,7 @@ class Publisher:
         return image.provenance.offset
 
     def prepare(self, among_brokers: str, applied: Applied, stores: KRaftStores, assigned: Callable[[], None]) -> None:
-        """Take over what is to be told.
+        """Take over what is to be notified.
 
         Args:
             among_brokers: the listener that brokers use among themselves.
