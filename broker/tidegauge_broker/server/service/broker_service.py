@@ -373,6 +373,10 @@ class BrokerService:
             [one for one in endpoints if one.broker_id not in live] if unreachable is Unreachable.ALIVE else (),
         )
 
+    def fenced_brokers(self, caller: Caller) -> list[Endpoint]:
+        """Return the fenced brokers that have the caller's listener, with their addresses on it."""
+        return endpoints_through(caller.listener, self._metadata.fenced_endpoints())
+
     def _topic(self, name: str, live: Collection[int], unreachable: Unreachable) -> TopicView:
         entries = list(self._metadata.partitions(name).values())
         if entries:

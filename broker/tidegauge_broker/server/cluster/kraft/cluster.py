@@ -320,6 +320,11 @@ class KRaftCluster:
 
     # The lab
 
+    async def fence(self) -> None:
+        """Have the controller fence this broker at once; its next heartbeat asks to be unfenced."""
+        if not await self._membership.fence(self._timeout_seconds):
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "No controller has responded to the heartbeat")
+
     def session(self) -> Session:
         """Return the broker epoch in the place of a session."""
         return Session("", self._membership.broker_epoch, b"")

@@ -108,6 +108,7 @@ class Lifecycle:
         self._due_ms = NEVER_MS
         self._sent: Register | Beat | None = None
         self._is_ready = False
+        self._fences_once = False
         self._is_urgent = False
         self._offline: dict[str, int] = {}
         """Failed directories, each with the time by which the controller must have acknowledged it."""
@@ -127,6 +128,11 @@ class Lifecycle:
     def ready_to_unfence(self, now_ms: int) -> None:
         """Ask to be unfenced from now on: the logs are recovered."""
         self._is_ready = True
+        self._hurry(now_ms)
+
+    def fence_once(self, now_ms: int) -> None:
+        """Ask to be fenced with the next heartbeat, and not with the one after it."""
+        self._fences_once = True
         self._hurry(now_ms)
 
     def directory_failed(self, directory: str, now_ms: int) -> None:
@@ -176,7 +182,7 @@ class Lifecycle:
         if self.broker_epoch < 0:
             return Register()
         wants_shut_down = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        return Beat(not self._is_ready, wants_shut_down, tuple(self._offline))
+        return Beat(not self._is_ready or self._fences_once, wants_shut_down, tuple(self._offline))
 
     def _check_limits(self, now_ms: int) -> None:
         """Apply the time limits of rules 1 and 6."""
@@ -211,6 +217,7 @@ class Lifecycle:
         beat = self._sent
         assert isinstance(beat, Beat), "a response to a heartbeat that was sent"
         self.is_fenced = is_fenced
+        self._fences_once = self._fences_once and not beat.wants_fence
         for directory in beat.offline_directories:
             self._offline[directory] = NEVER_MS
         wait_ms = self._beat_ms

@@ -92,6 +92,7 @@ class Membership:
         self._timeout_seconds = timeout_seconds
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
+        self._fenced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._logged = ""
         self._reported = lifecycle.state
@@ -129,6 +130,18 @@ class Membership:
         """Report a failed log directory, by its id."""
         self._lifecycle.directory_failed(directory, self._now_ms())
         self._wake.set()
+
+    async def fence(self, timeout_seconds: float) -> bool:
+        """Ask to be fenced with one heartbeat, now; return whether the controller has responded in time."""
+        self._fenced.clear()
+        self._lifecycle.fence_once(self._now_ms())
+        self._wake.set()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._fenced.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def shut_down(self, timeout_seconds: float) -> bool:
         """Have this broker's leaders moved away; return whether the controller has let it end in time."""
@@ -236,6 +249,8 @@ class Membership:
             may_shut_down=response.should_shut_down,
             now_ms=self._now_ms(),
         )
+        if response.is_fenced:
+            self._fenced.set()
         if response.is_fenced != self._was_fenced:
             self._was_fenced = response.is_fenced
             LOG.info("The controller has %s this broker", "fenced" if response.is_fenced else "unfenced")

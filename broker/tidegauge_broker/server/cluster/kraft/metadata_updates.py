@@ -37,6 +37,11 @@ def live_brokers(image: MetadataImage, among_brokers: str) -> list[Endpoint]:
     return [endpoint_of(one, among_brokers) for one in image.brokers.values() if not one.fenced]
 
 
+def fenced_brokers(image: MetadataImage, among_brokers: str) -> list[Endpoint]:
+    """Return the brokers that are registered and not alive, by id."""
+    return [endpoint_of(one, among_brokers) for one in image.brokers.values() if one.fenced]
+
+
 def leaving_brokers(image: MetadataImage) -> frozenset[int]:
     """Return the brokers that are in their controlled shutdown."""
     return frozenset(one.broker_id for one in image.brokers.values() if one.in_controlled_shutdown)
@@ -87,7 +92,8 @@ def _reported(
         for replica, directory in zip(registration.replicas, registration.directories, strict=True)
         if (broker := image.brokers.get(replica)) is not None and not broker.has_online_directory(directory)
     )
-    return ReportedPartition(_state(topic, partition, registration, image), offline)
+    state = _state(topic, partition, registration, image)
+    return ReportedPartition(state, offline, last_known_elr=registration.last_known_elr)
 
 
 def _state(
