@@ -14,11 +14,12 @@ from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, OffsetAndTimestamp, TopicConfig
 from tidegauge_client.admin_configs import ConfigEntry
-from tidegauge_client.admin_groups import GroupDescription, ListedGroup, MemberDescription
+from tidegauge_client.admin_groups import ListedGroup
 from tidegauge_client.admin_records import Outcomes
 from tidegauge_client.admin_transactions import ListedTransaction, ProducerDescription, TransactionDescription
 from tidegauge_client.bootstrap import SecurityArguments
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
+from tidegauge_client.group_descriptions import GroupDescription, MemberDescription
 from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicInfo
 from tidegauge_client.ongoing_reassignment import OngoingReassignment

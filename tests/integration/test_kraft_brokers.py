@@ -218,7 +218,7 @@ def reassign(cluster: Cluster) -> None:
     )
     response = cluster.ask(apis.ALTER_PARTITION_REASSIGNMENTS, message)
     assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
-    until(lambda: cluster.state("moved")[0].replica_nodes == [2, 1], what="the reassignment is complete")
+    until(lambda: list(cluster.state("moved")[0].replica_nodes) == [2, 1], what="the reassignment is complete")
     cluster.wait_leaders("moved", 2)
     assert sorted(cluster.read("moved")) == sorted(cluster.written["moved"])
 
@@ -236,7 +236,7 @@ def upgrade_a_feature(cluster: Cluster) -> None:
 
 
 def unregister(cluster: Cluster) -> None:
-    """KIP-631: a broker that has gone for good is forgotten; one that is unknown is refused."""
+    """KIP-631: a broker that never comes back is forgotten; one that is unknown is refused."""
     unknown = cluster.ask(apis.UNREGISTER_BROKER, unregister_broker.UnregisterBrokerRequest(99))
     assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     gone = cluster.brokers[2]

@@ -15,7 +15,7 @@ from tidegauge.faults.actions import ACTIONS
 from tidegauge.faults.rules import SCHEMA as RULE_SCHEMA
 from tidegauge.faults.schema import vocabulary
 from tidegauge.faults.table import FAULTS
-from tidegauge.groups import GroupState
+from tidegauge.groups import GROUP_STATES
 from tidegauge.kafka.apis import APIS
 from tidegauge_lab.control.shapes import Schema, flag, integer, list_of, map_of, object_of, text
 from tidegauge_lab.scenario import steps
@@ -53,9 +53,13 @@ _LEADER = {
 GROUP = object_of(
     {
         "id": text("The group"),
-        "state": {"type": "string", "enum": [one.value for one in GroupState]},
+        "state": {"type": "string", "enum": list(GROUP_STATES)},
         "members": integer("How many members"),
-        "generation": integer("This generation or a later one"),
+        "generation": integer("This generation or a later one; of a consumer group its epoch"),
+        "epochs": map_of(
+            integer("This member epoch or a later one"),
+            "Member epochs of a consumer group, by client.id or instance id",
+        ),
         "lag": integer("At most this lag, in records, over all partitions of the group"),
     },
     ["id"],

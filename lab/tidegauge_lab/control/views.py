@@ -9,7 +9,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.admin_transactions import TransactionDescription
-from tidegauge_client.group_tables import OffsetRow
+from tidegauge_client.group_tables import OffsetRow, reconciliation_json
 from tidegauge_lab.local import readiness
 from tidegauge_lab.observation import Observation, metadata_in, newest_states
 
@@ -131,7 +131,9 @@ def group_view(group: GroupDescription, rows: Sequence[OffsetRow]) -> dict[str, 
         "id": group.group_id,
         "state": group.state,
         "coordinator": group.coordinator,
+        "type": group.group_type,
         "generation": group.generation,
+        "assignment_epoch": group.assignment_epoch if group.is_consumer_group else None,
         "protocol_type": group.protocol_type,
         "protocol": group.protocol_name,
         "reason": group.reason,
@@ -143,6 +145,7 @@ def group_view(group: GroupDescription, rows: Sequence[OffsetRow]) -> dict[str, 
                 "host": member.host,
                 "assignment": [str(at) for at in member.assignment],
                 "parked": member.member_id in group.parked_members,
+                **reconciliation_json(member),
             }
             for member in group.members
         ],

@@ -287,6 +287,7 @@ class AsyncCluster(AsyncFaults):
         lag: int | None = None,
         assignment: Mapping[str, Collection[tuple[str, int]]] | None = None,
         committed: Mapping[tuple[str, int], int] | None = None,
+        epochs: Mapping[str, int] | None = None,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
     ) -> GroupDescription:
         """Wait until all of this is true of a consumer group at once; what is left out may be anything.
@@ -295,10 +296,11 @@ class AsyncCluster(AsyncFaults):
             group: its id.
             state: such as Stable.
             members: how many.
-            generation: this one or a later one.
+            generation: this one or a later one; of a consumer group (KIP-848) its epoch.
             lag: at most so many records that it has not read.
             assignment: the partitions, as (topic, partition), of members by client.id or group.instance.id.
             committed: offsets by (topic, partition).
+            epochs: member epochs of a consumer group, these or later ones, by client.id or group.instance.id.
             timeout: the limit, in seconds.
 
         Returns:
@@ -310,7 +312,7 @@ class AsyncCluster(AsyncFaults):
         """
         of_members = {name: {TopicPartition(*at) for at in found} for name, found in (assignment or {}).items()}
         offsets = {TopicPartition(*at): offset for at, offset in (committed or {}).items()}
-        condition = GroupCondition(state, members, generation, lag, of_members or None, offsets or None)
+        condition = GroupCondition(state, members, generation, lag, of_members or None, offsets or None, epochs=epochs)
         return await wait_until_group(self.bootstrap_server_list, group, condition, timeout)
 
     async def wait_transaction(

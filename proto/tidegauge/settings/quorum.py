@@ -158,6 +158,14 @@ _CLUSTER = (
     flag("auto.leader.rebalance.enable", True, "Elect preferred leaders automatically."),
     long("leader.imbalance.check.interval.seconds", 300, "s", "Interval between checks of leader imbalance.", 1),
     flag("delete.topic.enable", True, "Allow topics to be deleted."),
+    text(
+        "authorizer.class.name",
+        "",
+        "Who decides what principals may do at this controller: the lists of the metadata; empty: all is allowed.",
+        ("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+    ),
+    text("super.users", None, "Principals that may do everything, with semicolons between them: User:admin;User:b."),
+    flag("allow.everyone.if.no.acl.found", False, "Whether a resource without any list may be used by everyone."),
 )
 
 CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {

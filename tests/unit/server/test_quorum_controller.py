@@ -15,13 +15,15 @@ from tests.unit.server.one_controller import NODE_ID, OneController, controller_
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft import apis
-from tidegauge.kafka.kraft.messages import api_versions, delete_topics, list_partition_reassignments
+from tidegauge.kafka.kraft.messages import api_versions, delete_topics, list_partition_reassignments, update_features
+from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
+from tidegauge_broker.server.quorum.controller import quorum_controller
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_controller.metadata.decisions.view import Decision
 from tidegauge_controller.metadata.image import BROKER, MetadataImage
 from tidegauge_controller.metadata.records import made
-from tidegauge_controller.raft import events
+from tidegauge_controller.raft import effects, events
 
 
 @pytest.fixture
@@ -131,6 +133,33 @@ async def test_records_that_do_not_fit_are_never_proposed(one: OneController):
     assert one.node.log.end_offset == end
 
 
+async def test_a_decision_of_which_the_log_has_taken_a_part_ends_the_leadership(
+    one: OneController, monkeypatch: pytest.MonkeyPatch
+):
+    """Memory lacks the records that were taken: the next leader, whoever it is, reads them from the log."""
+    active, give = one.controller.active, one.controller.give
+    assert active is not None
+    proposed: list[events.Propose] = []
+
+    def second_refused(event: events.Event) -> None:
+        if isinstance(event, events.Propose):
+            proposed.append(event)
+            if len(proposed) == 2:
+                one.controller.proposal_decided(
+                    effects.NotProposed(event.token, ErrorCode.RECORD_LIST_TOO_LARGE, "too large")
+                )
+                return
+        give(event)
+
+    monkeypatch.setattr(quorum_controller, "MAX_RECORDS_PER_REQUEST", 1)
+    monkeypatch.setattr(one.controller, "give", second_refused)
+    records = [made(NoOpRecord(), 0)] * 2
+    error, _ = await write(one, lambda *_: Decision(records, None))
+    assert error is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert one.controller.active is not active
+    await until(lambda: one.controller.active is not None)
+
+
 async def test_a_request_that_waited_too_long_is_not_decided(one: OneController):
     """QuorumController: REQUEST_TIMED_OUT after the request's own timeout; a topic must not appear later."""
     await one.register(0)
@@ -161,6 +190,29 @@ async def test_another_incarnation_is_refused_while_the_session_lives(one: OneCo
     assert other.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     same = await one.ask(apis.BROKER_REGISTRATION, registration(0))
     assert (same.error_code, same.broker_epoch) == (0, epoch)
+
+
+async def test_kraft_version_rises_with_the_other_levels_and_never_falls(tmp_path: Path):
+    """KIP-853: the static voters move into the log by a control record, before the records of the other features.
+
+    An update that is refused changes nothing, kraft.version included.
+    """
+    async with controller_at(tmp_path, has_static_voters=True) as one:
+        assert one.controller.kraft_version == 0
+        kraft = update_features.FeatureUpdateKey("kraft.version", 1)
+        unknown = update_features.FeatureUpdateKey("no.such.version", 1)
+        refused = await one.ask(apis.UPDATE_FEATURES, update_features.UpdateFeaturesRequest(9_000, [kraft, unknown]))
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert one.controller.kraft_version == 0
+        group = update_features.FeatureUpdateKey("group.version", 0, upgrade_type=2)
+        raised = await one.ask(apis.UPDATE_FEATURES, update_features.UpdateFeaturesRequest(9_000, [group, kraft]))
+        assert raised.error_code == 0
+        assert one.controller.kraft_version == 1
+        assert "group.version" not in one.controller.image.features
+        fall = update_features.FeatureUpdateKey("kraft.version", 0, upgrade_type=3)
+        kept = await one.ask(apis.UPDATE_FEATURES, update_features.UpdateFeaturesRequest(9_000, [fall]))
+        assert kept.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert one.controller.kraft_version == 1
 
 
 async def test_no_op_records_are_written_while_nothing_happens(tmp_path: Path):

@@ -6,15 +6,18 @@ Source: ``ControllerApis.createTopics``, ``deleteTopics``, ``createPartitions``;
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
+from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.errors import ERROR_TABLE, ErrorCode
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_partitions, create_topics, delete_topics
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
@@ -29,18 +32,18 @@ _WITH_DISABLED = 3
 """The version of DeleteTopics from which clients know TOPIC_DELETION_DISABLED."""
 
 
-def served(controller: QuorumController, *, may_delete: bool) -> list[Served]:
+def served(controller: QuorumController, authorization: Authorization, *, may_delete: bool) -> list[Served]:
     """Return the APIs; ``may_delete`` is delete.topic.enable."""
     return [
         Served(
             apis.CREATE_TOPICS,
-            partial(_create_topics, controller),
+            partial(_create_topics, controller, authorization),
             Form((Part("topics", "topics", same("name")),)),
             is_forwarded=True,
         ),
         Served(
             apis.DELETE_TOPICS,
-            partial(_delete_topics, controller, may_delete),
+            partial(_delete_topics, controller, authorization, may_delete),
             Form(
                 (Part("responses", "topics", same("name", "topic_id")), Part("responses", "topic_names", {"name": ""}))
             ),
@@ -48,7 +51,7 @@ def served(controller: QuorumController, *, may_delete: bool) -> list[Served]:
         ),
         Served(
             apis.CREATE_PARTITIONS,
-            partial(_create_partitions, controller),
+            partial(_create_partitions, controller, authorization),
             Form((Part("results", "topics", same("name")),)),
             is_forwarded=True,
         ),
@@ -60,8 +63,11 @@ def text_of(error: ErrorCode, message: str) -> str | None:
     return None if error is ErrorCode.NONE or message == ERROR_TABLE[error].meaning else message
 
 
-def _create_topics(controller: QuorumController, call: Call) -> None:
+def _create_topics(controller: QuorumController, authorization: Authorization, call: Call) -> None:
     message: create_topics.CreateTopicsRequest = call.message
+    refused: set[str] = set()
+    if not authorization.allows_cluster(call, Operation.CREATE):
+        refused = authorization.refused_topics(call, Operation.CREATE, [topic.name for topic in message.topics])
     wanted = [
         topics.TopicToCreate(
             topic.name,
@@ -71,16 +77,23 @@ def _create_topics(controller: QuorumController, call: Call) -> None:
             [(one.name, one.value) for one in topic.configs],
         )
         for topic in message.topics
+        if topic.name not in refused
     ]
 
     def decide(active: ActiveController, _: int) -> Decision[list[topics.TopicResult]]:
         return topics.create_topics(active.view, wanted, _RANDOM, validate_only=message.validate_only)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
-        call.respond(create_topics.CreateTopicsResponse(topics=[_created(one) for one in results]))
+        found = [_created(one) for one in (*_unauthorized(refused), *results)]
+        call.respond(create_topics.CreateTopicsResponse(topics=found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
     controller.write(WriteEvent("createTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
+
+
+def _unauthorized(names: Iterable[str]) -> list[topics.TopicResult]:
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [topics.TopicResult(name, error, "Authorization failed.") for name in sorted(names)]
 
 
 def _created(one: topics.TopicResult) -> create_topics.CreatableTopicResult:
@@ -94,7 +107,7 @@ def _created(one: topics.TopicResult) -> create_topics.CreatableTopicResult:
     )
 
 
-def _delete_topics(controller: QuorumController, may_delete: bool, call: Call) -> None:
+def _delete_topics(controller: QuorumController, authorization: Authorization, may_delete: bool, call: Call) -> None:
     message: delete_topics.DeleteTopicsRequest = call.message
     if not may_delete:
         error = ErrorCode.TOPIC_DELETION_DISABLED if call.version >= _WITH_DISABLED else ErrorCode.INVALID_REQUEST
@@ -108,12 +121,20 @@ def _delete_topics(controller: QuorumController, may_delete: bool, call: Call) -
         if any(one.name is not None and one.topic_id != NIL_UUID for one in message.topics):
             call.refuse(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
             return
+    of_ids = {one: controller.image.topics[one].name for one in ids if one in controller.image.topics}
+    refused = authorization.refused_topics(call, Operation.DELETE, {*names, *of_ids.values()})
+    refused_ids = [one for one in ids if of_ids.get(one) in refused]
+    unauthorized = _unauthorized({*names} & refused)
+    unauthorized += [replace(one, topic_id=topic_id) for topic_id in refused_ids for one in _unauthorized([""])]
+    names = [one for one in names if one not in refused]
+    ids = [one for one in ids if one not in refused_ids]
 
     def decide(active: ActiveController, _: int) -> Decision[list[topics.TopicResult]]:
         return topics.delete_topics(active.view, names, ids)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
-        call.respond(delete_topics.DeleteTopicsResponse(responses=[_deleted(one) for one in results]))
+        found = [_deleted(one) for one in (*unauthorized, *results)]
+        call.respond(delete_topics.DeleteTopicsResponse(responses=found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
     controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
@@ -128,8 +149,9 @@ def _deleted(one: topics.TopicResult) -> delete_topics.DeletableTopicResult:
     )
 
 
-def _create_partitions(controller: QuorumController, call: Call) -> None:
+def _create_partitions(controller: QuorumController, authorization: Authorization, call: Call) -> None:
     message: create_partitions.CreatePartitionsRequest = call.message
+    refused = authorization.refused_topics(call, Operation.ALTER, [topic.name for topic in message.topics])
     wanted = [
         topics.PartitionsToAdd(
             topic.name,
@@ -137,6 +159,7 @@ def _create_partitions(controller: QuorumController, call: Call) -> None:
             None if topic.assignments is None else [tuple(one.broker_ids) for one in topic.assignments],
         )
         for topic in message.topics
+        if topic.name not in refused
     ]
 
     def decide(active: ActiveController, _: int) -> Decision[list[topics.TopicResult]]:
@@ -147,7 +170,7 @@ def _create_partitions(controller: QuorumController, call: Call) -> None:
             create_partitions.CreatePartitionsResponse(
                 results=[
                     create_partitions.CreatePartitionsTopicResult(one.name, one.error, text_of(one.error, one.message))
-                    for one in results
+                    for one in (*_unauthorized(refused), *results)
                 ]
             )
         )
