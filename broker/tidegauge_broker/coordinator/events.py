@@ -19,7 +19,8 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
-from tidegauge.share_groups import ShareStateRequest
+from tidegauge.share_configs import ShareGroupConfigs
+from tidegauge.share_groups import SharePartitionKey, ShareStateRequest
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
@@ -136,6 +137,30 @@ class RegexesResolved:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareConfigsChanged:
+    """The configs of a share group have changed: they count from its next heartbeat on.
+
+    Attributes:
+        configs: those in force; None: the group sets none any more.
+    """
+
+    group_id: str
+    configs: ShareGroupConfigs | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStatesChanged:
+    """The outcome of a ``ChangeShareStates``.
+
+    Attributes:
+        errors: by share partition; empty: no share coordinator has responded.
+    """
+
+    change_id: int
+    errors: Mapping[SharePartitionKey, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
 class ShutDown:
     """The broker shuts down: from now on every request gets COORDINATOR_NOT_AVAILABLE."""
 
@@ -245,6 +270,8 @@ Event = (
     | PartitionsDeleted
     | TopicsChanged
     | RegexesResolved
+    | ShareConfigsChanged
+    | ShareStatesChanged
     | TransactionVerified
     | TransactionCompleted
     | ShutDown

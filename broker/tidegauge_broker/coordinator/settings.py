@@ -18,6 +18,7 @@ class GroupSettings:
             skipped, as a broker of 3.9 does.
         consumer_assignors: group.consumer.assignors; the first is the default.
         consumer_migration_policy: disabled, upgrade, downgrade or bidirectional.
+        serves_share_groups: whether groups of the share protocol (KIP-932) are served, likewise.
     """
 
     partitions: int = 50
@@ -39,6 +40,12 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_migration_policy: str = "bidirectional"
+    serves_share_groups: bool = False
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_interval_ms: int = 5_000
+    share_assignment_interval_ms: int = 1_000
+    share_initialize_retry_interval_ms: int = 30_000
+    share_max_size: int = 200
 
 
 @dataclass(slots=True)
