@@ -106,6 +106,7 @@ class ErrorCode(IntEnum):
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97
     SNAPSHOT_NOT_FOUND = 98
     POSITION_OUT_OF_RANGE = 99
     UNKNOWN_TOPIC_ID = 100
@@ -322,6 +323,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.DUPLICATE_RESOURCE, no, no, definite, "The request names something twice."),
         (e.UNACCEPTABLE_CREDENTIAL, no, no, definite, "The credential does not meet the rules."),
         (e.INVALID_UPDATE_VERSION, no, no, definite, "The partition epoch is not the one in ZooKeeper."),
+        (e.PRINCIPAL_DESERIALIZATION_FAILURE, no, no, definite, "The forwarded principal can't be read."),
         (e.SNAPSHOT_NOT_FOUND, no, no, definite, "The snapshot does not exist."),
         (e.POSITION_OUT_OF_RANGE, no, no, definite, "The position is not within the snapshot."),
         (e.UNKNOWN_TOPIC_ID, retry, refresh, definite, "The topic id is not known."),

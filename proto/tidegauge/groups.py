@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tidegauge.consumer_groups import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResult,
+    ConsumerGroupState,
     DescribeConsumerGroup,
     DescribeConsumerGroupResult,
 )
@@ -69,6 +70,10 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+GROUP_STATES = tuple(dict.fromkeys(one.value for one in (*GroupState, *ConsumerGroupState)))
+"""Names of the states of groups of either protocol."""
 
 
 class Protocol(NamedTuple):

@@ -13,6 +13,9 @@ from tidegauge.host_addresses import address_of
 from tidegauge.listeners import Listener
 from tidegauge.partition_state import PartitionState
 
+ANY_BROKER = -2
+"""The controller of an update in KRaft mode: no broker is it, and any live one may be called so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -59,9 +62,10 @@ class MetadataUpdate:
     """A change of what a broker knows of its cluster.
 
     Attributes:
-        controller_id: the active controller that made it known.
+        controller_id: the active controller that made it known; ``ANY_BROKER`` in KRaft mode.
         controller_epoch: its epoch.
         live_brokers: all of them.
+        leaving: those of them that are in their controlled shutdown: they may not join an ISR (KRaft mode).
         partitions: those that changed.
     """
 
@@ -69,3 +73,4 @@ class MetadataUpdate:
     controller_epoch: int
     live_brokers: Sequence[Endpoint]
     partitions: Sequence[ReportedPartition]
+    leaving: frozenset[int] = frozenset()

@@ -61,11 +61,13 @@ from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
 from tidegauge_broker.coordinator.consumer_group.refusals import GroupRefusal
 from tidegauge_broker.coordinator.consumer_group.serving import ConsumerGroups
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
+from tidegauge_broker.coordinator.consumer_group.viewing import viewed_consumer_group
 from tidegauge_broker.coordinator.consumer_group.writing import GroupWriter
 from tidegauge_broker.coordinator.describing import counted, described, listed, viewed
 from tidegauge_broker.coordinator.driven import Driven
 from tidegauge_broker.coordinator.events import (
     Event,
+    GroupSettingsChanged,
     PartitionsDeleted,
     RegexesResolved,
     RequestArrived,
@@ -92,7 +94,7 @@ from tidegauge_broker.coordinator.share_group.group import ShareGroup
 from tidegauge_broker.coordinator.share_group.serving import ShareGroups
 from tidegauge_broker.coordinator.text_limits import is_too_long, joins_with_long_text
 from tidegauge_broker.coordinator.transactional_commits import TransactionalCommits, failed_transactional_commit
-from tidegauge_broker.coordinator.views import Counters, Gauges, GroupView
+from tidegauge_broker.coordinator.views import ConsumerGroupView, Counters, Gauges, GroupView
 
 _MAY_HAVE_EMPTY_ID = (OffsetCommit, OffsetFetch, DescribeGroup, DeleteGroup)
 """Requests that an empty group id does not make invalid: offsets were once kept for it (isValidGroupId)."""
@@ -126,6 +128,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             RequestArrived: self._on_request,
             PartitionsDeleted: self._on_partitions_deleted,
             TopicsChanged: self._on_topics_changed,
+            GroupSettingsChanged: self._on_group_settings_changed,
             RegexesResolved: self._on_regexes_resolved,
             ShareStatesChanged: self._on_share_states_changed,
             ShareConfigsChanged: self._share_groups.configs_changed,
@@ -172,6 +175,18 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def group_views(self) -> list[GroupView]:
         """Return the full truth about all groups of this broker."""
         return [viewed(group) for group in self._groups()]
+
+    def consumer_group_view(self, group_id: str) -> ConsumerGroupView | None:
+        """Return the full truth about a consumer group; None if this broker does not have it."""
+        shard = self._shard_of(group_id)
+        group = None if shard is None else shard.consumer_groups.get(group_id)
+        default = self._runtime.settings.consumer_assignors[0]
+        return None if group is None else viewed_consumer_group(group, self._topics, default)
+
+    def group_ids(self) -> list[str]:
+        """Return the ids of the groups of either protocol that this broker has, sorted."""
+        classic = [group.group_id for group in self._groups()]
+        return sorted([*classic, *(group.group_id for group in self._all_consumer_groups())])
 
     def expiration_of(self, group_id: str) -> Expiration | None:
         """Return the last expiration of a group's offsets, even if it exists no longer; None if none is known."""
@@ -225,6 +240,9 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
 
     def _on_share_states_changed(self, event: ShareStatesChanged) -> None:
         self._runtime.arrived(event.change_id, "ShareStates", event.errors)
+
+    def _on_group_settings_changed(self, event: GroupSettingsChanged) -> None:
+        self._runtime.set_times(event.group_id, event.times)
 
     def _on_regexes_resolved(self, event: RegexesResolved) -> None:
         self._runtime.arrived(event.resolution_id, "RegularExpressions", event.found, event.version, event.problem)

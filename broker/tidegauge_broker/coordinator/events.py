@@ -24,6 +24,7 @@ from tidegauge.share_groups import SharePartitionKey, ShareStateRequest
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,18 @@ class TopicsChanged:
     """
 
     changes: Mapping[str, TopicDescription | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettingsChanged:
+    """A group's own settings have changed: they count from each member's next heartbeat on.
+
+    Attributes:
+        times: None: the group has none of its own any more.
+    """
+
+    group_id: str
+    times: ConsumerGroupTimes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +282,7 @@ Event = (
     | RequestArrived
     | PartitionsDeleted
     | TopicsChanged
+    | GroupSettingsChanged
     | RegexesResolved
     | ShareConfigsChanged
     | ShareStatesChanged

@@ -18,7 +18,12 @@ from tidegauge.transactions import TransactionResult
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import Append, Defect, Effect, LogLine, Note, Respond
 from tidegauge_broker.coordinator.owner import Owner
-from tidegauge_broker.coordinator.settings import GroupSettings, ShareStateSettings, TransactionSettings
+from tidegauge_broker.coordinator.settings import (
+    ConsumerGroupTimes,
+    GroupSettings,
+    ShareStateSettings,
+    TransactionSettings,
+)
 from tidegauge_broker.coordinator.timers import Timer, Timers
 from tidegauge_broker.coordinator.views import Counters
 
@@ -224,6 +229,18 @@ class GroupRuntime(Runtime):
         super().__init__(now_ms, wall)
         self.settings = settings
         self.counters = Counters()
+        self._own_times: dict[str, ConsumerGroupTimes] = {}
+
+    def times_of(self, group_id: str) -> ConsumerGroupTimes:
+        """Return the times of a consumer group: its own, else the broker's."""
+        return self._own_times.get(group_id, self.settings.consumer_times)
+
+    def set_times(self, group_id: str, times: ConsumerGroupTimes | None) -> None:
+        """Give a group times of its own, or (None) take them from it."""
+        if times is None:
+            self._own_times.pop(group_id, None)
+        else:
+            self._own_times[group_id] = times
 
     def append_record(self, partition: int, batch: bytes, outcome: Outcome, guard: object | None = None) -> None:
         """Append commits or a group's record, as the settings for them say, and call back with the outcome."""

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class ConsumerGroupTimes(NamedTuple):
+    """Times of a consumer group, in ms: the broker's, or the group's own (GroupConfig)."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+
+
+_DEFAULT_TIMES = ConsumerGroupTimes()
 
 
 @dataclass(slots=True)
@@ -16,6 +28,7 @@ class GroupSettings:
         offsets_topic_compression_codec: number of the codec with which batches are written; 0 none.
         serves_consumer_groups: whether groups of the consumer protocol (KIP-848) are served; without, their records are
             skipped, as a broker of 3.9 does.
+        consumer_times: of groups without settings of their own.
         consumer_assignors: group.consumer.assignors; the first is the default.
         consumer_migration_policy: disabled, upgrade, downgrade or bidirectional.
         serves_share_groups: whether groups of the share protocol (KIP-932) are served, likewise.
@@ -33,9 +46,7 @@ class GroupSettings:
     offsets_commit_required_acks: int = -1
     offsets_topic_compression_codec: int = 0
     serves_consumer_groups: bool = False
-    consumer_session_timeout_ms: int = 45_000
-    consumer_heartbeat_interval_ms: int = 5_000
-    consumer_assignment_interval_ms: int = 1_000
+    consumer_times: ConsumerGroupTimes = _DEFAULT_TIMES
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_regex_refresh_interval_ms: int = 600_000

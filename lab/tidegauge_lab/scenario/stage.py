@@ -112,7 +112,7 @@ def _own_zookeeper(directory: Path, port: int) -> Iterator[str]:
     (home / layout.LOGS).mkdir(parents=True)
     file = ClusterFile(f"{ports.HOST}:{port}", zookeeper_managed=True, profile="fast", brokers=[])
     try:
-        topology_of(home, file).start(layout.ZOOKEEPER)
+        topology_of(home, file).start([layout.ZOOKEEPER])
         yield file.zookeeper_address
     finally:
         _surely(lambda: takedown.end([layout.zookeeper_process(home)], grace_seconds=0.0))

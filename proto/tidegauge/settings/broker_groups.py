@@ -13,12 +13,8 @@ from tidegauge.settings.tables import long, names, short, text, whole
 _ASSIGNORS = tuple(f"org.apache.kafka.coordinator.group.assignor.{name}Assignor" for name in ("Uniform", "Range"))
 
 
-_IN_EFFECT = {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"}
-"""Of the rows below, those that count if the consumer protocol is served."""
-
-
 def _of_kraft(protocol: str) -> tuple[Setting, ...]:
-    """Return the settings of the consumer or the share protocol, which brokers in ZooKeeper mode do not speak."""
+    """Return the settings of the consumer or the share protocol; the former count if that protocol is served."""
     rows = (
         ("session.timeout.ms", 45_000, "Session timeout of members"),
         ("min.session.timeout.ms", 45_000, "Smallest session timeout of a group"),
@@ -34,7 +30,7 @@ def _of_kraft(protocol: str) -> tuple[Setting, ...]:
             "ms",
             f"{meaning}, {protocol} protocol.",
             1,
-            has_effect=f"{protocol}.{name}" in _IN_EFFECT,
+            has_effect=protocol == "consumer",
         )
         for name, default, meaning in rows
     )
@@ -118,6 +114,20 @@ GROUP_SETTINGS = (
         1_000,
         "ms",
         "Minimum time between two target assignments of a group, consumer protocol; 0: none. A setting of Kafka 4.3.",
+        0,
+    ),
+    whole(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "ms",
+        "Smallest assignment interval of a group, consumer protocol. A setting of Kafka 4.3.",
+        0,
+    ),
+    whole(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "ms",
+        "Largest assignment interval of a group, consumer protocol. A setting of Kafka 4.3.",
         0,
     ),
     text(

@@ -207,6 +207,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The credential does not meet the rules."""
     ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
     """The partition epoch is not the one in ZooKeeper."""
+    ERROR_CODE_PRINCIPAL_DESERIALIZATION_FAILURE: _ErrorCode.ValueType  # 97
+    """The forwarded principal can't be read."""
     ERROR_CODE_SNAPSHOT_NOT_FOUND: _ErrorCode.ValueType  # 98
     """The snapshot does not exist."""
     ERROR_CODE_POSITION_OUT_OF_RANGE: _ErrorCode.ValueType  # 99
@@ -451,6 +453,8 @@ ERROR_CODE_UNACCEPTABLE_CREDENTIAL: ErrorCode.ValueType  # 93
 """The credential does not meet the rules."""
 ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
 """The partition epoch is not the one in ZooKeeper."""
+ERROR_CODE_PRINCIPAL_DESERIALIZATION_FAILURE: ErrorCode.ValueType  # 97
+"""The forwarded principal can't be read."""
 ERROR_CODE_SNAPSHOT_NOT_FOUND: ErrorCode.ValueType  # 98
 """The snapshot does not exist."""
 ERROR_CODE_POSITION_OUT_OF_RANGE: ErrorCode.ValueType  # 99

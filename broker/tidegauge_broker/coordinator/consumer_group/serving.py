@@ -92,13 +92,13 @@ class ConsumerGroups:
         self._writer.write(shard, group, draft, written, prefix)
 
     def _circumstances(self, group: ConsumerGroup) -> Circumstances:
-        settings = self._runtime.settings
+        settings, times = self._runtime.settings, self._runtime.times_of(group.group_id)
         return Circumstances(
             topics=self._topics,
             assignors=settings.consumer_assignors,
             now_ms=self._runtime.wall_ms,
-            heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
-            assignment_interval_ms=settings.consumer_assignment_interval_ms,
+            heartbeat_interval_ms=times.heartbeat_interval_ms,
+            assignment_interval_ms=times.assignment_interval_ms,
             max_size=settings.consumer_max_size,
             is_refresh_due=group.is_refresh_due,
         )

@@ -184,16 +184,16 @@ class GroupWriter:
         if member is None:
             return
         if timer is not None and timer.action is not None:
-            self._runtime.timers.postpone(timer, self._session_deadline_ms(member))
+            self._runtime.timers.postpone(timer, self._session_deadline_ms(group, member))
         else:
             self._start_session(shard, group, member)
 
-    def _session_deadline_ms(self, member: ConsumerMember) -> int:
-        timeout_ms = self._runtime.settings.consumer_session_timeout_ms
+    def _session_deadline_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        timeout_ms = self._runtime.times_of(group.group_id).session_timeout_ms
         return self._runtime.now_ms + (timeout_ms if member.classic is None else member.classic.session_timeout_ms)
 
     def _start_session(self, shard: Shard, group: ConsumerGroup, member: ConsumerMember) -> None:
-        member_id, deadline_ms = member.member_id, self._session_deadline_ms(member)
+        member_id, deadline_ms = member.member_id, self._session_deadline_ms(group, member)
         expire = partial(self._expire, shard, group, member_id, "its session expired", None)
         group.sessions[member_id] = self._runtime.start_timer(deadline_ms, "SessionExpiration", expire)
 

@@ -46,12 +46,14 @@ def handlers_with(extensions: frozenset[int]) -> dict[int, Handler]:
     return {key: SERVED[key].handle for key in keys} | {apis.API_VERSIONS: api_versions.handler_for(keys)}
 
 
-def guarded(handlers: Mapping[int, Handler], acls: AccessLists | None) -> dict[int, Handler]:
+def guarded(
+    handlers: Mapping[int, Handler], acls: AccessLists | None, served: Mapping[int, ServedApi] = SERVED
+) -> dict[int, Handler]:
     """Return the handlers behind the guards of their APIs; as they are where there is no authorizer."""
     if acls is None:
         return dict(handlers)
     return {
-        key: partial(_guard, acls, SERVED[key], handler) if SERVED[key].guard else handler
+        key: partial(_guard, acls, served[key], handler) if served[key].guard else handler
         for key, handler in handlers.items()
     }
 

@@ -26,6 +26,7 @@ from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Response
 
 BY_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 BY_TOPIC_MESSAGE = "Topic authorization failed."
+BY_GROUP_MESSAGE = "Group authorization failed."
 BY_CLUSTER_MESSAGE = "Cluster authorization failed."
 """Kafka's own sentences for these errors, where a response has one."""
 BY_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
