@@ -71,7 +71,6 @@ from tidegauge_broker.coordinator.events import (
     PartitionsDeleted,
     RegexesResolved,
     RequestArrived,
-    ShareConfigsChanged,
     ShareStatesChanged,
     TopicsChanged,
     TransactionCompleted,
@@ -131,7 +130,6 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             GroupSettingsChanged: self._on_group_settings_changed,
             RegexesResolved: self._on_regexes_resolved,
             ShareStatesChanged: self._on_share_states_changed,
-            ShareConfigsChanged: self._share_groups.configs_changed,
             TransactionVerified: self._transactional.verified,
             TransactionCompleted: self._transactional.completed,
         }
@@ -243,6 +241,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
 
     def _on_group_settings_changed(self, event: GroupSettingsChanged) -> None:
         self._runtime.set_times(event.group_id, event.times)
+        self._share_groups.set_times(event.group_id, event.share_times)
 
     def _on_regexes_resolved(self, event: RegexesResolved) -> None:
         self._runtime.arrived(event.resolution_id, "RegularExpressions", event.found, event.version, event.problem)

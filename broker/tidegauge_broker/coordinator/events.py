@@ -19,7 +19,6 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
-from tidegauge.share_configs import ShareGroupConfigs
 from tidegauge.share_groups import SharePartitionKey, ShareStateRequest
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
@@ -126,11 +125,13 @@ class GroupSettingsChanged:
     """A group's own settings have changed: they count from each member's next heartbeat on.
 
     Attributes:
-        times: None: the group has none of its own any more.
+        times: as a consumer group; None: the group has none of its own any more.
+        share_times: as a share group; None: likewise.
     """
 
     group_id: str
     times: ConsumerGroupTimes | None
+    share_times: ConsumerGroupTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +148,6 @@ class RegexesResolved:
     found: Mapping[str, frozenset[str]]
     version: int
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ShareConfigsChanged:
-    """The configs of a share group have changed: they count from its next heartbeat on.
-
-    Attributes:
-        configs: those in force; None: the group sets none any more.
-    """
-
-    group_id: str
-    configs: ShareGroupConfigs | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +273,6 @@ Event = (
     | TopicsChanged
     | GroupSettingsChanged
     | RegexesResolved
-    | ShareConfigsChanged
     | ShareStatesChanged
     | TransactionVerified
     | TransactionCompleted

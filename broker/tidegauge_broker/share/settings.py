@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tidegauge.share_configs import ShareGroupConfigs
-
 MINIMUM_THROTTLE_COUNT = 2
 
 
@@ -29,18 +27,6 @@ class ShareSettings:
     renews_locks: bool = True
     auto_offset_reset: str = "latest"
     reads_committed: bool = False
-
-    @classmethod
-    def of(cls, configs: ShareGroupConfigs) -> ShareSettings:
-        """Return the settings of a group that has these configs."""
-        return cls(
-            configs.record_lock_duration_ms,
-            configs.delivery_count_limit,
-            configs.max_record_locks,
-            configs.renews_locks,
-            configs.auto_offset_reset,
-            configs.reads_committed,
-        )
 
     @property
     def throttle_count(self) -> int:

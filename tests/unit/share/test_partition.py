@@ -4,7 +4,6 @@ import pytest
 from tests.unit.share.driver import ACCEPT, LOCK_MS, REJECT, RELEASE, RENEW, Driver, log_of
 
 from tidegauge.errors import ErrorCode
-from tidegauge.share_configs import ShareGroupConfigs
 from tidegauge.share_groups import StateBatch
 from tidegauge_broker.share.acquiring import AbortedTransaction, LogBatch, Read, Wanted
 from tidegauge_broker.share.effects import Dropped, FindStartOffset, Opened, ReadState, Respond, WriteState
@@ -16,11 +15,6 @@ EXACT = AcquireMode.RECORD_LIMIT
 
 def settings(**changes):
     return ShareSettings(**({"record_lock_duration_ms": LOCK_MS} | changes))
-
-
-def test_the_settings_of_a_partition_are_the_configs_of_its_group():
-    configs = ShareGroupConfigs(1, 2, 3, 4, 5, 6, "earliest", reads_committed=True, renews_locks=False)
-    assert ShareSettings.of(configs) == ShareSettings(4, 5, 6, False, "earliest", True)
 
 
 # Loading

@@ -11,7 +11,6 @@ from functools import partial
 from tidegauge.consumer_groups import JOINING_EPOCH
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import DeleteGroupResult
-from tidegauge.share_configs import ShareGroupConfigs
 from tidegauge.share_groups import (
     NO_START_OFFSET,
     DeleteShareState,
@@ -23,10 +22,10 @@ from tidegauge.share_groups import (
 from tidegauge_broker.coordinator.consumer_group.refusals import GroupRefusal
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
 from tidegauge_broker.coordinator.effects import ChangeShareStates
-from tidegauge_broker.coordinator.events import ShareConfigsChanged
 from tidegauge_broker.coordinator.gates import Waiting
 from tidegauge_broker.coordinator.group_writes import Written, append
 from tidegauge_broker.coordinator.runtime import GroupRuntime
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 from tidegauge_broker.coordinator.shard import Shard
 from tidegauge_broker.coordinator.share_group.group import ShareGroup
 from tidegauge_broker.coordinator.share_group.heartbeats import ShareCircumstances, beat, leave
@@ -44,23 +43,18 @@ class ShareGroups:
     def __init__(self, runtime: GroupRuntime, topics: Topics) -> None:
         self._runtime = runtime
         self._topics = topics
-        self._configs: dict[str, ShareGroupConfigs] = {}
+        self._own_times: dict[str, ConsumerGroupTimes] = {}
 
-    def configs_changed(self, event: ShareConfigsChanged) -> None:
-        """Take over the configs of a group."""
-        if event.configs is None:
-            self._configs.pop(event.group_id, None)
+    def set_times(self, group_id: str, times: ConsumerGroupTimes | None) -> None:
+        """Give a group times of its own, or (None) take them from it."""
+        if times is None:
+            self._own_times.pop(group_id, None)
         else:
-            self._configs[event.group_id] = event.configs
+            self._own_times[group_id] = times
 
-    def _configs_of(self, group_id: str) -> ShareGroupConfigs:
-        """Return a group's configs; one that sets none has the broker's settings."""
-        settings = self._runtime.settings
-        return self._configs.get(group_id) or ShareGroupConfigs(
-            session_timeout_ms=settings.share_session_timeout_ms,
-            heartbeat_interval_ms=settings.share_heartbeat_interval_ms,
-            assignment_interval_ms=settings.share_assignment_interval_ms,
-        )
+    def _times_of(self, group_id: str) -> ConsumerGroupTimes:
+        """Return the times of a group: its own, else the broker's."""
+        return self._own_times.get(group_id, self._runtime.settings.share_times)
 
     # Heartbeats
 
@@ -105,12 +99,12 @@ class ShareGroups:
 
     def _circumstances(self, group: ShareGroup) -> ShareCircumstances:
         settings, now_ms = self._runtime.settings, self._runtime.wall_ms
-        configs = self._configs_of(group.group_id)
+        times = self._times_of(group.group_id)
         return ShareCircumstances(
             topics=self._topics,
             now_ms=now_ms,
-            heartbeat_interval_ms=configs.heartbeat_interval_ms,
-            assignment_interval_ms=configs.assignment_interval_ms,
+            heartbeat_interval_ms=times.heartbeat_interval_ms,
+            assignment_interval_ms=times.assignment_interval_ms,
             max_size=settings.share_max_size,
             is_refresh_due=group.is_refresh_due,
             retries_initialization=now_ms - group.states_since_ms >= settings.share_initialize_retry_interval_ms,
@@ -297,7 +291,7 @@ class ShareGroups:
         """Start a member's session timer again: it was heard of."""
         if member_id not in group.image.members:
             return
-        deadline_ms = self._runtime.now_ms + self._configs_of(group.group_id).session_timeout_ms
+        deadline_ms = self._runtime.now_ms + self._times_of(group.group_id).session_timeout_ms
         timer = group.sessions.get(member_id)
         if timer is not None and timer.action is not None:
             self._runtime.timers.postpone(timer, deadline_ms)

@@ -18,6 +18,7 @@ from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.effects import ChangeShareStates, Effect
 from tidegauge_broker.coordinator.events import ShareStatesChanged, TopicsChanged
 from tidegauge_broker.coordinator.record_codec import read_batches, version_of
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 from tidegauge_broker.coordinator.share_group.image import ShareGroupImage
 from tidegauge_broker.coordinator.share_group.records import KINDS
 
@@ -41,7 +42,7 @@ class ShareGroupHarness(Harness):
         settings = {
             "serves_share_groups": True,
             "serves_consumer_groups": True,
-            "share_assignment_interval_ms": 0,
+            "share_times": ConsumerGroupTimes(assignment_interval_ms=0),
         } | settings
         self._settings = settings
         self.changes: list[ChangeShareStates] = []

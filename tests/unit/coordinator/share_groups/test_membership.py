@@ -17,10 +17,10 @@ from tidegauge.groups import (
     TxnOffsetCommit,
 )
 from tidegauge.partition import TopicPartition
-from tidegauge.share_configs import ShareGroupConfigs
 from tidegauge.share_groups import DescribeShareGroup, ShareGroupHeartbeat, ShareGroupState, SharePartitionKey
-from tidegauge_broker.coordinator.events import ShareConfigsChanged
+from tidegauge_broker.coordinator.events import GroupSettingsChanged
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 BOTH = ((T2, (0, 1)),)
 T = TopicPartition("t2", 0)
@@ -123,7 +123,7 @@ def test_partitions_are_taken_away_without_asking():
 
 def test_the_target_is_not_computed_again_within_the_assignment_interval():
     """group.share.assignment.interval.ms."""
-    broker = ShareGroupHarness(share_assignment_interval_ms=1000)
+    broker = ShareGroupHarness(share_times=ConsumerGroupTimes(assignment_interval_ms=1000))
     broker.beat("a")
     joined = broker.beat("b")
     assert joined.member_epoch == 2
@@ -221,7 +221,7 @@ def test_a_member_that_leaves_bumps_the_epoch_and_others_get_its_partitions():
 
 def test_a_member_that_is_not_heard_of_is_removed():
     """group.share.session.timeout.ms."""
-    broker = ShareGroupHarness(share_session_timeout_ms=45_000)
+    broker = ShareGroupHarness()
     broker.beat("a")
     broker.after(44_999)
     broker.beat("a", 2)
@@ -275,7 +275,7 @@ def test_a_heartbeat_whose_records_are_not_written_changes_nothing():
 def test_a_groups_configs_stand_before_the_brokers_settings():
     """share.session.timeout.ms, share.heartbeat.interval.ms and share.assignment.interval.ms of one group."""
     broker = ShareGroupHarness()
-    broker.event(ShareConfigsChanged("g", ShareGroupConfigs(50_000, 7_000, 10_000)))
+    broker.event(GroupSettingsChanged("g", None, ConsumerGroupTimes(50_000, 7_000, 10_000)))
     assert broker.beat("a").heartbeat_interval_ms == 7_000
     assert broker.beat("a", group="other").heartbeat_interval_ms == 5_000
     assert broker.beat("a", 2).member_epoch == 2
@@ -284,7 +284,7 @@ def test_a_groups_configs_stand_before_the_brokers_settings():
     assert not broker.image("other").members
     broker.after(1)
     assert not broker.image().members
-    broker.event(ShareConfigsChanged("g", None))
+    broker.event(GroupSettingsChanged("g", None))
     assert broker.beat("a").heartbeat_interval_ms == 5_000
 
 

@@ -15,6 +15,7 @@ from tidegauge.share_groups import (
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
 )
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 STORY = story()
 SHARE = Protocol(SHARE_APIS, "tidegauge.kafka.messages")
@@ -97,7 +98,7 @@ def respond(broker: ShareGroupHarness, step: Any) -> bytes:
 @pytest.fixture(scope="module")
 def played() -> tuple[ShareGroupHarness, list[tuple[str, Any, Any]]]:
     """The broker after all requests of membership, and of each its label, response and Kafka's response."""
-    broker = ShareGroupHarness(share_assignment_interval_ms=1_000, now_ms=0)
+    broker = ShareGroupHarness(share_times=ConsumerGroupTimes(), now_ms=0)
     responses = []
     for step in STORY["requests"]:
         if step["key"] in {HEARTBEAT, DESCRIBE}:
