@@ -16,12 +16,14 @@ from tests.unit.server.one_controller import NODE_ID, OneController, controller_
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import api_versions, delete_topics, list_partition_reassignments
+from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
+from tidegauge_broker.server.quorum.controller import quorum_controller
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_controller.metadata.decisions.view import Decision
 from tidegauge_controller.metadata.image import BROKER, MetadataImage
 from tidegauge_controller.metadata.records import made
-from tidegauge_controller.raft import events
+from tidegauge_controller.raft import effects, events
 
 
 @pytest.fixture
@@ -129,6 +131,33 @@ async def test_records_that_do_not_fit_are_never_proposed(one: OneController):
     error, _ = await write(one, lambda *_: Decision([unfit], None))
     assert error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert one.node.log.end_offset == end
+
+
+async def test_a_decision_of_which_the_log_has_taken_a_part_ends_the_leadership(
+    one: OneController, monkeypatch: pytest.MonkeyPatch
+):
+    """Memory lacks the records that were taken: the next leader, whoever it is, reads them from the log."""
+    active, give = one.controller.active, one.controller.give
+    assert active is not None
+    proposed: list[events.Propose] = []
+
+    def second_refused(event: events.Event) -> None:
+        if isinstance(event, events.Propose):
+            proposed.append(event)
+            if len(proposed) == 2:
+                one.controller.proposal_decided(
+                    effects.NotProposed(event.token, ErrorCode.RECORD_LIST_TOO_LARGE, "too large")
+                )
+                return
+        give(event)
+
+    monkeypatch.setattr(quorum_controller, "MAX_RECORDS_PER_REQUEST", 1)
+    monkeypatch.setattr(one.controller, "give", second_refused)
+    records = [made(NoOpRecord(), 0)] * 2
+    error, _ = await write(one, lambda *_: Decision(records, None))
+    assert error is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert one.controller.active is not active
+    await until(lambda: one.controller.active is not None)
 
 
 async def test_a_request_that_waited_too_long_is_not_decided(one: OneController):

@@ -40,11 +40,11 @@ _TIMED_OUT = "The request waited in the controller's queue for longer than its t
 
 
 class _Refused(Exception):
-    """The quorum's log has not taken a decision's records."""
+    """The quorum's log has not taken a decision's records; if ``is_partial`` it has some, which memory lacks."""
 
-    def __init__(self, error: ErrorCode, message: str) -> None:
+    def __init__(self, error: ErrorCode, message: str, *, is_partial: bool = False) -> None:
         super().__init__(message)
-        self.error, self.message = error, message
+        self.error, self.message, self.is_partial = error, message, is_partial
 
 
 class _Part(NamedTuple):
@@ -241,7 +241,7 @@ class QuorumController:
             return
         except _Refused as problem:
             self._call(event.name, event.failed, problem.error, problem.message)
-            if problem.error is ErrorCode.NOT_CONTROLLER and self._active is active:
+            if (problem.error is ErrorCode.NOT_CONTROLLER or problem.is_partial) and self._active is active:
                 self._give_up()
             return
         except Exception:
@@ -281,7 +281,7 @@ class QuorumController:
             self.give(events.Propose(future, active.epoch, len(part.values), part.size_bytes, part.values))
             effect = await future
             if isinstance(effect, effects.NotProposed):
-                raise _Refused(effect.error, effect.message)
+                raise _Refused(effect.error, effect.message, is_partial=end_offset > 0)
             if self._active is not active:
                 raise _Refused(ErrorCode.NOT_CONTROLLER, self.not_active())
             end_offset = effect.end_offset
