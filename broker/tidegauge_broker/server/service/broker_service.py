@@ -59,7 +59,6 @@ from tidegauge_broker.server.replication.offset_search import OffsetSearch
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.admin_outcomes import (
     AlteredConfigs,
-    ConfigResourceType,
     DescribedConfigs,
     ElectionType,
     PartitionOutcomes,
