@@ -1,4 +1,4 @@
-"""The responses to requests of admins, in plain values."""
+"""The responses to requests of admins, in plain values, and numbers that the requests have."""
 
 from __future__ import annotations
 
