@@ -25,6 +25,7 @@ from tidegauge.kafka.kraft.messages import (
 )
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
+from tidegauge_broker.server.quorum import committed_metadata
 from tidegauge_broker.server.quorum.controller import quorum_controller
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_controller.metadata.decisions.view import Decision
@@ -287,6 +288,37 @@ async def test_a_snapshot_is_written_and_loaded_at_the_next_start(tmp_path: Path
     async with controller_at(tmp_path) as one:
         assert one.parts.committed.next_offset >= end
         assert same(one.controller.image, image)
+
+
+async def test_a_controller_whose_log_is_lost_goes_on_from_its_snapshot(tmp_path: Path):
+    """MetadataLoader: a log that begins behind records that were never taken in needs the snapshot before it."""
+    async with controller_at(tmp_path, metadata_log_max_record_bytes_between_snapshots="500") as one:
+        await one.register(0)
+        for name in "abc":
+            await one.create(name, partitions=5)
+        await until(lambda: one.node.log.newest_snapshot is not None)
+    for path in (tmp_path / "__cluster_metadata-0").iterdir():
+        if path.suffix in {".log", ".index", ".timeindex"}:
+            path.unlink()
+    async with controller_at(tmp_path) as one:
+        assert one.node.log.start_offset > 0
+        assert one.controller.active is not None
+        assert "a" in one.controller.active.image.topic_ids
+        assert (await one.create("d")).topics[0].error_code == 0
+
+
+async def test_a_leader_decides_nothing_before_it_has_read_what_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """QuorumController.claim: from half of the log it would create again what exists, or forget brokers."""
+    async with controller_at(tmp_path) as one:
+        await one.register(0)
+        for number in range(30):
+            await one.create(f"t{number}")
+    monkeypatch.setattr(committed_metadata, "_PORTION_BYTES", 100)
+    async with controller_at(tmp_path) as one:
+        assert one.controller.active is not None
+        assert len(one.controller.active.image.topic_ids) == 30
 
 
 def same(one: MetadataImage, other: MetadataImage) -> bool:
