@@ -131,7 +131,7 @@ _METADATA_LOG = (
         0,
     ),
 )
-_LIFE_CYCLE = (
+_LIFECYCLE = (
     whole(
         "initial.broker.registration.timeout.ms",
         60_000,
@@ -174,7 +174,7 @@ CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "identity and listeners": _IDENTITY,
     "quorum": _QUORUM,
     "metadata log": _METADATA_LOG,
-    "life of a broker": _LIFE_CYCLE,
+    "lifecycle of a broker": _LIFECYCLE,
     "brokers and topics": _CLUSTER,
 }
 CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}
