@@ -2,7 +2,9 @@
 
 Contract: a group has one write in flight at a time. Its records are replayed on a copy of the group's state, which
 takes the state's place when they are committed; if they are not, nothing has changed. Records that are in the log, but
-were not committed in time, count: they usually commit later, and the next load reads them.
+were not committed in time, count: they usually commit later, and the next load reads them. Until it is known
+that they are committed, no response rests on them alone: a decision without records writes the group's epoch again,
+whose commit is theirs (Kafka's CoordinatorRuntime has a response without records wait for the last written record).
 Source: CoordinatorRuntime; GroupMetadataManager (scheduleConsumerGroupSessionTimeout and its kin).
 """
 
@@ -24,7 +26,7 @@ from tidegauge_broker.coordinator.consumer_group.migration import (
     downgraded,
     may_downgrade,
 )
-from tidegauge_broker.coordinator.consumer_group.records import ConsumerGroupKey, to_bytes
+from tidegauge_broker.coordinator.consumer_group.records import ConsumerGroupKey, epoch_record, to_bytes
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
 from tidegauge_broker.coordinator.gates import Waiting
 from tidegauge_broker.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, Group
@@ -74,7 +76,14 @@ class GroupWriter:
             prefix: records that come before those of the draft.
         """
         records = [*(prefix or ()), *map(to_bytes, draft.records)]
-        self._append(shard, group.group_id, records, lambda: self._install(shard, group, draft), written)
+        if not records and group.is_uncertain:
+            records = [to_bytes(epoch_record(group.group_id, group.image.epoch, group.image.metadata_hash))]
+
+        def settled(error: ErrorCode) -> None:
+            group.is_uncertain &= error is not ErrorCode.NONE
+            written(error)
+
+        self._append(shard, group, records, lambda: self._install(shard, group, draft), settled)
 
     def remove(
         self, shard: Shard, group: ConsumerGroup, member_ids: Sequence[str], written: Written, reason: str
@@ -117,7 +126,7 @@ class GroupWriter:
             self._phases.maybe_prepare_rebalance(classic, reason)
 
         records = [*map(to_bytes, downgrade_tombstones(group.image)), metadata_record(classic, assignments)]
-        self._append(shard, group.group_id, records, install, written)
+        self._append(shard, group, records, install, written)
 
     def _replace_by_classic(self, shard: Shard, group: ConsumerGroup) -> None:
         old = group.state
@@ -132,11 +141,12 @@ class GroupWriter:
             self._replace_by_classic(shard, group)
             shard.group_or_new(group.group_id).offsets = group.offsets
 
-        self._append(shard, group.group_id, [*map(to_bytes, tombstones_of(group.image))], install, written)
+        self._append(shard, group, [*map(to_bytes, tombstones_of(group.image))], install, written)
 
     def _append(
-        self, shard: Shard, group_id: str, records: list[Record], install: Callable[[], None], written: Written
+        self, shard: Shard, group: ConsumerGroup, records: list[Record], install: Callable[[], None], written: Written
     ) -> None:
+        group_id = group.group_id
         if not records:
             written(ErrorCode.NONE)
             return
@@ -146,6 +156,7 @@ class GroupWriter:
                 written(ErrorCode.NOT_COORDINATOR)
                 return
             if error in IN_THE_LOG:
+                group.is_uncertain |= error is not ErrorCode.NONE
                 install()
             else:
                 self._runtime.log(
@@ -168,8 +179,6 @@ class GroupWriter:
         if is_new:
             shard.remove_classic(group_id)
             shard.consumer_groups[group_id] = group
-            for member in group.image.members.values():
-                self._start_session(shard, group, member)
         for member_id in sorted(changed):
             self._follow(shard, group, member_id)
         if is_new or group.state is not former:
@@ -184,7 +193,10 @@ class GroupWriter:
         if member is None:
             for running in (group.sessions, group.joins, group.syncs):
                 timers.cancel(running.pop(member_id, None))
-        elif member.state is MemberState.UNREVOKED_PARTITIONS:
+            return
+        if member_id not in group.sessions:  # also where its join was written and not committed in time
+            self._start_session(shard, group, member)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
             self._start_rebalance(shard, group, member_id)
 
     def note_state(self, group: ConsumerGroup, old: ConsumerGroupState | None, reason: str = "") -> None:
