@@ -161,7 +161,7 @@ def replication_lines(view: QuorumView) -> list[str]:
 
 
 def replicas(view: QuorumView) -> Sequence[tuple[QuorumReplica, str]]:
-    """Return each replica with its role, the leader first."""
+    """Return each replica with its role: the voters, the leader first, then the observers."""
     found = [(one, "Leader" if one.id == view.leader_id else "Follower") for one in view.voters]
     found.sort(key=lambda row: row[1] != "Leader")
     return [*found, *((one, "Leader" if one.id == view.leader_id else "Observer") for one in view.observers)]
@@ -170,7 +170,6 @@ def replicas(view: QuorumView) -> Sequence[tuple[QuorumReplica, str]]:
 def as_json(view: QuorumView) -> dict[str, object]:
     """Return a quorum as a JSON document."""
     leader_end = next(one.log_end_offset for one in view.voters + view.observers if one.id == view.leader_id)
-    voters = {one.id for one in view.voters}
     rows = [
         {
             "id": one.id,
@@ -186,6 +185,6 @@ def as_json(view: QuorumView) -> dict[str, object]:
         "leader": view.leader_id,
         "epoch": view.epoch,
         "high_watermark": view.high_watermark,
-        "voters": [row for row in rows if row["id"] in voters],
-        "observers": [row for row in rows if row["id"] not in voters],
+        "voters": rows[: len(view.voters)],
+        "observers": rows[len(view.voters) :],
     }

@@ -67,7 +67,7 @@ def wait_for_quorum(asked: Sequence[str], condition: QuorumCondition, timeout_ms
         timeout_ms: limit of the wait.
         output: the form of the report.
     """
-    view, problem = run(_last_look(asked, condition, timeout_ms / 1000))
+    view, problem = run(last_look(asked, condition, timeout_ms / 1000))
     if view is None:
         assert problem is not None
         fail(problem.message, output, code=problem.code, exit_code=EXIT_TIME_LIMIT)
@@ -80,7 +80,7 @@ def wait_for_quorum(asked: Sequence[str], condition: QuorumCondition, timeout_ms
         print_json({"condition": condition.text, "holds": True, "leader": view.leader_id, "epoch": view.epoch})
 
 
-async def _last_look(
+async def last_look(
     asked: Sequence[str], condition: QuorumCondition, limit_seconds: float
 ) -> tuple[QuorumView | None, TidegaugeError | None]:
     """Look until the condition holds or the limit is over.

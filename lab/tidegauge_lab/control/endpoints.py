@@ -26,7 +26,7 @@ WAIT_TIMEOUT_MS = 30_000
 VERBS = (*ACTIONS, *FAULTS)
 TARGETS = (
     "A broker's id; controller, leader-of:TOPIC-PARTITION, follower-of:TOPIC-PARTITION, coordinator-of:group:GROUP, "
-    "coordinator-of:transaction:ID; or zookeeper"
+    "coordinator-of:transaction:ID; in KRaft mode a controller's id, else zookeeper"
 )
 PARTITION = "TOPIC-PARTITION, such as orders-0"
 _TIMEOUT = {
@@ -96,6 +96,11 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     ),
     "group": GROUP,
     "transaction": TRANSACTION,
+    "quorum_leader": {
+        "anyOf": [integer("This controller", 0), {"type": "boolean", "enum": [True], "description": "Any"}],
+        "description": "The quorum has a leader that has committed a record of its epoch",
+    },
+    "metadata_offset": integer("The high watermark of the quorum's metadata log is this or more", 0),
     "ready": {"type": "boolean", "enum": [True], "description": "Every broker is up and sees all others"},
 }
 WAIT_BODY = object_of(
@@ -152,6 +157,8 @@ _OF_TARGET = {"target": TARGETS}
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/cluster", "cluster", "The cluster: ready or what it lacks, addresses, controller, brokers",
              {200: "The cluster now"}),
+    Endpoint("GET", "/v1/quorum", "quorum", "The quorum of controllers as its leader has it, in KRaft mode",
+             {200: "The quorum now", 404: "The cluster is in ZooKeeper mode", 409: "There is no leader"}),
     Endpoint("GET", "/v1/topics", "topics", "The names of all topics", {200: "The topics"}),
     Endpoint("GET", "/v1/topics/{topic}/{partition}", "partition", "A partition and each of its replicas",
              {200: "The partition now", 404: "There is no such partition"}),

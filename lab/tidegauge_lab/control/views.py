@@ -28,20 +28,31 @@ def cluster_view(status: Mapping[str, Any], views: Mapping[int, Observation]) ->
         "lacks": lacking,
         "bootstrap_servers": status["bootstrap_servers"],
         "kafka_bootstrap_servers": status["kafka_bootstrap_servers"],
-        "controller": {"id": controller["broker"], "epoch": controller["epoch"]},
+        "mode": status["mode"],
+        "controller": {"id": controller["id"], "epoch": controller["epoch"]},
         "zookeeper": status["zookeeper"],
+        "controllers": [_without_directory(one) for one in status["controllers"]],
         "kafka_brokers": status["kafka_brokers"],
-        "brokers": [{key: value for key, value in one.items() if key != "dir"} for one in status["brokers"]],
+        "brokers": [_without_directory(one) for one in status["brokers"]],
     }
+
+
+def _without_directory(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key != "dir"}
 
 
 def _lacking(status: Mapping[str, Any], views: Mapping[int, Observation]) -> str:
     kafkas = {one["id"] for one in status["kafka_brokers"]}
+    for controller in status["controllers"]:
+        if controller["state"] != "up":
+            return f"controller {controller['id']} is {controller['state']}"
+    if status["controllers"] and status["controller"]["id"] is None:
+        return "the quorum of controllers has no leader"
     for broker in status["brokers"]:
         if broker["state"] != "up" and broker["id"] not in kafkas:
             return f"broker {broker['id']} is {broker['state']}"
     ours = [broker["id"] for broker in status["brokers"] if broker["state"] == "up"]
-    return readiness.lacks(views, ours) or next(
+    return readiness.lacks(views, ours, names_controller=not status["controllers"]) or next(
         (f"broker {one} does not see broker {two} yet" for one in ours for two in kafkas - views[one].broker_ids), ""
     )
 

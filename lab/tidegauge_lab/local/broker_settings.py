@@ -54,6 +54,18 @@ PROFILES: dict[str, dict[str, str]] = {
     },
     "kafka": {},
 }
+PROFILES_IN_KRAFT: dict[str, dict[str, str]] = {
+    "fast": {
+        "controller.quorum.election.timeout.ms": "100",
+        "controller.quorum.fetch.timeout.ms": "500",
+        "broker.heartbeat.interval.ms": "200",
+        "broker.session.timeout.ms": "4000",
+    },
+    "kafka": {},
+}
+"""The timers of a quorum and of its brokers' heartbeats, which take the place of ZooKeeper's session."""
+OF_ZOOKEEPER = "zookeeper."
+"""Begin of the names of settings that only ZooKeeper mode has."""
 MECHANISMS = "sasl.enabled.mechanisms"
 DEFAULT_PROFILE = "fast"
 OF_THE_LAB = {"auto.create.topics.enable": "false", "lab.enable": "true"}
@@ -86,9 +98,11 @@ DECIDED_BY_UP = {
     "lab.session.file": _OF_DIRECTORY,
 }
 """Settings that ``up`` decides, and what the user can do instead."""
+IN_KRAFT = "process.roles"
+"""A setting that every node in KRaft mode has, and no other."""
 DECIDED_IN_KRAFT = {
     "node.id": "--brokers N gives brokers the ids 0 to N-1, and controllers have 3000, 3001, ...",
-    "process.roles": "each process has one role; --controllers N gives the number of controllers",
+    IN_KRAFT: "each process has one role; --controllers N gives the number of controllers",
     "controller.listener.names": "--controller-port says where controllers listen",
     "controller.quorum.bootstrap.servers": "--controller-port says where controllers listen",
     "controller.quorum.voters": "--controllers N gives the number of voters",
@@ -122,7 +136,7 @@ def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEE
                 ErrorCode.INVALID_CONFIG,
                 f"{name} can't be set: `tidegauge up` gives each {node} its own value; {decided[name]}",
             )
-        if mode == KRAFT_MODE and name.startswith("zookeeper."):
+        if mode == KRAFT_MODE and name.startswith(OF_ZOOKEEPER):
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
                 f"{name} can't be set: the cluster is in KRaft mode, whose nodes have no ZooKeeper; leave it out",
@@ -196,6 +210,8 @@ def ways_among_brokers(file: ClusterFile) -> dict[str, str]:
         return {}
     if not _SAYS_HOW.isdisjoint(name for _, name in map(_scope_of, settings)):
         return {}
+    if file.quorum is not None:  # controllers and brokers speak Kafka's protocol
+        return {"inter.broker.listener.name": PLAINTEXT}
     return {"inter.broker.listener.name": PLAINTEXT, "control.plane.listener.name": GRPC}
 
 
@@ -226,7 +242,7 @@ def server_properties(
     Args:
         broker: its id and addresses.
         directory: of the cluster.
-        membership: the settings by which it finds its cluster (``Topology.broker_settings``).
+        membership: the settings that say who it is, and by which it finds its cluster (``Topology.broker_settings``).
         profile: ``fast`` or ``kafka``.
         settings: what ``--set`` gave.
         broker_count: that of the cluster.
@@ -235,16 +251,18 @@ def server_properties(
     """
     advertised = advertised_of(broker, settings, kafka_host)
     own = settings_of(broker.id, settings)
-    of_profile = dict(PROFILES[profile])
+    of_profile, of_session = dict(PROFILES[profile]), {"lab.session.file": str(session_file(directory, broker.id))}
+    if IN_KRAFT in membership:
+        of_profile = {name: text for name, text in of_profile.items() if not name.startswith(OF_ZOOKEEPER)}
+        of_profile, of_session = of_profile | PROFILES_IN_KRAFT[profile], {}
     for name in _AT_MOST_BROKERS:
         if name in of_profile:
             of_profile[name] = str(min(broker_count, int(of_profile[name])))
     sections = {
         "This broker; rewritten at every start by `tidegauge up` or `start`.": {
-            "broker.id": str(broker.id),
+            **membership,
             "listeners": ",".join(listeners_of(broker, settings, kafka_host)),
             **({"advertised.listeners": ",".join(advertised)} if advertised else {}),
-            **membership,
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
         },
@@ -252,9 +270,7 @@ def server_properties(
         "The rules that outlive a broker (docs/steering.md).": {
             "lab.rules.file": str(directory / CONTROL / RULES_FILE),
         },
-        "The ZooKeeper session, which `tidegauge expire-session` can end when this broker is dead.": {
-            "lab.session.file": str(session_file(directory, broker.id)),
-        },
+        "The ZooKeeper session, which `tidegauge expire-session` can end when this broker is dead.": of_session,
         "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in own},
         f"Profile {profile}.": {key: value for key, value in of_profile.items() if key not in own},
         "Given with --set.": own,

@@ -22,6 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_lab.local import (
     containment,
     foreign,
@@ -161,7 +162,7 @@ class LocalCluster:
             topology, processes = self._topology, self.processes()
             down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
             beside = [target for target in topology.targets if target in down]
-            broker_ids = [broker_id for broker_id in self._startable_brokers if broker_id in down]
+            broker_ids = [broker_id for broker_id in self.file.broker_ids if broker_id in down]
             started: list[LabProcess] = []
             try:
                 ports.Reservations().hold(self.directory, ports_of(self.file))
@@ -227,6 +228,14 @@ class LocalCluster:
     def status(self) -> dict[str, Any]:
         """Return the cluster as ``tidegauge status -o json`` shows it."""
         return status_of(self.directory, self.file, self._topology, self._views)
+
+    def quorum(self) -> QuorumView | None:
+        """Return the quorum of a cluster in KRaft mode as its leader describes it; None: there is no leader.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the cluster is in ZooKeeper mode.
+        """
+        return self._topology.quorum()
 
     def kafka_brokers(self) -> dict[int, str]:
         """Return the Apache Kafka brokers of a mixed cluster, by id, with their addresses for Kafka clients."""
@@ -490,14 +499,6 @@ class LocalCluster:
     def _topology(self) -> Topology:
         return topology_of(self.directory, self.file)
 
-    @property
-    def _startable_brokers(self) -> list[int]:
-        """Return the brokers that ``up`` starts: all, but for a cluster in KRaft mode, whose brokers are not built."""
-        if self.file.quorum is None:
-            return self.file.broker_ids
-        self.notes.append("Brokers in KRaft mode are not served yet: the quorum of controllers runs by itself")
-        return []
-
     def _end_beside(self, grace_seconds: float, *, forget: bool) -> None:
         """End the processes beside the brokers, which have ended."""
         processes = [self.process_of(target) for target in reversed(self._topology.targets)]
@@ -529,7 +530,11 @@ class LocalCluster:
         up = self._up_ids()
         expected = {*up, *log_places}
         startup.wait_brokers(
-            self.directory, self._entries(sorted(expected)), startup.all_ready(expected), limit_seconds, log_places
+            self.directory,
+            self._entries(sorted(expected)),
+            startup.all_ready(expected, names_controller=self._topology.names_controller),
+            limit_seconds,
+            log_places,
         )
 
     @contextlib.contextmanager

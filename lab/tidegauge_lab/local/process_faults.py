@@ -220,7 +220,11 @@ def start(
     # Those that were up already are waited for too: a `start` that follows another means the same readiness.
     wanted = [broker_id for broker_id in file.broker_ids if broker_id in processes]
     startup.wait_brokers(
-        directory, [file.broker(target) for target in wanted], startup.each_ready(wanted), limit_seconds, places
+        directory,
+        [file.broker(target) for target in wanted],
+        startup.each_ready(wanted, names_controller=topology.names_controller),
+        limit_seconds,
+        places,
     )
     return [
         Outcome(process.name, target, target in down, process.pid, process.state, lost.get(target, 0))

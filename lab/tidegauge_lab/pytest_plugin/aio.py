@@ -27,7 +27,7 @@ from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condi
 from tidegauge_client.event_conditions import TRUNCATION, EventCondition
 from tidegauge_client.topic_description import TopicDescription, describe
 from tidegauge_lab.group_conditions import GroupCondition
-from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
+from tidegauge_lab.local.cluster import LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import TRANSACTION
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
@@ -403,10 +403,10 @@ class AsyncCluster(AsyncFaults):
         Raises:
             TidegaugeError: there is none.
         """
-        broker = (await asyncio.to_thread(self.local.status))["controller"]["broker"]
-        if broker is None:
+        node = (await asyncio.to_thread(self.local.status))["controller"]["id"]
+        if node is None:
             raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no active controller at the moment")
-        return int(broker)
+        return int(node)
 
     # Whole again
 
@@ -417,9 +417,7 @@ class AsyncCluster(AsyncFaults):
             TidegaugeError: a process does not start, or a broker does not end its faults.
             TimeLimitError: the cluster is not ready in time.
         """
-        targets: list[Target] = [broker.id for broker in self.local.file.brokers]
-        if self.local.file.zookeeper_managed:
-            targets.append(ZOOKEEPER)
+        targets: list[Target] = [*self.local.processes()]
         paused = [target for target in targets if self.local.state_of(target) is ProcessState.PAUSED]
         if paused:
             await self.resume(*paused)

@@ -154,18 +154,24 @@ def snake(name: str) -> str:
 class Protocol:
     """A set of APIs with the messages generated for it.
 
-    Two releases of Kafka give two sets: what a broker in ZooKeeper mode serves, and what a quorum of controllers
-    serves (``kraft.apis``).
+    Two releases of Kafka give several sets: what a broker in ZooKeeper mode serves, what a broker in KRaft mode serves
+    (``kraft.broker_apis``), and what a quorum of controllers serves (``kraft.apis``).
+
+    Args:
+        apis: by key.
+        package: the package of their messages.
+        elsewhere: packages of those whose messages are not there, by key.
     """
 
-    def __init__(self, apis: Mapping[int, Api], package: str) -> None:
+    def __init__(self, apis: Mapping[int, Api], package: str, elsewhere: Mapping[int, str] | None = None) -> None:
         self.apis = apis
         self._package = package
+        self._elsewhere = elsewhere or {}
 
     def message_class(self, key: int, *, response: bool) -> type:
         """Return the class of an API's request or response; its module is imported on first use."""
         api = self.apis[key]
-        module = import_module(f"{self._package}.{snake(api.name)}")
+        module = import_module(f"{self._elsewhere.get(key, self._package)}.{snake(api.name)}")
         found: type = getattr(module, f"{api.name}{'Response' if response else 'Request'}")
         return found
 

@@ -131,6 +131,22 @@ _METADATA_LOG = (
         0,
     ),
 )
+_LIFECYCLE = (
+    whole(
+        "initial.broker.registration.timeout.ms",
+        60_000,
+        "ms",
+        "Time within which a broker must have registered, or it ends.",
+        1,
+    ),
+    long(
+        "log.dir.failure.timeout.ms",
+        30_000,
+        "ms",
+        "Time within which the controller must have acknowledged a failed log directory, or the broker ends.",
+        1,
+    ),
+)
 _CLUSTER = (
     whole("broker.session.timeout.ms", 9000, "ms", "Time without heartbeats after which a broker is fenced.", 1),
     whole("broker.heartbeat.interval.ms", 2000, "ms", "Interval of heartbeats; one waits half of it for its turn.", 1),
@@ -142,12 +158,23 @@ _CLUSTER = (
     flag("auto.leader.rebalance.enable", True, "Elect preferred leaders automatically."),
     long("leader.imbalance.check.interval.seconds", 300, "s", "Interval between checks of leader imbalance.", 1),
     flag("delete.topic.enable", True, "Allow topics to be deleted."),
+    whole("controller.quota.window.num", 11, "", "Samples whose mutations of topics may come at once (KIP-599).", 1),
+    whole("controller.quota.window.size.seconds", 1, "s", "Time span of each.", 1),
+    text(
+        "authorizer.class.name",
+        "",
+        "Who decides what principals may do at this controller: the lists of the metadata; empty: all is allowed.",
+        ("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+    ),
+    text("super.users", None, "Principals that may do everything, with semicolons between them: User:admin;User:b."),
+    flag("allow.everyone.if.no.acl.found", False, "Whether a resource without any list may be used by everyone."),
 )
 
 CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "identity and listeners": _IDENTITY,
     "quorum": _QUORUM,
     "metadata log": _METADATA_LOG,
+    "lifecycle of a broker": _LIFECYCLE,
     "brokers and topics": _CLUSTER,
 }
 CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}

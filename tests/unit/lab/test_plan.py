@@ -36,7 +36,7 @@ def all_free(_: int) -> bool:
     return True
 
 
-STORE = {"zookeeper.connect": "z:1"}
+STORE = {"broker.id": "1", "zookeeper.connect": "z:1"}
 
 
 def made(**wanted: object) -> ClusterFile:

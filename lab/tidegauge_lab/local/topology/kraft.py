@@ -23,6 +23,7 @@ from tidegauge.files import naming
 from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_broker.server.quorum.format_directories import format_directories
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
 from tidegauge_lab.local import layout, ports
@@ -56,9 +57,24 @@ class KRaftTopology:
         self._file = file
         self._quorum: QuorumEntry = file.quorum
 
-    def broker_settings(self) -> dict[str, str]:
-        """Return where brokers find the controllers."""
-        return membership_of(self._quorum)
+    @property
+    def names_controller(self) -> bool:
+        """Return False: a broker's metadata name any live broker as the controller (KIP-590)."""
+        return False
+
+    def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the broker's id as a node, and where it finds the controllers."""
+        return membership_of(self._quorum, broker_id, "broker")
+
+    def prepare(self, broker_id: int) -> None:
+        """Format those of a broker's log directories that are not formatted.
+
+        Raises:
+            TidegaugeError: one belongs to another node or cluster; nothing was changed.
+        """
+        directories = [str(path) for path in layout.broker_log_directories(self._directory, broker_id)]
+        asked = formatting(self._quorum, broker_id, directories[0], is_controller=False)
+        format_directories(asked, directories, asked.levels(), ignore_formatted=True)
 
     @property
     def targets(self) -> list[Target]:
@@ -194,6 +210,10 @@ class KRaftTopology:
     def require_own(self) -> None:
         """Do nothing: all data are in the cluster's directory."""
 
+    def quorum(self) -> QuorumView | None:
+        """Return the quorum as its leader describes it; None: there is no leader."""
+        return described([one.address for one in self._up], _LOOK_SECONDS)
+
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
         """Return the fields ``zookeeper``, which is None, ``controllers`` and ``controller``.
 
@@ -239,7 +259,7 @@ class KRaftTopology:
         return [one for one in self._quorum.controllers if self.process(one.id).state is ProcessState.UP]
 
     def _has_leader(self) -> bool:
-        view = described([one.address for one in self._up], _LOOK_SECONDS)
+        view = self.quorum()
         return view is not None and view.high_watermark >= 0
 
     def _format_first(self, targets: Sequence[Target]) -> None:

@@ -6,24 +6,26 @@ Their ports for gRPC are 10000 above those of their CONTROLLER listeners, or the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.features import LEVELS, METADATA_VERSION
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.server.quorum.format_directories import random_uuid
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
+from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID, ControllerEntry, QuorumEntry
 from tidegauge_lab.local import ports
-from tidegauge_lab.local.wanted import Wanted, contradiction
+from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS, SIZES, Wanted, contradiction
 
-FIRST_CONTROLLER_ID = 3000
 FIRST_CONTROLLER_PORT = 9392
 LAB_PORTS_ABOVE = 10_000
-DEFAULT_CONTROLLERS = 3
-SIZES = (1, 3, 5)
+NOT_SERVED = ("group.version", "share.version", "streams.version", "transaction.version")
+"""Features that brokers here support at level 0 alone: a new cluster has them at 0, so that brokers can register."""
+OLDEST_METADATA_VERSION = 25
+"""The lowest metadata.version with which brokers here can be members (4.0)."""
 
 
 class KRaftPlan:
@@ -52,7 +54,7 @@ class KRaftPlan:
             release_version=asked.release_version or "",
             features=dict(asked.features),
         )
-        formatting(quorum, 0, "", is_controller=False).levels()
+        _check_levels(formatting(quorum, 0, "", is_controller=False).levels())
         used = {*taken, *(port for broker in file.brokers for port in (broker.port, broker.kafka_port))}
         chosen, notes = _controller_ports(count, asked.port, used, free)
         lab_wanted = [port + LAB_PORTS_ABOVE for port in chosen]
@@ -115,7 +117,7 @@ def formatting(quorum: QuorumEntry, node_id: int, metadata_directory: str, *, is
         is_controller=is_controller,
         no_initial_voters=True,
         release=quorum.release_version or None,
-        features=quorum.features,
+        features={**dict.fromkeys(NOT_SERVED, 0), **quorum.features},
     )
 
 
@@ -126,6 +128,27 @@ def _kept(directory: Path, fact: str, instead: str) -> TidegaugeError:
         f"the cluster in {directory} {fact}, and `tidegauge up` does not change that: {instead}; for another cluster "
         "use another directory (--dir)",
     )
+
+
+def _check_levels(levels: Mapping[str, int]) -> None:
+    """Refuse a cluster in which no broker here could register.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    for name in NOT_SERVED:
+        if levels.get(name, 0) > 0:
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"brokers here support {name} at level 0 alone, not {levels[name]}; leave it out",
+            )
+    if levels[METADATA_VERSION] < OLDEST_METADATA_VERSION:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            f"brokers here support metadata.version from {OLDEST_METADATA_VERSION} ({LEVELS[OLDEST_METADATA_VERSION]}) "
+            f"on, not {levels[METADATA_VERSION]} ({LEVELS.get(levels[METADATA_VERSION], '?')}): choose a release from "
+            "4.0 on",
+        )
 
 
 def _check_size(count: int) -> None:
