@@ -1,21 +1,15 @@
 """Writes the decisions about consumer groups, and puts them in force; runs the timers of their members.
 
-<<<<<<< HEAD
-Contract: a group has one write in flight at a time. Its records are replayed on a copy of the group's state, which
-takes the state's place when they are committed; if they are not, nothing has changed. Records that are in the log, but
-were not committed in time, count: they usually commit later, and the next load reads them. Until it is known
-that they are committed, no response rests on them alone: a decision without records writes the group's epoch again,
-whose commit is theirs (Kafka's CoordinatorRuntime has a response without records wait for the last written record).
-=======
 Contract: see ``group_writes``; the decision's records are replayed on a copy of the group's state, which takes the
-state's place when they are committed.
->>>>>>> main
+state's place when they are committed. Until it is known that they are committed no response rests on them alone: a
+decision without records writes the group's epoch again, whose commit is theirs (Kafka's CoordinatorRuntime has a
+response without records wait for the last record that was written).
 Source: CoordinatorRuntime; GroupMetadataManager (scheduleConsumerGroupSessionTimeout and its kin).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from tidegauge.consumer_groups import ConsumerGroupState
@@ -80,11 +74,16 @@ class GroupWriter:
         if not records and group.is_uncertain:
             records = [to_bytes(epoch_record(group.group_id, group.image.epoch, group.image.metadata_hash))]
 
+        def install() -> None:
+            group.is_uncertain = True  # until the outcome says that the records are committed
+            self._install(shard, group, draft)
+
         def settled(error: ErrorCode) -> None:
-            group.is_uncertain &= error is not ErrorCode.NONE
+            if error is ErrorCode.NONE:
+                group.is_uncertain = False
             written(error)
 
-        self._append(shard, group, records, lambda: self._install(shard, group, draft), settled)
+        append(self._runtime, shard, group.group_id, records, install, settled)
 
     def remove(
         self, shard: Shard, group: ConsumerGroup, member_ids: Sequence[str], written: Written, reason: str
@@ -127,7 +126,7 @@ class GroupWriter:
             self._phases.maybe_prepare_rebalance(classic, reason)
 
         records = [*map(to_bytes, downgrade_tombstones(group.image)), metadata_record(classic, assignments)]
-        self._append(shard, group, records, install, written)
+        append(self._runtime, shard, group.group_id, records, install, written)
 
     def _replace_by_classic(self, shard: Shard, group: ConsumerGroup) -> None:
         old = group.state
@@ -142,37 +141,7 @@ class GroupWriter:
             self._replace_by_classic(shard, group)
             shard.group_or_new(group.group_id).offsets = group.offsets
 
-        self._append(shard, group, [*map(to_bytes, tombstones_of(group.image))], install, written)
-
-    def _append(
-        self, shard: Shard, group: ConsumerGroup, records: list[Record], install: Callable[[], None], written: Written
-    ) -> None:
-<<<<<<< HEAD
-        group_id = group.group_id
-        if not records:
-            written(ErrorCode.NONE)
-            return
-
-        def outcome(error: ErrorCode, _base_offset: int) -> None:
-            if shard.state is not ShardState.ACTIVE:
-                written(ErrorCode.NOT_COORDINATOR)
-                return
-            if error in IN_THE_LOG:
-                group.is_uncertain |= error is not ErrorCode.NONE
-                install()
-            else:
-                self._runtime.log(
-                    f"[GroupId {group_id}] A change of the group was not written: {error.name}", "warning"
-                )
-            shard.gates.open(group_id, lambda: written(client_error(error)))
-
-        shard.gates.close(group_id)
-        compression = self._runtime.settings.offsets_topic_compression_codec
-        batch = batch_of(records, self._runtime.wall_ms, OFFSETS_BASE_SEQUENCE, compression)
-        self._runtime.append_record(shard.partition, batch, outcome)
-=======
-        append(self._runtime, shard, group_id, records, install, written)
->>>>>>> main
+        append(self._runtime, shard, group.group_id, [*map(to_bytes, tombstones_of(group.image))], install, written)
 
     def _install(self, shard: Shard, group: ConsumerGroup, draft: Draft) -> None:
         """Put a decision's state in force, and start and stop the timers that follow from it."""
