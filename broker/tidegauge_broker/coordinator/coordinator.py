@@ -361,7 +361,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def _sync(self, shard: Shard, request: SyncGroup, token: object, _uuid: str) -> None:
         consumer_group = shard.consumer_groups.get(request.group_id or "")
         if consumer_group is not None:
-            self._consumer_groups.classic_sync(consumer_group, request, token)
+            self._consumer_groups.classic_sync(shard, consumer_group, request, token)
             return
         group = shard.groups.get(request.group_id or "")
         if group is None:
