@@ -11,6 +11,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import address_of
 from tidegauge_client.json_fields import known_fields, matching, number, of_type
 
+FIRST_CONTROLLER_ID = 3000
+"""The id of the first controller of a local cluster, as in Kafka's own test kit; the others follow."""
 _LAST_PORT = 65535
 _LAST_ID = 2**31 - 1
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}")

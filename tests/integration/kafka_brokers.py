@@ -14,8 +14,15 @@ from tests.waiting import until
 from tidegauge.java import java_program
 from tidegauge_broker.server.quorum.format_verb import format_storage
 
-_EXPECTED = ("Non-monotonic update of high watermark",)
-"""A follower that returns learns the high watermark of a leader alone below min.insync.replicas."""
+_EXPECTED = (
+    "Non-monotonic update of high watermark",  # a follower returns to a leader alone below min.insync.replicas
+    "to exist, but it was missing. Creating",  # each new replica of a topic that the broker knows
+    "marked as failed",  # a fetch meets a leader's newer epoch
+    "Error in response for fetch request",  # the leader has ended
+    "This error may be returned transiently",  # a follower knows a new topic before its leader does
+    "Auto topic creation failed",  # two brokers create the same topic
+)
+"""Complaints that Kafka's brokers have under Kafka's controllers, too."""
 
 
 class KraftBroker:

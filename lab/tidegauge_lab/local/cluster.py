@@ -22,6 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_lab.local import (
     containment,
     foreign,
@@ -227,6 +228,14 @@ class LocalCluster:
     def status(self) -> dict[str, Any]:
         """Return the cluster as ``tidegauge status -o json`` shows it."""
         return status_of(self.directory, self.file, self._topology, self._views)
+
+    def quorum(self) -> QuorumView | None:
+        """Return the quorum of a cluster in KRaft mode as its leader describes it; None: there is no leader.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the cluster is in ZooKeeper mode.
+        """
+        return self._topology.quorum()
 
     def kafka_brokers(self) -> dict[int, str]:
         """Return the Apache Kafka brokers of a mixed cluster, by id, with their addresses for Kafka clients."""

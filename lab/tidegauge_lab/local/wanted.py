@@ -12,6 +12,10 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import KRAFT_MODE, MODES, ZOOKEEPER_MODE
 
 MODE_VARIABLE = "TIDEGAUGE_MODE"
+SIZES = (1, 3, 5)
+"""How many controllers a quorum may have."""
+DEFAULT_CONTROLLERS = 3
+MOST_CONTROLLERS = max(SIZES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from tidegauge.kafka.frames import codec_of
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import broker_heartbeat, broker_registration, create_topics
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.calls import Call, Served
@@ -80,20 +81,24 @@ class OneController:
 
     Args:
         directory: of its files; formatted if it is empty.
+        has_static_voters: whether its voter is in its settings, under kraft.version 0.
         settings: beside ``SETTINGS``.
     """
 
-    def __init__(self, directory: Path, **settings: str) -> None:
+    def __init__(self, directory: Path, *, has_static_voters: bool = False, **settings: str) -> None:
         dotted = {name.replace("_", "."): value for name, value in settings.items()}
+        if has_static_voters:
+            dotted["controller.quorum.voters"] = f"{NODE_ID}@localhost:9000"
         self.settings = read_node_settings(SETTINGS | {"log.dirs": str(directory)} | dotted, "localhost")
-        asked = Formatting(CLUSTER, NODE_ID, str(directory), initial_voters=VOTERS)
+        voters = None if has_static_voters else VOTERS
+        asked = Formatting(CLUSTER, NODE_ID, str(directory), initial_voters=voters)
         if not (directory / "meta.properties").exists():
             for name, data in asked.files_of(str(directory), KEY.directory_id or b"", asked.levels(), 1).items():
                 (directory / name).parent.mkdir(exist_ok=True)
                 (directory / name).write_bytes(data)
         self._clock = Clock()
         self.store = HeldStore(directory, self.settings.values, self._clock)
-        opened = self.store.open(VoterSet())
+        opened = self.store.open(self.settings.static_voters)
         self.node = RaftNode(
             quorum_config(self.settings, CLUSTER, KEY.directory_id or b""),
             opened.log,
@@ -123,7 +128,9 @@ class OneController:
         self._pool.shutdown()
         self.store.close()
 
-    def ask(self, key: int, message: Any, version: int | None = None) -> asyncio.Future[Any]:
+    def ask(
+        self, key: int, message: Any, version: int | None = None, principal: Principal = ANONYMOUS
+    ) -> asyncio.Future[Any]:
         """Send a request; the future gets its response, both through the codec."""
         at = KRAFT_PROTOCOL.apis[key].last if version is None else version
         codec = codec_of(key, at, KRAFT_PROTOCOL)
@@ -138,7 +145,7 @@ class OneController:
         def refuse(error: ErrorCode, text: str) -> None:
             respond(served.refusal(at, request, error, text))
 
-        served.handle(Call(key, at, request, respond, refuse))
+        served.handle(Call(key, at, request, respond, refuse, principal, "127.0.0.1"))
         return response
 
     async def register(self, broker_id: int, incarnation: int = 1) -> int:
@@ -192,9 +199,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def controller_at(directory: Path, **settings: str) -> AsyncIterator[OneController]:
+async def controller_at(
+    directory: Path, *, has_static_voters: bool = False, **settings: str
+) -> AsyncIterator[OneController]:
     """A controller that is active, ended behind the block."""
-    one = OneController(directory, **settings)
+    one = OneController(directory, has_static_voters=has_static_voters, **settings)
     try:
         await one.begin()
         yield one

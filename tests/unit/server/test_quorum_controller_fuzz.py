@@ -28,6 +28,9 @@ KEYS = [
     apis.LIST_PARTITION_REASSIGNMENTS,
     apis.INCREMENTAL_ALTER_CONFIGS,
     apis.ALTER_CONFIGS,
+    apis.DESCRIBE_ACLS,
+    apis.CREATE_ACLS,
+    apis.DELETE_ACLS,
     apis.ALTER_CLIENT_QUOTAS,
     apis.ALTER_USER_SCRAM_CREDENTIALS,
     apis.UPDATE_FEATURES,
@@ -47,7 +50,9 @@ PER_VERSION = 25
 
 @pytest.fixture
 async def one(tmp_path: Path) -> AsyncIterator[OneController]:
-    async with controller_at(tmp_path) as found:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    rules = {"authorizer_class_name": authorizer, "allow_everyone_if_no_acl_found": "true"}
+    async with controller_at(tmp_path, super_users="User:ANONYMOUS", **rules) as found:
         await found.register(0)
         await found.register(1, incarnation=2)
         await found.create("t", partitions=2, factor=2)
@@ -55,7 +60,7 @@ async def one(tmp_path: Path) -> AsyncIterator[OneController]:
 
 
 def familiar(value: Any, rng: random.Random, one: OneController) -> None:
-    """Put ids, names and epochs of the cluster into some fields, so that checks behind the first are met."""
+    """Put ids, names and epochs of the cluster into some fields of a message, so that it passes the first checks."""
     image = one.controller.image
     known = {
         "name": "t",

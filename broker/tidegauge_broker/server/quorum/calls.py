@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.wire.kafka.error_forms import AT_TOP, Form, refusal
-
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a connection without authentication (``KafkaPrincipal.ANONYMOUS``)."""
 
 Respond = Callable[[Any], None]
 """Sends the message of a response; a response to a closed connection is dropped."""
@@ -38,7 +36,7 @@ class Call:
     message: Any
     respond: Respond
     refuse: Refuse
-    principal: str = ANONYMOUS
+    principal: Principal = ANONYMOUS
     host: str = ""
     client_id: str = ""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.apis import (
     ADD_RAFT_VOTER,
     API_VERSIONS,
@@ -25,14 +25,17 @@ from tidegauge.kafka.kraft.messages import api_versions, controller_registration
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller import (
+    access_served,
     brokers_served,
     envelope,
     partitions_served,
     settings_served,
     topics_served,
 )
+from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.features import FEATURE_RANGES
+from tidegauge_broker.server.quorum.controller.mutation_quotas import MutationQuotas
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.quorum.driver import QuorumDriver
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
@@ -52,18 +55,28 @@ _FORWARDED = {DESCRIBE_QUORUM, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER}
 
 
 def served_apis(driver: QuorumDriver, controller: QuorumController, settings: NodeSettings) -> dict[int, Served]:
-    """Return the APIs of a controller's listener, by key."""
+    """Return the APIs of a controller's listener, by key.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, ``super.users`` names no principal.
+    """
     handlers: dict[int, Served] = {}
     values = settings.values
+    try:
+        authorization = Authorization(values, lambda: controller.image)
+    except ValueError as problem:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"super.users: {problem}") from None
 
     def add(found: Iterable[Served]) -> None:
-        handlers.update({one.key: one for one in found})
+        handlers.update({one.key: authorization.guarded(one) for one in found})
 
     add(Served(key, partial(_ask_node, driver), is_forwarded=key in _FORWARDED) for key in READERS)
     add(brokers_served.served(controller, values.integer("broker.heartbeat.interval.ms") // 2))
-    add(topics_served.served(controller, may_delete=values.flag("delete.topic.enable")))
+    quotas = MutationQuotas(values, lambda: controller.image, lambda: controller.now_ms)
+    add(topics_served.served(controller, authorization, quotas, may_delete=values.flag("delete.topic.enable")))
     add(partitions_served.served(controller))
-    add(settings_served.served(controller))
+    add(settings_served.served(controller, authorization))
+    add(access_served.served(controller, authorization))
     add(envelope.served(handlers))
     add(
         (

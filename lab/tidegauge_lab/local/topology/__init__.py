@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tidegauge.faults.actions import Target
 from tidegauge_client.cluster_file import KRAFT_MODE, ClusterFile
+from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.processes import LabProcess
 from tidegauge_lab.local.wanted import Wanted
@@ -111,6 +112,14 @@ class Topology(Protocol):
         Raises:
             TidegaugeError: INVALID_REQUEST.
         """
+
+    def quorum(self) -> QuorumView | None:
+        """Return the quorum as its leader describes it; None: there is no leader.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the mode has none.
+        """
+        ...
 
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
         """Return the fields of `tidegauge status -o json` that the mode decides; ``end_of`` says how a process ended.

@@ -23,6 +23,7 @@ from tidegauge.files import naming
 from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_broker.server.quorum.format_directories import format_directories
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
 from tidegauge_lab.local import layout, ports
@@ -209,6 +210,10 @@ class KRaftTopology:
     def require_own(self) -> None:
         """Do nothing: all data are in the cluster's directory."""
 
+    def quorum(self) -> QuorumView | None:
+        """Return the quorum as its leader describes it; None: there is no leader."""
+        return described([one.address for one in self._up], _LOOK_SECONDS)
+
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
         """Return the fields ``zookeeper``, which is None, ``controllers`` and ``controller``.
 
@@ -254,7 +259,7 @@ class KRaftTopology:
         return [one for one in self._quorum.controllers if self.process(one.id).state is ProcessState.UP]
 
     def _has_leader(self) -> bool:
-        view = described([one.address for one in self._up], _LOOK_SECONDS)
+        view = self.quorum()
         return view is not None and view.high_watermark >= 0
 
     def _format_first(self, targets: Sequence[Target]) -> None:

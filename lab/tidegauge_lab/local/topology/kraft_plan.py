@@ -16,15 +16,12 @@ from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.server.quorum.format_directories import random_uuid
 from tidegauge_client.cluster_file import ClusterFile
-from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
+from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID, ControllerEntry, QuorumEntry
 from tidegauge_lab.local import ports
-from tidegauge_lab.local.wanted import Wanted, contradiction
+from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS, SIZES, Wanted, contradiction
 
-FIRST_CONTROLLER_ID = 3000
 FIRST_CONTROLLER_PORT = 9392
 LAB_PORTS_ABOVE = 10_000
-DEFAULT_CONTROLLERS = 3
-SIZES = (1, 3, 5)
 NOT_SERVED = ("group.version", "share.version", "streams.version", "transaction.version")
 """Features that brokers here support at level 0 alone: a new cluster has them at 0, so that brokers can register."""
 OLDEST_METADATA_VERSION = 25

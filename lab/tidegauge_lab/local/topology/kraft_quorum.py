@@ -16,6 +16,8 @@ def described(addresses: Sequence[str], limit_seconds: float) -> QuorumView | No
         addresses: of the controllers to ask.
         limit_seconds: for all of it.
     """
+    if not addresses:
+        return None
     loop = LoopThread("tidegauge-quorum")
     try:
         return loop.run(_described(addresses, limit_seconds))

@@ -16,6 +16,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.files import naming
 from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.broker_settings import session_timeout_ms
 from tidegauge_lab.local.launcher import Launcher
@@ -205,6 +206,13 @@ class ZooKeeperTopology:
                 f"ZooKeeper at {self._file.zookeeper_address} was not started by `tidegauge up`, so its data can't be "
                 "copied",
             )
+
+    def quorum(self) -> QuorumView | None:
+        """Refuse: the controller is a broker."""
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            "the cluster is in ZooKeeper mode, and its controller is a broker: there is no quorum",
+        )
 
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
         """Return the fields ``zookeeper`` and ``controllers``; ``end_of`` says how a process ended."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.compiler import read_uvarint
+from tidegauge.principal import Principal
 
 _VERSION = 0
 
 
-def decode_principal(data: bytes | None) -> str:
-    """Return a principal as ``type:name``.
+def decode_principal(data: bytes | None) -> Principal:
+    """Return a principal.
 
     Raises:
         TidegaugeError: PRINCIPAL_DESERIALIZATION_FAILURE, there is none, or it can't be read.
@@ -29,7 +30,7 @@ def decode_principal(data: bytes | None) -> str:
             raise _unreadable("it ends too early")
     except (IndexError, UnicodeDecodeError) as problem:
         raise _unreadable(str(problem)) from None
-    return f"{kind}:{name}"
+    return Principal(kind, name)
 
 
 def _text(view: memoryview, at: int) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import MetadataRecord, encode_record
 from tidegauge_broker.metadata_log.batches import MAX_BATCH_BYTES
+from tidegauge_broker.server.quorum.calls import Refuse
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.waiting_responses import WaitingResponses
@@ -137,6 +138,20 @@ class QuorumController:
             if broker is not None and broker.epoch == broker_epoch:
                 self._active.heartbeats.contacted(broker_id, broker_epoch, self._now_ms())
 
+    def upgrade_kraft_version(self, level: int, done: Callable[[], None], failed: Refuse) -> None:
+        """Let the quorum raise kraft.version by a control record; call ``done`` when its log has it, or ``failed``."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def decided(found: asyncio.Future[Any]) -> None:
+            effect = found.result()
+            if isinstance(effect, effects.NotProposed):
+                failed(effect.error, effect.message)
+            else:
+                done()
+
+        future.add_done_callback(decided)
+        self.give(events.UpgradeKRaftVersion(future, level))
+
     def not_active(self) -> str:
         """Return Kafka's sentence for a request at a controller that is not active."""
         leader_id = self._node.state.leader_id
@@ -192,7 +207,7 @@ class QuorumController:
         self._arrived.set()
 
     def _activation_failed(self, error: ErrorCode, message: str) -> None:
-        if error is not ErrorCode.NOT_CONTROLLER:
+        if error not in {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}:  # the latter at the process's end
             LOG.error("Controller %d can't become active: %s", self.settings.node_id, message)
             self._give_up()
 
@@ -215,7 +230,7 @@ class QuorumController:
         queued, self._queue = self._queue, deque()
         self._waiting.fail(error, message)
         for event in queued:
-            self._call(event.name, event.failed, error, message)
+            self._fail(event, error, message)
 
     # Events
 
@@ -231,22 +246,22 @@ class QuorumController:
         """Decide about an event, and let the log take what was decided."""
         active = self._active
         if active is None:
-            self._call(event.name, event.failed, ErrorCode.NOT_CONTROLLER, self.not_active())
+            self._fail(event, ErrorCode.NOT_CONTROLLER, self.not_active())
             return
         try:
             decision = self._decide(active, event)
             last = await self._append(active, decision) if decision.records else active.last_pending_offset
         except TidegaugeError as problem:
-            self._call(event.name, event.failed, problem.code, problem.message)
+            self._fail(event, problem.code, problem.message)
             return
         except _Refused as problem:
-            self._call(event.name, event.failed, problem.error, problem.message)
+            self._fail(event, problem.error, problem.message)
             if (problem.error is ErrorCode.NOT_CONTROLLER or problem.is_partial) and self._active is active:
                 self._give_up()
             return
         except Exception:
             LOG.exception("%s meets a defect of this controller; nothing of it was decided", event.name)
-            self._call(event.name, event.failed, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+            self._fail(event, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
             return
         self._call(event.name, event.appended, active, decision.response, active.next_offset - 1)
         if last is None:
@@ -255,7 +270,7 @@ class QuorumController:
         self._waiting.add(
             last,
             lambda: self._complete(event, decision.response),
-            lambda error, message: self._call(event.name, event.failed, error, message),
+            lambda error, message: self._fail(event, error, message),
         )
         self._waiting.committed(self.committed.next_offset)
 
@@ -290,7 +305,10 @@ class QuorumController:
     def _complete(self, event: WriteEvent, response: Any) -> None:
         """Give an event its response; if that can't be sent, the caller gets UNKNOWN_SERVER_ERROR."""
         if not self._call(event.name, event.done, response):
-            self._call(event.name, event.failed, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+            self._fail(event, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+
+    def _fail(self, event: WriteEvent, error: ErrorCode, message: str) -> None:
+        self._call(event.name, event.failed, error, message)
 
     def _call(self, name: str, function: Callable[..., None], *arguments: Any) -> bool:
         """Call what an event brought; return False after a defect in it, which costs this event alone."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
 from tidegauge.cluster_metadata.credentials import Deletion, Upsertion
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
@@ -23,15 +24,16 @@ from tidegauge.kafka.kraft.messages import (
     update_features,
 )
 from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
-from tidegauge_broker.server.quorum.controller.features import FINALIZED_HERE
+from tidegauge_broker.server.quorum.controller.features import FEATURE_RANGES, FINALIZED_HERE
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.quorum.controller.topics_served import text_of
 from tidegauge_broker.server.wire.kafka.error_forms import BY_RESOURCE, Form, Part, same
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import client_quotas, configs, credentials, features
 from tidegauge_controller.metadata.decisions.view import Decision
-from tidegauge_controller.metadata.image import ConfigResource
+from tidegauge_controller.metadata.image import TOPIC, ConfigResource
 
 _QUOTAS = Form((Part("entries", "entries", {}, Part("entity", "entity", same("entity_type", "entity_name"))),))
 _CREDENTIALS = Form((Part("results", "deletions", {"user": "name"}), Part("results", "upsertions", {"user": "name"})))
@@ -41,11 +43,18 @@ _WITH_TYPES = 1
 """The version of UpdateFeatures from which updates have types."""
 
 
-def served(controller: QuorumController) -> list[Served]:
+def served(controller: QuorumController, authorization: Authorization) -> list[Served]:
     """Return the APIs."""
     return [
-        Served(apis.INCREMENTAL_ALTER_CONFIGS, partial(_alter_configs, controller), BY_RESOURCE, is_forwarded=True),
-        Served(apis.ALTER_CONFIGS, partial(_replace_configs, controller), BY_RESOURCE, is_forwarded=True),
+        Served(
+            apis.INCREMENTAL_ALTER_CONFIGS,
+            partial(_alter_configs, controller, authorization),
+            BY_RESOURCE,
+            is_forwarded=True,
+        ),
+        Served(
+            apis.ALTER_CONFIGS, partial(_replace_configs, controller, authorization), BY_RESOURCE, is_forwarded=True
+        ),
         Served(apis.UPDATE_FEATURES, partial(_update_features, controller), is_forwarded=True),
         Served(apis.ALTER_CLIENT_QUOTAS, partial(_alter_quotas, controller), _QUOTAS, is_forwarded=True),
         Served(apis.ALTER_USER_SCRAM_CREDENTIALS, partial(_alter_credentials, controller), _CREDENTIALS, True),
@@ -55,8 +64,10 @@ def served(controller: QuorumController) -> list[Served]:
 # --- settings
 
 
-def _refused(resources: Sequence[Any]) -> dict[ConfigResource, TidegaugeError]:
-    """Return the resources of a request that contradict themselves."""
+def _refused(
+    resources: Sequence[Any], authorization: Authorization, call: Call
+) -> dict[ConfigResource, TidegaugeError]:
+    """Return the resources of a request that contradict themselves, or that the client may not alter."""
     named = Counter(ConfigResource(one.resource_type, one.resource_name) for one in resources)
     refused: dict[ConfigResource, TidegaugeError] = {}
     for one in resources:
@@ -65,16 +76,26 @@ def _refused(resources: Sequence[Any]) -> dict[ConfigResource, TidegaugeError]:
             refused[resource] = _invalid("Each resource must appear at most once.")
         elif len({config.name for config in one.configs}) < len(one.configs):
             refused[resource] = _invalid("Error due to duplicate config keys")
+        elif not _may_alter(resource, authorization, call):
+            is_topic = resource.kind == TOPIC
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            refused[resource] = TidegaugeError(code)
     return refused
+
+
+def _may_alter(resource: ConfigResource, authorization: Authorization, call: Call) -> bool:
+    if resource.kind == TOPIC:
+        return authorization.allows(call, Operation.ALTER_CONFIGS, ResourceType.TOPIC, resource.name)
+    return authorization.allows_cluster(call, Operation.ALTER_CONFIGS)
 
 
 def _invalid(text: str) -> TidegaugeError:
     return TidegaugeError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _alter_configs(controller: QuorumController, call: Call) -> None:
+def _alter_configs(controller: QuorumController, authorization: Authorization, call: Call) -> None:
     message: incremental_alter_configs.IncrementalAlterConfigsRequest = call.message
-    refused = _refused(message.resources)
+    refused = _refused(message.resources, authorization, call)
     known = {one.value for one in configs.Operation}
     wanted: dict[ConfigResource, dict[str, configs.Alteration]] = {}
     for one in message.resources:
@@ -99,9 +120,9 @@ def _alter_configs(controller: QuorumController, call: Call) -> None:
     controller.write(WriteEvent("incrementalAlterConfigs", decide, done, call.refuse))
 
 
-def _replace_configs(controller: QuorumController, call: Call) -> None:
+def _replace_configs(controller: QuorumController, authorization: Authorization, call: Call) -> None:
     message: alter_configs.AlterConfigsRequest = call.message
-    refused = _refused(message.resources)
+    refused = _refused(message.resources, authorization, call)
     wanted: dict[ConfigResource, dict[str, str | None]] = {}
     for one in message.resources:
         resource = ConfigResource(one.resource_type, one.resource_name)
@@ -135,16 +156,17 @@ def _config_results(
 
 
 def _update_features(controller: QuorumController, call: Call) -> None:
+    """Change levels; kraft.version rises first, by a control record, if all other updates are possible."""
     message: update_features.UpdateFeaturesRequest = call.message
     updates = [_feature_update(one, has_types=call.version >= _WITH_TYPES) for one in message.feature_updates]
     of_metadata = [one for one in updates if one.name != KRAFT_VERSION]
     of_quorum = [one for one in updates if one.name == KRAFT_VERSION]
 
-    def decide(active: ActiveController, _: int) -> Decision[None]:
+    def decide(active: ActiveController, *, validate_only: bool) -> Decision[None]:
         for one in of_quorum:
             _check_kraft_version(one, controller.kraft_version)
-        voters, only = controller.voter_ids, message.validate_only
-        return features.update_features(active.view, of_metadata, voters, FINALIZED_HERE, validate_only=only)
+        voters = controller.voter_ids
+        return features.update_features(active.view, of_metadata, voters, FINALIZED_HERE, validate_only=validate_only)
 
     def done(_: None) -> None:
         results: list[update_features.UpdatableFeatureResult] = []
@@ -156,7 +178,24 @@ def _update_features(controller: QuorumController, call: Call) -> None:
         is_refused = error is ErrorCode.INVALID_UPDATE_VERSION
         call.refuse(error, features.update_failed(text) if is_refused else text)
 
-    controller.write(WriteEvent("updateFeatures", decide, done, failed))
+    def write() -> None:
+        def decided(active: ActiveController, _: int) -> Decision[None]:
+            return decide(active, validate_only=message.validate_only)
+
+        controller.write(WriteEvent("updateFeatures", decided, done, failed))
+
+    rising = [one.level for one in of_quorum if one.level > controller.kraft_version]
+    if not rising or message.validate_only:
+        write()
+        return
+    controller.write(
+        WriteEvent(
+            "updateFeatures",
+            lambda active, _: decide(active, validate_only=True),
+            lambda _: controller.upgrade_kraft_version(max(rising), write, failed),
+            failed,
+        )
+    )
 
 
 def _feature_update(one: update_features.FeatureUpdateKey, *, has_types: bool) -> features.FeatureUpdate:
@@ -169,11 +208,17 @@ def _feature_update(one: update_features.FeatureUpdateKey, *, has_types: bool) -
 
 
 def _check_kraft_version(update: features.FeatureUpdate, current: int) -> None:
-    if update.level != current:
+    """Check an update of kraft.version, which never falls (LeaderState.maybeAppendUpgradedKRaftVersion)."""
+    prefix = f"Invalid update version {update.level} for feature {KRAFT_VERSION}."
+    levels = FEATURE_RANGES[KRAFT_VERSION]
+    if update.level not in levels:
+        raise TidegaugeError(
+            ErrorCode.INVALID_UPDATE_VERSION, f"{prefix} This controller only supports versions {levels}"
+        )
+    if update.level < current:
         raise TidegaugeError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Invalid update version {update.level} for feature {KRAFT_VERSION}. This controller keeps the level "
-            f"{current} that the quorum was formatted with",
+            f"{prefix} Can't downgrade the version of this feature: {current} is final",
         )
 
 
