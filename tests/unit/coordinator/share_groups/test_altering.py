@@ -22,7 +22,7 @@ def empty_group():
     return broker
 
 
-def test_a_group_begins_where_it_is_told_to():
+def test_a_group_begins_at_the_offset_of_the_request():
     broker = empty_group()
     result = broker.ask(AlterShareOffsets("g", {"t2": {0: 7}}))
     assert (result.error, result.partitions) == (ErrorCode.NONE, {"t2": {0: FINE}})
