@@ -4,8 +4,9 @@
 Targets, below proto/tidegauge/kafka:
 
 - ``messages``, from the message definitions inside kafka-clients' jar, and ``coordinator``, from those inside the
-  coordinators' jars, of the release that ZooKeeper mode is true to; the APIs and records of consumer groups (KIP-848),
-  an extension of that mode, come from the other release;
+  coordinators' jars, of the release that ZooKeeper mode is true to; the APIs and records of consumer groups (KIP-848)
+  and share groups (KIP-932), an extension of that mode, come from the other release, and so do the fields of later
+  versions that brokers in KRaft mode serve;
 - ``kraft/messages`` and ``kraft/control_messages``, from kafka-clients' jar, and ``metadata_records``, from
   kafka-metadata's, of the release that KRaft mode is true to (docs/adr/0024-two-generated-protocols.md).
 
@@ -33,8 +34,9 @@ sys.path.insert(0, str(ROOT / "bench"))
 from fetched import Unavailable  # noqa: E402 - found through the path above
 from maven import Artifact, resolve  # noqa: E402 - found through the path above
 
-from tidegauge.kafka.apis import APIS, EXTENSIONS, Api, snake  # noqa: E402 - the same
+from tidegauge.kafka.apis import APIS, EXTENSIONS, NEVER, SHARE_APIS, Api, snake  # noqa: E402 - the same
 from tidegauge.kafka.kraft.apis import KRAFT_APIS  # noqa: E402 - the same
+from tidegauge.kafka.kraft.broker_apis import LATER  # noqa: E402 - the same
 from tidegauge.kafka.kraft.control_types import CONTROL_TYPES  # noqa: E402 - the same
 from tidegauge.kafka.kraft.json_text import json_name  # noqa: E402 - the same
 from tidegauge.kafka.kraft.record_types import RECORD_TYPES as METADATA_TYPES  # noqa: E402 - the same
@@ -49,7 +51,7 @@ KRAFT_MESSAGES, CONTROL, METADATA = "kraft/messages", "kraft/control_messages", 
 DIRECTORIES = (MESSAGES, RECORDS, KRAFT_MESSAGES, CONTROL, METADATA)
 JARS = {
     KAFKA: ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator"),
-    KAFKA_KRAFT: ("kafka-clients", "kafka-metadata", "kafka-group-coordinator"),
+    KAFKA_KRAFT: ("kafka-clients", "kafka-metadata", "kafka-group-coordinator", "kafka-share-coordinator"),
 }
 RECORD_TYPES = ("OffsetCommit", "GroupMetadata", "TransactionLog")
 """What the coordinators write: a definition of a key and one of a value each."""
@@ -61,8 +63,16 @@ EXTENSION_RECORD_TYPES = (
     "ConsumerGroupTargetAssignmentMember",
     "ConsumerGroupCurrentMemberAssignment",
     "ConsumerGroupRegularExpression",
+    "ShareGroupMetadata",
+    "ShareGroupMemberMetadata",
+    "ShareGroupTargetAssignmentMetadata",
+    "ShareGroupTargetAssignmentMember",
+    "ShareGroupCurrentMemberAssignment",
+    "ShareGroupStatePartitionMetadata",
+    "ShareSnapshot",
+    "ShareUpdate",
 )
-"""What the group coordinator writes of consumer groups (KIP-848), by the definitions of the later release."""
+"""What the coordinators write of consumer groups (KIP-848) and share groups (KIP-932), by the later release."""
 MAX_FACTS = 117
 """Length of a docstring's first line, without its quotes."""
 SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
@@ -199,10 +209,16 @@ def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) ->
 
     Args:
         found: the definitions of the release that the mode is true to.
-        later: those of the release that its extensions come from.
+        later: those of the release that its extensions come from, and the later versions of KRaft mode's brokers.
     """
+    found = dict(found)
+    for key in LATER:
+        for name in (f"{APIS[key].name}Request", f"{APIS[key].name}Response"):
+            last = int(found[name]["validVersions"].rpartition("-")[2])
+            merged = _with_later(found[name]["fields"], later[name]["fields"], last)
+            found[name] = {**found[name], "fields": merged}
     own = {key: api for key, api in APIS.items() if key not in EXTENSIONS}
-    extensions = {key: APIS[key] for key in EXTENSIONS}
+    extensions = {key: APIS[key] for key in EXTENSIONS} | SHARE_APIS
     texts = {
         f"{MESSAGES}/__init__.py": _docstring("One module per API: requests and responses of Kafka's protocol."),
         f"{RECORDS}/__init__.py": _docstring("One module per type of record of Kafka's coordinators: key and value."),
@@ -212,6 +228,29 @@ def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) ->
         **dict(_of_coordinators(EXTENSION_RECORD_TYPES, KAFKA_KRAFT, later)),
     }
     return {name: _formatted(text) for name, text in texts.items()}
+
+
+def _with_later(fields: list[Definition], later: list[Definition], last: int) -> list[Definition]:
+    """Return the fields of a struct, and in their places those of a later release whose versions are all later ones.
+
+    A field that a later version drops ends there.
+    """
+    merged = list(fields)
+    at = 0
+    for field in later:
+        known = next((index for index, one in enumerate(merged) if one["name"] == field["name"]), None)
+        if known is not None:
+            own, upper = merged[known], field["versions"].partition("-")[2]
+            if own["versions"].endswith("+") and upper.isdigit() and int(upper) >= last:
+                merged[known] = {**own, "versions": f"{own['versions'].rstrip('+')}-{upper}"}
+            inner = merged[known].get("fields")
+            if inner is not None:
+                merged[known] = {**merged[known], "fields": _with_later(inner, field["fields"], last)}
+            at = known + 1
+        elif int(field["versions"].partition("-")[0].rstrip("+")) > last:
+            merged.insert(at, field)
+            at += 1
+    return merged
 
 
 def _of_coordinators(
@@ -257,7 +296,11 @@ def _of_apis(
         request, response = found[f"{api.name}Request"], found[f"{api.name}Response"]
         if request["apiKey"] != api.key:
             raise SystemExit(f"{api.name} has key {request['apiKey']}")
+        if request["flexibleVersions"] != ("none" if api.flexible_from == NEVER else f"{api.flexible_from}+"):
+            raise SystemExit(f"{api.name} is flexible in {request['flexibleVersions']}")
         facts = f"{api.name} (key {api.key}) of Kafka {release}: {_versions(request)}."
+        if directory == MESSAGES and api.key in LATER:
+            facts += f"\n\nThe versions up to {LATER[api.key]} are those of Kafka {KAFKA_KRAFT}."
         yield f"{directory}/{snake(api.name)}.py", _module(request, response).text(facts)
 
 

@@ -1,7 +1,8 @@
-"""Settings of topics and brokers: shown, altered, and awaited until all brokers apply them.
+"""Settings of topics, groups and brokers: shown, altered, and awaited until all brokers apply them.
 
 Rules:
-    1. Any broker describes topics and the settings of all brokers; only a broker itself describes its own settings.
+    1. Any broker describes topics, groups and the settings of all brokers; only a broker itself describes its own
+       settings.
     2. An alteration that was sent twice, because a response was lost, is the same alteration.
     3. ``wait_for_change`` asks every live broker which change it has applied last; changes are applied in order.
     4. A broker that the controller can't reach may not have heard of a topic: it is unknown where no broker
@@ -23,6 +24,7 @@ from tidegauge_client.cluster import PROBE_TIMEOUT_MS, now_ms
 from tidegauge_client.kafka_brokers import own_words
 
 TOPIC = topics_pb2.CONFIG_RESOURCE_TYPE_TOPIC
+GROUP = topics_pb2.CONFIG_RESOURCE_TYPE_GROUP
 BROKER = topics_pb2.CONFIG_RESOURCE_TYPE_BROKER
 
 _Response = TypeVar("_Response")
@@ -42,9 +44,9 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry(NamedTuple):
     """One setting as it is in force; ``value`` is None if a broker's setting has none of its own.
 
-    ``source`` is a name of Kafka's ConfigEntry.ConfigSource: DYNAMIC_TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG,
-    DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG. ``synonyms`` are all places that define it,
-    highest precedence first.
+    ``source`` is a name of Kafka's ConfigEntry.ConfigSource: DYNAMIC_TOPIC_CONFIG, DYNAMIC_GROUP_CONFIG,
+    DYNAMIC_BROKER_CONFIG, DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG. ``synonyms``
+    are all places that define it, highest precedence first.
     """
 
     name: str
@@ -75,6 +77,24 @@ class ConfigAdmin(AdminBase):
         if broker_id is None:
             return _entries(await self._describe(None, BROKER, ""))
         return _entries(await self._describe(await self._address_of(broker_id), BROKER, str(broker_id)))
+
+    async def describe_group_settings(self, group_id: str) -> list[ConfigEntry]:
+        """Return all settings of a group, which need not exist, by name.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the cluster does not serve the consumer protocol; or no broker responds.
+        """
+        return _entries(await self._describe(None, GROUP, group_id))
+
+    async def alter_group_settings(
+        self, group_id: str, changes: Mapping[str, str], deleted: Collection[str] = ()
+    ) -> int:
+        """Set and remove settings of a group; return the change's number, for ``wait_for_change``.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, INVALID_CONFIG with key and bound; nothing was changed.
+        """
+        return await self._alter(None, GROUP, group_id, changes, deleted)
 
     async def alter_topic_settings(self, topic: str, changes: Mapping[str, str], deleted: Collection[str] = ()) -> int:
         """Set and remove settings of a topic; return the change's number, for ``wait_for_change``.

@@ -18,16 +18,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.groups import OFFSETS_TOPIC
+from tidegauge.groups import OFFSETS_TOPIC, GroupState
 from tidegauge.kafka import apis
+from tidegauge.kafka.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from tidegauge.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from tidegauge.kafka.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from tidegauge.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tidegauge.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tidegauge.kafka.messages.list_groups import ListGroupsRequest
 from tidegauge.kafka.messages.offset_commit import (
@@ -48,7 +51,13 @@ from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
 from tidegauge_client.admin_base import AdminBase
 from tidegauge_client.cluster import now_ms
 from tidegauge_client.coordinators import GROUP, Coordinator, find_coordinator
-from tidegauge_client.group.consumer_protocol import decode_assignment
+from tidegauge_client.group_descriptions import (
+    GroupDescription,
+    MemberDescription,
+    classic_group,
+    consumer_group_of,
+    seen_group,
+)
 from tidegauge_client.kafka_offsets import (
     FIRST_WITH_SEVERAL_GROUPS,
     OffsetAndMetadata,
@@ -94,60 +103,6 @@ class ListedGroup(NamedTuple):
     state: str
     group_type: str
     coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
-    """A member of a group; the assignment is that of a consumer, and empty unless the group is Stable.
-
-    Attributes:
-        parked: API of its parked request, JoinGroup or SyncGroup; empty: none is parked.
-        session_left_ms: time until it is removed unless it is heard of; None: it cannot expire now.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    host: str
-    assignment: tuple[TopicPartition, ...]
-    parked: str = ""
-    session_left_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """A group as its coordinator has it; an unknown group has the state Dead.
-
-    Attributes:
-        coordinator: id of the broker that coordinates it.
-        reason: why the last rebalance began; empty if none has since the coordinator loaded the group.
-        parked_members: those whose JoinGroup or SyncGroup waits for its response.
-        leader: member id of the leader; empty without one.
-        state_age_ms: how long the group has been in its state; None: unknown.
-        phase_left_ms: time until the join or sync phase ends at the latest; None: the group is in neither.
-        in_initial_delay: whether that is the initial delay, which nothing ends early.
-        pending_members: ids that were given with MEMBER_ID_REQUIRED and have not joined yet.
-        expired_age_ms: how long ago committed offsets of the group expired for the last time; None: not since the
-            coordinator loaded it.
-        expired_partitions: the partitions whose offsets expired then, as topic-partition.
-    """
-
-    group_id: str
-    state: str
-    protocol_type: str
-    protocol_name: str
-    members: tuple[MemberDescription, ...]
-    coordinator: int
-    generation: int
-    reason: str
-    parked_members: tuple[str, ...]
-    leader: str = ""
-    state_age_ms: int | None = None
-    phase_left_ms: int | None = None
-    in_initial_delay: bool = False
-    pending_members: tuple[str, ...] = ()
-    expired_age_ms: int | None = None
-    expired_partitions: tuple[str, ...] = ()
 
 
 class GroupAdmin(AdminBase):
@@ -221,9 +176,34 @@ class GroupAdmin(AdminBase):
             if view is not None and view.out_of_service:
                 raise_for(group.error_code, f"the group is out of service: {view.out_of_service}")
             raise_for(group.error_code)
-            return _description(group, at.broker_id) if view is None else _seen(view, at.broker_id)
+            if view is not None:
+                return seen_group(view, at.broker_id)
+            if group.group_state == GroupState.DEAD.value:
+                consumer_group = await self._consumer_group(group_id, at, left_ms)
+                if consumer_group is not None:
+                    return consumer_group
+            return classic_group(group, at.broker_id)
 
         return await self._at_coordinator(GROUP, group_id, described, timeout_ms)
+
+    async def _consumer_group(self, group_id: str, at: Coordinator, left_ms: float) -> GroupDescription | None:
+        """Return a group of the consumer protocol (KIP-848); None where there is none, or none is served.
+
+        Raises:
+            TidegaugeError: as the coordinator responds.
+        """
+        request = ConsumerGroupDescribeRequest([group_id])
+        try:
+            response: ConsumerGroupDescribeResponse = await self._cluster.kafka.ask(
+                at.address, apis.CONSUMER_GROUP_DESCRIBE, request, left_ms
+            )
+            [group] = response.groups
+            raise_for(group.error_code, group.error_message)
+        except TidegaugeError as problem:
+            if problem.code in {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND}:
+                return None
+            raise
+        return consumer_group_of(group, at.broker_id)
 
     async def _view_of(self, group_id: str, broker_id: int) -> lab_pb2.ObservedGroup | None:
         """Return a group as its coordinator's Lab service shows it; None where it does not (rule 5)."""
@@ -436,71 +416,3 @@ def _listed_groups(parts: Sequence[tuple[int, Any]]) -> list[ListedGroup]:
         for one in part.groups
     ]
     return sorted(found)
-
-
-def _description(group: DescribedGroup, coordinator: int) -> GroupDescription:
-    """Return a group as Kafka's response has it: without generation and reasons."""
-    is_consumer = group.protocol_type == "consumer"
-    return GroupDescription(
-        group.group_id,
-        group.group_state,
-        group.protocol_type,
-        group.protocol_data,
-        tuple(
-            MemberDescription(
-                one.member_id,
-                one.group_instance_id or None,
-                one.client_id,
-                one.client_host,
-                assigned_partitions(bytes(one.member_assignment)) if is_consumer else (),
-            )
-            for one in group.members
-        ),
-        coordinator,
-        -1,
-        "",
-        (),
-    )
-
-
-def _seen(view: lab_pb2.ObservedGroup, coordinator: int) -> GroupDescription:
-    """Return a group as the Lab service shows it; assignments as in Kafka's response, of a Stable group alone."""
-    found = view.description
-    shows_assignments = found.protocol_type == "consumer" and found.state == "Stable"
-    return GroupDescription(
-        view.group_id,
-        found.state,
-        found.protocol_type,
-        found.protocol_name if found.state == "Stable" else "",
-        tuple(
-            MemberDescription(
-                one.member_id,
-                one.group_instance_id or None,
-                one.client_id,
-                one.client_host,
-                assigned_partitions(one.assignment) if shows_assignments else (),
-                one.parked,
-                one.session_left_ms if one.HasField("session_left_ms") else None,
-            )
-            for one in found.members
-        ),
-        coordinator,
-        found.generation,
-        found.reason,
-        tuple(found.parked_members),
-        found.leader,
-        found.state_age_ms if found.HasField("state_age_ms") else None,
-        found.phase_left_ms if found.HasField("phase_left_ms") else None,
-        found.in_initial_delay,
-        tuple(found.pending_members),
-        found.expired_age_ms if found.HasField("expired_age_ms") else None,
-        tuple(found.expired_partitions),
-    )
-
-
-def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions of a consumer's assignment; none if it cannot be read."""
-    try:
-        return tuple(sorted(decode_assignment(assignment)))
-    except TidegaugeError:
-        return ()

@@ -4,9 +4,10 @@ The lab writes it at the first ``up`` in a directory and keeps it; client comman
 of the directory::
 
     cluster.json
-    zookeeper/            zoo.cfg and ZooKeeper's data (absent with an external ZooKeeper)
+    zookeeper/            zoo.cfg and ZooKeeper's data (absent with an external ZooKeeper, and in KRaft mode)
+    controller-N/         controller.properties, controller.pid, data/ (in KRaft mode)
     broker-N/             server.properties, broker.pid, data/ (Kafka's log directory)
-    logs/                 broker-N.log, zookeeper.log, broker-N.events.jsonl, lab.events.jsonl
+    logs/                 broker-N.log, zookeeper.log, broker-N.events.jsonl, lab.events.jsonl, controller-N likewise
     snapshots/NAME/       the data of a snapshot; restore.json beside cluster.json while one is restored
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,17 @@ from tidegauge.host_addresses import address_of
 from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
 from tidegauge.settings.parsing import broker_setting
+from tidegauge_client.json_fields import known_fields, matching, number, of_type
+from tidegauge_client.quorum_file import QuorumEntry, read_quorum
 
 FILE_NAME = "cluster.json"
 OWNER_ALONE = 0o600
 """Mode of files that hold passwords or keys."""
 VERSION = 1
+ZOOKEEPER_MODE = "zookeeper"
+KRAFT_MODE = "kraft"
+MODES = (ZOOKEEPER_MODE, KRAFT_MODE)
+"""Where a cluster's controller keeps its decisions: in ZooKeeper, or in a log of its own (KIP-500)."""
 ANOTHER_DIRECTORY = "name another directory with --dir"
 _JAAS = "sasl.jaas.config"
 _LAST_PORT = 65535
@@ -103,12 +110,13 @@ class ClusterFile:
     """The content of ``cluster.json``.
 
     Attributes:
-        zookeeper_address: ``host:port[,host:port][/chroot]``.
+        zookeeper_address: ``host:port[,host:port][/chroot]``; empty in KRaft mode.
         zookeeper_managed: whether ``up`` started it and ``down`` stops it.
         profile: ``fast`` or ``kafka``.
         settings: what ``--set`` gave, as text.
         brokers: by id.
         kafka_host: where brokers listen for Kafka clients; empty: at their own host.
+        quorum: the controllers of a cluster in KRaft mode; None: it is in ZooKeeper mode.
     """
 
     zookeeper_address: str
@@ -118,6 +126,17 @@ class ClusterFile:
     settings: dict[str, str] = field(default_factory=dict)
     version: int = VERSION
     kafka_host: str = ""
+    quorum: QuorumEntry | None = None
+
+    @property
+    def mode(self) -> str:
+        """Return ``kraft`` or ``zookeeper``."""
+        return ZOOKEEPER_MODE if self.quorum is None else KRAFT_MODE
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """Return the ids of all brokers, whether they run or not."""
+        return [entry.id for entry in self.brokers]
 
     def broker(self, broker_id: int) -> BrokerEntry:
         """Return the broker with this id.
@@ -128,7 +147,7 @@ class ClusterFile:
         for entry in self.brokers:
             if entry.id == broker_id:
                 return entry
-        known = ", ".join(str(entry.id) for entry in self.brokers)
+        known = ", ".join(map(str, self.broker_ids))
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in this cluster; its brokers are {known}"
         )
@@ -156,7 +175,10 @@ class ClusterFile:
     def save(self, directory: Path) -> None:
         """Write the file atomically."""
         mode = OWNER_ALONE if holds_secrets(self.settings) else None
-        replace_text(directory / FILE_NAME, json.dumps(asdict(self), indent=2) + "\n", mode)
+        written = asdict(self)
+        if self.quorum is None:
+            del written["quorum"]
+        replace_text(directory / FILE_NAME, json.dumps(written, indent=2) + "\n", mode)
 
 
 def security_of_cluster(settings: Mapping[str, str]) -> Security:
@@ -211,65 +233,38 @@ def _read(value: Any) -> ClusterFile:
     Raises:
         ValueError: a field is missing, unknown, or has a value that ``save`` never writes.
     """
-    found = _fields(value, ClusterFile, "the cluster")
-    entries = _of_type(found, "brokers", list)
+    found = known_fields(value, ClusterFile, "the cluster")
+    entries = of_type(found, "brokers", list)
     brokers = [_broker(entry) for entry in entries]
     if len({broker.id for broker in brokers}) < len(brokers):
         raise ValueError("two brokers have the same id")
-    settings = _of_type(found, "settings", dict, {})
+    settings = of_type(found, "settings", dict, {})
     if not all(isinstance(text, str) for text in settings.values()):
         raise ValueError("the values of settings are texts")
-    if (version := _number(found, "version", VERSION, most=_LAST_ID)) != VERSION:
+    if (version := number(found, "version", VERSION, most=_LAST_ID)) != VERSION:
         raise ValueError(f"its version is {version}, and this release reads version {VERSION}")
+    quorum = read_quorum(found.get("quorum"))
+    if quorum is not None and (found.get("zookeeper_managed") or found.get("zookeeper_address")):
+        raise ValueError("it has a quorum of controllers and a ZooKeeper")
     return ClusterFile(
-        zookeeper_address=_matching(found, "zookeeper_address", _ZOOKEEPER),
-        zookeeper_managed=_of_type(found, "zookeeper_managed", bool),
-        profile=_of_type(found, "profile", str),
+        zookeeper_address=matching(found, "zookeeper_address", _ZOOKEEPER, None if quorum is None else ""),
+        zookeeper_managed=of_type(found, "zookeeper_managed", bool),
+        profile=of_type(found, "profile", str),
         brokers=brokers,
         settings=settings,
-        kafka_host=_matching(found, "kafka_host", _HOST, ""),
+        kafka_host=matching(found, "kafka_host", _HOST, ""),
+        quorum=quorum,
     )
 
 
 def _broker(entry: Any) -> BrokerEntry:
-    found = _fields(entry, BrokerEntry, "a broker")
+    found = known_fields(entry, BrokerEntry, "a broker")
     return BrokerEntry(
-        id=_number(found, "id", most=_LAST_ID),
-        host=_matching(found, "host", _HOST),
-        port=_number(found, "port", least=1, most=_LAST_PORT),
-        dir=_of_type(found, "dir", str),
-        kafka_port=_number(found, "kafka_port", 0, most=_LAST_PORT),
-        kafka_host=_matching(found, "kafka_host", _HOST, ""),
-        advertised=_matching(found, "advertised", _ADDRESS, ""),
+        id=number(found, "id", most=_LAST_ID),
+        host=matching(found, "host", _HOST),
+        port=number(found, "port", least=1, most=_LAST_PORT),
+        dir=of_type(found, "dir", str),
+        kafka_port=number(found, "kafka_port", 0, most=_LAST_PORT),
+        kafka_host=matching(found, "kafka_host", _HOST, ""),
+        advertised=matching(found, "advertised", _ADDRESS, ""),
     )
-
-
-def _fields(value: Any, kind: type[ClusterFile | BrokerEntry], what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} is no JSON object")  # noqa: TRY004 - one kind of error for the caller
-    if unknown := sorted(value.keys() - {one.name for one in fields(kind)}):
-        raise ValueError(f"{what} has the unknown field {unknown[0]!r}")
-    return value
-
-
-def _of_type(found: dict[str, Any], name: str, kind: type, otherwise: Any = None) -> Any:
-    value = found.get(name, otherwise)
-    if type(value) is not kind:  # True is an int in Python, and no number in JSON
-        raise ValueError(
-            f"{name!r} is {'missing' if value is None else f'{str(value)[:80]!r}'}; it is a {kind.__name__}"
-        )
-    return value
-
-
-def _number(found: dict[str, Any], name: str, otherwise: int | None = None, *, least: int = 0, most: int) -> int:
-    value: int = _of_type(found, name, int, otherwise)
-    if not least <= value <= most:
-        raise ValueError(f"{name!r} is {str(value)[:20]}; it is a number from {least} to {most}")
-    return value
-
-
-def _matching(found: dict[str, Any], name: str, form: re.Pattern[str], otherwise: str | None = None) -> str:
-    text: str = _of_type(found, name, str, otherwise)
-    if text != otherwise and form.fullmatch(text) is None:
-        raise ValueError(f"{name!r} is {text[:80]!r}, which is no address")
-    return text

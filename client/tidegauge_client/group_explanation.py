@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.in_sync import effective_min_isr
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription
+from tidegauge_client.consumer_group_explanation import consumer_group_state
+from tidegauge_client.group_sentences import GroupSentence, at_most, because, lasting, seconds
 from tidegauge_client.group_tables import OffsetRow
 
 _MAX_NAMED = 10
 """Maximum number of partitions that a sentence names."""
-About = Literal["coordinator", "offsets-topic", "group", "member", "lag"]
 
 RULE_COORDINATOR = (
     "the coordinator of a group is the leader of the partition of __consumer_offsets to which the group id hashes "
@@ -155,27 +155,6 @@ class GroupFacts:
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSentence:
-    """One statement about the group.
-
-    Attributes:
-        about: what it explains.
-        text: the state, and its cause.
-        rule: Kafka's rule.
-        change: what would change it; empty where nothing needs to.
-        member: the member concerned.
-        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
-    """
-
-    about: About
-    text: str
-    rule: str
-    change: str = ""
-    member: str | None = None
-    wait_ms: int | None = None
-
-
 def explain_group(facts: GroupFacts) -> list[GroupSentence]:
     """Explain the coordinator, the state and whom it waits for, and the lag."""
     return [*_coordinator(facts), *_state(facts), *_lag(facts)]
@@ -268,6 +247,10 @@ def _state(facts: GroupFacts) -> Iterator[GroupSentence]:
     group = facts.group
     if group is None:
         return
+    if group.is_consumer_group and group.state != "Empty":
+        yield from consumer_group_state(group)
+        yield from _expired(group)
+        return
     match group.state:
         case "Dead":
             yield GroupSentence(
@@ -279,7 +262,7 @@ def _state(facts: GroupFacts) -> Iterator[GroupSentence]:
         case "Empty":
             yield GroupSentence(
                 "group",
-                f"The group has no members{_for(group)}: no consumer reads as one of them.",
+                f"The group has no members{lasting(group)}: no consumer reads as one of them.",
                 RULE_EMPTY,
                 "a consumer that joins it",
             )
@@ -299,18 +282,18 @@ def _expired(group: GroupDescription) -> Iterator[GroupSentence]:
     named = ", ".join(partitions[:_MAX_NAMED]) + (", ..." if len(partitions) > _MAX_NAMED else "")
     yield GroupSentence(
         "group",
-        f"{counted(len(partitions), 'committed offset')} of the group expired {_seconds(group.expired_age_ms)} ago: "
+        f"{counted(len(partitions), 'committed offset')} of the group expired {seconds(group.expired_age_ms)} ago: "
         f"{named}. A consumer begins there where its auto.offset.reset says.",
         RULE_EXPIRED,
     )
 
 
 def _preparing(group: GroupDescription) -> Iterator[GroupSentence]:
-    begun = f"The group rebalances{_for(group)}{_because(group)}"
+    begun = f"The group rebalances{lasting(group)}{because(group)}"
     if group.in_initial_delay:
         yield GroupSentence(
             "group",
-            f"{begun}. It was Empty before, so it waits for more members, {_at_most(group.phase_left_ms)}; "
+            f"{begun}. It was Empty before, so it waits for more members, {at_most(group.phase_left_ms)}; "
             f"{len(group.parked_members)} have joined.",
             RULE_DELAY,
             wait_ms=group.phase_left_ms,
@@ -320,7 +303,7 @@ def _preparing(group: GroupDescription) -> Iterator[GroupSentence]:
     yield GroupSentence(
         "group",
         f"{begun}. {len(group.parked_members)} of {len(group.members)} members have joined; generation "
-        f"{group.generation + 1} begins when the others have, {_at_most(group.phase_left_ms)}.",
+        f"{group.generation + 1} begins when the others have, {at_most(group.phase_left_ms)}.",
         RULE_JOIN,
         wait_ms=group.phase_left_ms,
     )
@@ -338,7 +321,7 @@ def _preparing(group: GroupDescription) -> Iterator[GroupSentence]:
 
 def _completing(facts: GroupFacts, group: GroupDescription) -> Iterator[GroupSentence]:
     leader = next((member for member in group.members if member.member_id == group.leader), None)
-    begun = f"Generation {group.generation} has begun{_for(group)}{_because(group)}"
+    begun = f"Generation {group.generation} has begun{lasting(group)}{because(group)}"
     if leader is not None and leader.parked:
         held = facts.partition
         where = "__consumer_offsets" if held is None else str(held.at)
@@ -352,7 +335,7 @@ def _completing(facts: GroupFacts, group: GroupDescription) -> Iterator[GroupSen
         return
     yield GroupSentence(
         "group",
-        f"{begun}. It waits for the assignment from its leader {group.leader}, {_at_most(group.phase_left_ms)}; "
+        f"{begun}. It waits for the assignment from its leader {group.leader}, {at_most(group.phase_left_ms)}; "
         f"{len(group.parked_members)} of {len(group.members)} members have sent SyncGroup.",
         RULE_SYNC,
         f"SyncGroup from {group.leader}",
@@ -369,12 +352,10 @@ def _awaited(group: GroupDescription, member: MemberDescription, request: str, r
     limits = [left for left in (group.phase_left_ms, member.session_left_ms) if left is not None]
     wait_ms = min(limits, default=None)
     static = "" if member.group_instance_id is None else f" (static, {member.group_instance_id})"
-    session = (
-        "" if member.session_left_ms is None else f", its session lasts another {_seconds(member.session_left_ms)}"
-    )
+    session = "" if member.session_left_ms is None else f", its session lasts another {seconds(member.session_left_ms)}"
     return GroupSentence(
         "member",
-        f"Member {member.member_id}{static} of {member.host} has not sent {request}{_for(group)}{session}.",
+        f"Member {member.member_id}{static} of {member.host} has not sent {request}{lasting(group)}{session}.",
         rule,
         "its next poll, its end, or the time that is left",
         member.member_id,
@@ -386,7 +367,7 @@ def _stable(group: GroupDescription) -> Iterator[GroupSentence]:
     reason = f" The last rebalance began because: {group.reason}." if group.reason else ""
     yield GroupSentence(
         "group",
-        f"The group is Stable{_for(group)} in generation {group.generation} with "
+        f"The group is Stable{lasting(group)} in generation {group.generation} with "
         f"{counted(len(group.members), 'member')}, by {group.protocol_name}.{reason}",
         RULE_STABLE,
     )
@@ -465,22 +446,6 @@ def _out_of_range(at: TopicPartition, committed: int, start: int, end: int) -> I
 
 
 # Words
-
-
-def _for(group: GroupDescription) -> str:
-    return "" if group.state_age_ms is None else f" for {_seconds(group.state_age_ms)}"
-
-
-def _because(group: GroupDescription) -> str:
-    return f", because: {group.reason}" if group.reason else ""
-
-
-def _at_most(left_ms: int | None) -> str:
-    return "for an unknown time" if left_ms is None else f"for another {_seconds(left_ms)} at most"
-
-
-def _seconds(duration_ms: int) -> str:
-    return f"{duration_ms / 1000:.1f} s" if duration_ms < 10_000 else f"{round(duration_ms / 1000)} s"
 
 
 def _ids(brokers: Collection[int]) -> str:

@@ -1,7 +1,7 @@
 """What ``list-groups`` and ``describe-group`` print: the tables and sentences of kafka-consumer-groups.sh. Pure.
 
 Source: ConsumerGroupCommand.ConsumerGroupService of Kafka 3.9 (printOffsets, printMembers, printStates,
-shouldPrintMemberState).
+shouldPrintMemberState); for consumer groups (KIP-848) that of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tidegauge_client.admin_groups import GroupDescription, ListedGroup, MemberD
 MISSING = "-"
 _LEAST_WIDTH = 15
 _COORDINATOR_WIDTH = 25
+_WIDE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def state_sentence(group: GroupDescription) -> str | None:
             return f"Consumer group '{group.group_id}' does not exist."
         case "Empty":
             return f"Consumer group '{group.group_id}' has no active members."
-        case "PreparingRebalance" | "CompletingRebalance":
+        case "PreparingRebalance" | "CompletingRebalance" | "Assigning" | "Reconciling":
             return f"Warning: Consumer group '{group.group_id}' is rebalancing."
     return None
 
@@ -102,16 +103,45 @@ def members_table(group: GroupDescription, *, verbose: bool) -> list[str]:
     """Return the lines of ``--members``; ``verbose`` adds each one's partitions."""
     has_instances = any(member.group_instance_id is not None for member in group.members)
     header = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if has_instances else []), "HOST", "CLIENT-ID"]
-    header += ["#PARTITIONS", *(["ASSIGNMENT"] if verbose else [])]
+    header += ["#PARTITIONS", *(_verbose_header(group) if verbose else [])]
     cells = []
     for member in group.members:
         row = [group.group_id, member.member_id, *([member.group_instance_id or MISSING] if has_instances else [])]
         row += [member.host, member.client_id, str(len(member.assignment))]
-        cells.append([*row, *([_assignment(member.assignment)] if verbose else [])])
+        cells.append([*row, *(_verbose_cells(group, member) if verbose else [])])
     table = [header, *cells]
     named = 5 if has_instances else 4
-    widths = [_width(table, place) for place in range(named)] + [_LEAST_WIDTH] * verbose
+    widths = [_width(table, place) for place in range(named)]
+    if verbose and group.is_consumer_group:
+        least = [_LEAST_WIDTH, _LEAST_WIDTH, _WIDE, _LEAST_WIDTH]
+        widths += [max(width, _width(table, named + place)) for place, width in enumerate(least)]
+    elif verbose:
+        widths.append(_LEAST_WIDTH)
     return _lines(table, widths)
+
+
+def _verbose_header(group: GroupDescription) -> list[str]:
+    if not group.is_consumer_group:
+        return ["ASSIGNMENT"]
+    return ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+
+
+def _verbose_cells(group: GroupDescription, member: MemberDescription) -> list[str]:
+    how_far = member.reconciliation
+    if how_far is None:
+        return [_assignment(member.assignment)]
+    return [
+        str(how_far.epoch),
+        _named_assignment(member.assignment),
+        str(group.assignment_epoch),
+        _named_assignment(how_far.target),
+    ]
+
+
+def _named_assignment(partitions: Sequence[TopicPartition]) -> str:
+    """Return partitions as Kafka 4.3's tool does: ``orders:0,1;payments:0``."""
+    by_topic = partitions_by_topic(sorted(partitions)).items()
+    return ";".join(f"{topic}:{','.join(map(str, found))}" for topic, found in by_topic) or MISSING
 
 
 def _assignment(partitions: Sequence[TopicPartition]) -> str:
@@ -120,13 +150,27 @@ def _assignment(partitions: Sequence[TopicPartition]) -> str:
     return ", ".join(f"{topic}({','.join(map(str, found))})" for topic, found in by_topic) or MISSING
 
 
-def state_table(group: GroupDescription, address: str) -> list[str]:
-    """Return the lines of ``--state``; ``address`` is the coordinator's."""
+def state_table(group: GroupDescription, address: str, *, verbose: bool = False) -> list[str]:
+    """Return the lines of ``--state``.
+
+    Args:
+        group: the group.
+        address: the coordinator's.
+        verbose: whether the epochs of a consumer group are shown.
+    """
+    epochs = [("GROUP-EPOCH", group.generation), ("TARGET-ASSIGNMENT-EPOCH", group.assignment_epoch)]
+    shown = epochs if verbose and group.is_consumer_group else []
+    coordinator = f"{address} ({group.coordinator})"
     table = [
-        ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"],
-        [group.group_id, f"{address} ({group.coordinator})", group.protocol_name, group.state, str(len(group.members))],
+        ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", *(name for name, _ in shown), "#MEMBERS"],
+        [
+            *(group.group_id, coordinator, group.protocol_name, group.state),
+            *(str(epoch) for _, epoch in shown),
+            str(len(group.members)),
+        ],
     ]
-    return _lines(table, [max(_COORDINATOR_WIDTH, len(table[1][0])), max(_COORDINATOR_WIDTH, len(table[1][1])), 20, 20])
+    widths = [max(_COORDINATOR_WIDTH, len(cell)) for cell in table[1][:2]]
+    return _lines(table, [*widths, _WIDE, _WIDE, *(max(_LEAST_WIDTH, len(name)) for name, _ in shown)])
 
 
 def list_table(groups: Sequence[ListedGroup]) -> list[str]:
@@ -142,7 +186,9 @@ def group_json(group: GroupDescription, address: str, rows: Sequence[OffsetRow])
         "state": group.state,
         "protocol_type": group.protocol_type,
         "protocol": group.protocol_name,
+        "type": group.group_type,
         "generation": group.generation,
+        "assignment_epoch": group.assignment_epoch if group.is_consumer_group else None,
         "coordinator": {"id": group.coordinator, "address": address},
         "last_rebalance_reason": group.reason,
         "members": [
@@ -153,6 +199,7 @@ def group_json(group: GroupDescription, address: str, rows: Sequence[OffsetRow])
                 "host": member.host,
                 "assignment": [{"topic": at.topic, "partition": at.partition} for at in member.assignment],
                 "is_parked": member.member_id in group.parked_members,
+                **reconciliation_json(member),
             }
             for member in group.members
         ],
@@ -168,6 +215,23 @@ def group_json(group: GroupDescription, address: str, rows: Sequence[OffsetRow])
             for row in rows
             if row.topic_partition is not None
         ],
+    }
+
+
+def reconciliation_json(member: MemberDescription) -> dict[str, Any]:
+    """Return how far a member of a consumer group has come towards its target; nothing of other members."""
+    how_far = member.reconciliation
+    if how_far is None:
+        return {}
+    return {
+        "epoch": how_far.epoch,
+        "state": how_far.state or None,
+        "is_classic": how_far.is_classic,
+        "target": [str(at) for at in how_far.target],
+        "revoking": [str(at) for at in how_far.revoking],
+        "awaited": [{"partition": str(at), "member_id": holder} for at, holder in how_far.awaited],
+        "revocation_age_ms": how_far.revocation_age_ms,
+        "revocation_left_ms": how_far.revocation_left_ms,
     }
 
 

@@ -158,7 +158,7 @@ class KafkaController:
             )
             for topic, indexes in partitions_by_topic(targets).items()
         ]
-        request = AlterPartitionReassignmentsRequest(int(timeout_ms), topics)
+        request = AlterPartitionReassignmentsRequest(int(timeout_ms), topics=topics)
         response = await self._send(apis.ALTER_PARTITION_REASSIGNMENTS, request, timeout_ms)
         _raise_for(response.error_code, response.error_message)
         return {

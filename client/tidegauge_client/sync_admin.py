@@ -14,11 +14,12 @@ from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, OffsetAndTimestamp, TopicConfig
 from tidegauge_client.admin_configs import ConfigEntry
-from tidegauge_client.admin_groups import GroupDescription, ListedGroup, MemberDescription
+from tidegauge_client.admin_groups import ListedGroup
 from tidegauge_client.admin_records import Outcomes
 from tidegauge_client.admin_transactions import ListedTransaction, ProducerDescription, TransactionDescription
 from tidegauge_client.bootstrap import SecurityArguments
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
+from tidegauge_client.group_descriptions import GroupDescription, MemberDescription
 from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicInfo
 from tidegauge_client.ongoing_reassignment import OngoingReassignment
@@ -272,6 +273,22 @@ class SyncAdmin(Facade[Admin]):
             TidegaugeError: BROKER_NOT_AVAILABLE, there is no such live broker, or it does not respond.
         """
         return self._loop.run(self._inner.describe_broker_settings(broker_id))
+
+    def describe_group_settings(self, group_id: str) -> list[ConfigEntry]:
+        """Return all settings of a group, which need not exist, by name.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the cluster does not serve the consumer protocol; or no broker responds.
+        """
+        return self._loop.run(self._inner.describe_group_settings(group_id))
+
+    def alter_group_settings(self, group_id: str, changes: Mapping[str, str], deleted: Collection[str] = ()) -> int:
+        """Set and remove settings of a group; return the change's number, for ``wait_for_change``.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, INVALID_CONFIG with key and bound; nothing was changed.
+        """
+        return self._loop.run(self._inner.alter_group_settings(group_id, changes, deleted))
 
     def alter_topic_settings(self, topic: str, changes: Mapping[str, str], deleted: Collection[str] = ()) -> int:
         """Set and remove settings of a topic; return the change's number, for ``wait_for_change``.

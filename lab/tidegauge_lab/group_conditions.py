@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tidegauge.counted import counted
-from tidegauge.groups import GroupState
+from tidegauge.groups import GROUP_STATES
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import LATEST, Admin
-from tidegauge_client.admin_groups import GroupDescription
+from tidegauge_client.admin_groups import GroupDescription, MemberDescription
 from tidegauge_client.group_tables import OffsetRow, offset_rows
 from tidegauge_client.kafka_brokers import on_kafka_brokers
 
@@ -20,14 +20,16 @@ class GroupCondition:
     """What a consumer group shall be; None: anything.
 
     Attributes:
-        state: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead (unknown to its coordinator).
+        state: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead (unknown to its coordinator); of a
+            consumer group (KIP-848) Assigning and Reconciling, too.
         members: how many.
-        generation: this one or a later one.
+        generation: this one or a later one; of a consumer group its epoch.
         lag: at most so many offsets over all partitions that the group reads or has offsets of (``OffsetRow.unread``);
             a partition without a committed offset counts as not read.
         assignment: the partitions of members, by client.id or group.instance.id; other members are not looked at.
         committed: offsets by partition; other partitions are not looked at.
-        is_exact: the generation and the lag are these, not at least and at most.
+        is_exact: the generation, the epochs and the lag are these, not at least and at most.
+        epochs: member epochs of members of a consumer group, these or later ones, by client.id or group.instance.id.
     """
 
     state: str | None = None
@@ -37,11 +39,11 @@ class GroupCondition:
     assignment: Mapping[str, Collection[TopicPartition]] | None = None
     committed: Mapping[TopicPartition, int] | None = None
     is_exact: bool = False
+    epochs: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
-        known = [one.value for one in GroupState]
-        if self.state is not None and self.state not in known:
-            raise ValueError(f"{self.state!r} is no state of a group; there are {', '.join(known)}")
+        if self.state is not None and self.state not in GROUP_STATES:
+            raise ValueError(f"{self.state!r} is no state of a group; there are {', '.join(GROUP_STATES)}")
 
     @property
     def needs_offsets(self) -> bool:
@@ -62,13 +64,26 @@ class GroupCondition:
             group.generation < self.generation or (self.is_exact and group.generation != self.generation)
         ):
             yield f"{name} is in generation {group.generation}"
-        for member, wanted in (self.assignment or {}).items():
+        for member in {**(self.assignment or {}), **(self.epochs or {})}:
             found = [one for one in group.members if member in {one.client_id, one.group_instance_id}]
             if not found:
                 yield f"{name} has no member {member}"
             for one in found:
-                if set(one.assignment) != set(wanted):
-                    yield f"{member} reads {', '.join(map(str, one.assignment)) or 'no partition'}"
+                yield from self._member_problems(member, one)
+
+    def _member_problems(self, name: str, member: MemberDescription) -> Iterator[str]:
+        partitions = (self.assignment or {}).get(name)
+        if partitions is not None and set(member.assignment) != set(partitions):
+            yield f"{name} reads {', '.join(map(str, member.assignment)) or 'no partition'}"
+        epoch = (self.epochs or {}).get(name)
+        if epoch is None:
+            return
+        if member.reconciliation is None:
+            yield f"{name} is a member of a classic group, and has no epoch"
+            return
+        found = member.reconciliation.epoch
+        if found < epoch or (self.is_exact and found != epoch):
+            yield f"{name} has member epoch {found}"
 
     def _offset_problems(self, group: GroupDescription, rows: Sequence[OffsetRow]) -> Iterator[str]:
         name = f"group {group.group_id}"
@@ -95,6 +110,9 @@ class GroupCondition:
             "members": self.members,
             "generation": self.generation,
             "lag": self.lag,
+            "member epochs": None
+            if self.epochs is None
+            else " ".join(f"{member}:{epoch}" for member, epoch in self.epochs.items()),
             "assignment": None if self.assignment is None else _in_words(self.assignment),
             "committed": None
             if self.committed is None

@@ -106,6 +106,7 @@ class ErrorCode(IntEnum):
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97
     SNAPSHOT_NOT_FOUND = 98
     POSITION_OUT_OF_RANGE = 99
     UNKNOWN_TOPIC_ID = 100
@@ -125,10 +126,15 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_ENDPOINT_TYPE = 115
     INVALID_REGISTRATION = 119
     TRANSACTION_ABORTABLE = 120
+    INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    FENCED_STATE_EPOCH = 124
     INVALID_VOTER_KEY = 125
     DUPLICATE_VOTER = 126
     VOTER_NOT_FOUND = 127
     INVALID_REGULAR_EXPRESSION = 128
+    SHARE_SESSION_LIMIT_REACHED = 133
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
@@ -317,6 +323,7 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.DUPLICATE_RESOURCE, no, no, definite, "The request names something twice."),
         (e.UNACCEPTABLE_CREDENTIAL, no, no, definite, "The credential does not meet the rules."),
         (e.INVALID_UPDATE_VERSION, no, no, definite, "The partition epoch is not the one in ZooKeeper."),
+        (e.PRINCIPAL_DESERIALIZATION_FAILURE, no, no, definite, "The forwarded principal can't be read."),
         (e.SNAPSHOT_NOT_FOUND, no, no, definite, "The snapshot does not exist."),
         (e.POSITION_OUT_OF_RANGE, no, no, definite, "The position is not within the snapshot."),
         (e.UNKNOWN_TOPIC_ID, retry, refresh, definite, "The topic id is not known."),
@@ -348,10 +355,15 @@ def _table() -> dict[ErrorCode, ErrorInfo]:
         (e.UNSUPPORTED_ENDPOINT_TYPE, no, no, definite, "There is no such endpoint type."),
         (e.INVALID_REGISTRATION, no, no, definite, "The registration lacks or repeats what it must have once."),
         (e.TRANSACTION_ABORTABLE, no, no, definite, "The partition is not in the transaction; abort it and go on."),
+        (e.INVALID_RECORD_STATE, no, no, definite, "The member does not have the records that it acknowledges."),
+        (e.SHARE_SESSION_NOT_FOUND, retry, no, definite, "The share session is not known; open one with epoch 0."),
+        (e.INVALID_SHARE_SESSION_EPOCH, retry, no, definite, "The share session's epoch is not the next one."),
+        (e.FENCED_STATE_EPOCH, no, no, definite, "The share partition was initialized again since."),
         (e.INVALID_VOTER_KEY, no, no, definite, "The request was meant for another voter of the quorum."),
         (e.DUPLICATE_VOTER, no, no, definite, "The node is a voter already."),
         (e.VOTER_NOT_FOUND, no, no, definite, "The node is no voter, or is the last one."),
         (e.INVALID_REGULAR_EXPRESSION, no, no, definite, "The regular expression is not of RE2's syntax."),
+        (e.SHARE_SESSION_LIMIT_REACHED, retry, no, definite, "The broker has as many share sessions as it allows."),
     ]
     return {row[0]: ErrorInfo(*row) for row in rows}
 

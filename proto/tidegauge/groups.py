@@ -15,11 +15,18 @@ from typing import NamedTuple
 from tidegauge.consumer_groups import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResult,
+    ConsumerGroupState,
     DescribeConsumerGroup,
     DescribeConsumerGroupResult,
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import (
+    DescribeShareGroup,
+    DescribeShareGroupResult,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResult,
+)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 NO_GENERATION = -1
@@ -63,6 +70,10 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+GROUP_STATES = tuple(dict.fromkeys(one.value for one in (*GroupState, *ConsumerGroupState)))
+"""Names of the states of groups of either protocol."""
 
 
 class Protocol(NamedTuple):
@@ -408,6 +419,8 @@ GroupRequest = (
     | DeleteGroup
     | ConsumerGroupHeartbeat
     | DescribeConsumerGroup
+    | ShareGroupHeartbeat
+    | DescribeShareGroup
 )
 GroupResult = (
     JoinGroupResult
@@ -424,4 +437,6 @@ GroupResult = (
     | DeleteGroupResult
     | ConsumerGroupHeartbeatResult
     | DescribeConsumerGroupResult
+    | ShareGroupHeartbeatResult
+    | DescribeShareGroupResult
 )

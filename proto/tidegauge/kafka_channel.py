@@ -20,7 +20,7 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from tidegauge import __version__
@@ -174,6 +174,11 @@ class KafkaChannel:
             TidegaugeError: NETWORK_EXCEPTION, there is none.
         """
         return self._ready(asyncio.get_running_loop().time()) or await self._connected()
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """The lowest and the highest version of each API that the peer serves; empty before the first connection."""
+        return self._versions
 
     def version_of(self, key: int, at_least: int = 0, at_most: int | None = None) -> int:
         """Return the highest version of an API that both sides know; there must have been a connection.

@@ -13,6 +13,9 @@ from tidegauge.host_addresses import address_of
 from tidegauge.listeners import Listener
 from tidegauge.partition_state import PartitionState
 
+ANY_BROKER = -2
+"""The controller of an update in KRaft mode: no broker is it, and any live one may be called so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -47,11 +50,16 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ReportedPartition:
-    """One partition of an update; ``deleted`` removes it from the metadata cache."""
+    """One partition of an update; ``deleted`` removes it from the metadata cache.
+
+    Attributes:
+        last_known_elr: the last leader, while there is none (KIP-966); empty in ZooKeeper mode.
+    """
 
     state: PartitionState
     offline_replicas: tuple[int, ...] = ()
     deleted: bool = False
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +67,11 @@ class MetadataUpdate:
     """A change of what a broker knows of its cluster.
 
     Attributes:
-        controller_id: the active controller that made it known.
+        controller_id: the active controller that made it known; ``ANY_BROKER`` in KRaft mode.
         controller_epoch: its epoch.
         live_brokers: all of them.
+        leaving: those of them that are in their controlled shutdown: they may not join an ISR (KRaft mode).
+        fenced: brokers that are registered and not alive (KRaft mode).
         partitions: those that changed.
     """
 
@@ -69,3 +79,5 @@ class MetadataUpdate:
     controller_epoch: int
     live_brokers: Sequence[Endpoint]
     partitions: Sequence[ReportedPartition]
+    leaving: frozenset[int] = frozenset()
+    fenced: Sequence[Endpoint] = ()

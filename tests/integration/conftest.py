@@ -140,7 +140,7 @@ def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFacto
     file = ClusterFile(f"127.0.0.1:{free_base_port()}", zookeeper_managed=True, profile="fast", brokers=[])
     (directory / layout.LOGS).mkdir()
     process = layout.zookeeper_process(directory)
-    topology_of(directory, file).start(layout.ZOOKEEPER)
+    topology_of(directory, file).start([layout.ZOOKEEPER])
     yield file.zookeeper_address
     takedown.end([process])
 

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ FIRST_ID = 3000
 LIMIT_SECONDS = 240.0
 SETTINGS = {"controller.quorum.fetch.timeout.ms": "2000", "metadata.max.idle.interval.ms": "0"}
 """Kafka's timers; a Kafka controller that leads writes nothing while nothing happens, so that logs can be compared."""
-_JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _COMPLAINT = re.compile(r"^\S+ \[.*?\] (WARN|ERROR) ", re.MULTILINE)
 _EXPECTED = (
     "could not be established. Node may not be available",  # a node that the test has killed
@@ -49,6 +49,12 @@ _EXPECTED = (
 def directory_id(number: int) -> bytes:
     """The id of a node's directory."""
     return bytes([0x11, number + 1]) * 8
+
+
+def complaints_in(logs: Iterable[Path]) -> list[str]:
+    """The lines of Kafka's logs at WARN and above, but for those that every test expects."""
+    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+    return [line for line in lines if _COMPLAINT.match(line) and not any(one in line for one in _EXPECTED)]
 
 
 def unused_ports(count: int) -> list[int]:
@@ -70,21 +76,35 @@ class QuorumNode:
         port: of its listener.
         servers: ``controller.quorum.bootstrap.servers``.
         classpath: of Kafka's jars; empty for a node of ours.
+        more: settings beside the usual ones.
     """
 
-    def __init__(self, number: int, kind: str, at: Path, port: int, servers: str, classpath: str = "") -> None:
+    def __init__(
+        self,
+        number: int,
+        kind: str,
+        at: Path,
+        port: int,
+        servers: str,
+        classpath: str = "",
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         self.id, self.number, self.kind, self.port, self.at = FIRST_ID + number, number, kind, port, at
         self.config = at / f"controller-{self.id}.properties"
         self.log_directory = at / f"data-{self.id}"
-        settings = SETTINGS | {
-            "process.roles": "controller",
-            "node.id": str(self.id),
-            "listeners": f"CONTROLLER://127.0.0.1:{port}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-            "log.dirs": str(self.log_directory),
-            "controller.quorum.bootstrap.servers": servers,
-        }
+        settings = (
+            SETTINGS
+            | {
+                "process.roles": "controller",
+                "node.id": str(self.id),
+                "listeners": f"CONTROLLER://127.0.0.1:{port}",
+                "controller.listener.names": "CONTROLLER",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+                "log.dirs": str(self.log_directory),
+                "controller.quorum.bootstrap.servers": servers,
+            }
+            | dict(more or {})
+        )
         self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._classpath = classpath
         self._process: subprocess.Popen[bytes] | None = None
@@ -113,7 +133,7 @@ class QuorumNode:
         if self.kind == KAFKA:
             simple = "-Dorg.slf4j.simpleLogger."
             log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
-            command = [java_program(), *_JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
+            command = [java_program(), *JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
         with self._out(self._starts).open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
@@ -155,11 +175,7 @@ class QuorumNode:
 
     def complaints(self) -> list[str]:
         """The lines of all its processes at WARN and above, but for those that a dead neighbour explains."""
-        found = []
-        for start in range(1, self._starts + 1):
-            lines = self._out(start).read_text(errors="replace").splitlines()
-            found += [line for line in lines if _COMPLAINT.match(line)]
-        return [line for line in found if not any(one in line for one in _EXPECTED)]
+        return complaints_in(self._out(start) for start in range(1, self._starts + 1))
 
     def segments(self) -> bytes:
         """The bytes of its metadata log."""
@@ -179,19 +195,28 @@ class Quorum:
         at: where their files go.
         kinds: of each.
         classpath: of Kafka's jars.
+        settings: of each node, beside the usual ones.
+        features: options of the format, such as ``--feature NAME=LEVEL``.
     """
 
-    def __init__(self, at: Path, kinds: Sequence[str], classpath: str = "") -> None:
-        self.at, self._classpath = at, classpath
+    def __init__(
+        self,
+        at: Path,
+        kinds: Sequence[str],
+        classpath: str = "",
+        settings: Mapping[str, str] | None = None,
+        features: Sequence[str] = (),
+    ) -> None:
+        self.at, self._classpath, self._settings = at, classpath, settings
         self._ports = unused_ports(len(kinds) + 1)
         self.servers = ",".join(f"127.0.0.1:{port}" for port in self._ports[: len(kinds)])
         self.nodes = [self._node(number, kind) for number, kind in enumerate(kinds)]
         voters = ",".join(node.endpoint for node in self.nodes)
         for node in self.nodes:
-            node.format("--initial-controllers", voters)
+            node.format("--initial-controllers", voters, *features)
 
     def _node(self, number: int, kind: str) -> QuorumNode:
-        return QuorumNode(number, kind, self.at, self._ports[number], self.servers, self._classpath)
+        return QuorumNode(number, kind, self.at, self._ports[number], self.servers, self._classpath, self._settings)
 
     def join(self, kind: str = OURS) -> QuorumNode:
         """Start one more controller, which is no voter."""
@@ -256,9 +281,15 @@ class Quorum:
 
 
 @contextlib.contextmanager
-def quorum_of(at: Path, kinds: Sequence[str], classpath: str = "") -> Iterator[Quorum]:
+def quorum_of(
+    at: Path,
+    kinds: Sequence[str],
+    classpath: str = "",
+    settings: Mapping[str, str] | None = None,
+    features: Sequence[str] = (),
+) -> Iterator[Quorum]:
     """A quorum whose processes are killed in the end."""
-    quorum = Quorum(at, kinds, classpath)
+    quorum = Quorum(at, kinds, classpath, settings, features)
     try:
         quorum.start()
         yield quorum

@@ -5,15 +5,26 @@ The extension tidegauge.zookeeper.group.protocols=classic,consumer serves them; 
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from tests import kafka_requests
 from tests.waiting import until
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tidegauge_client.cli.configs import alter_config
+from tidegauge_client.cli.explain import explain
+from tidegauge_client.cli.groups import describe_group
+from tidegauge_lab.group_conditions import GroupCondition
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.pytest_plugin.conditions import wait_until_group
+from tidegauge_lab.switches import Switches
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 confluent_admin = pytest.importorskip("confluent_kafka.admin")
@@ -22,6 +33,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 SETTINGS = {
     "tidegauge.zookeeper.group.protocols": "classic,consumer",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.assignors": "range,uniform",
@@ -39,6 +51,7 @@ class Member(threading.Thread):
         owned: its partitions now.
         read: offsets of the records that it has read, by partition.
         errors: what its polls have raised.
+        polls: cleared, it polls no more until it is set.
     """
 
     def __init__(self, servers: str, group: str, name: str, topics: list[str], **conf: Any) -> None:
@@ -46,6 +59,8 @@ class Member(threading.Thread):
         self.owned: frozenset[int] = frozenset()
         self.read: list[tuple[int, int]] = []
         self.errors: list[Exception] = []
+        self.polls = threading.Event()
+        self.polls.set()
         self._ends = threading.Event()
         self._topics = topics
         self._consumer = confluent_kafka.Consumer(
@@ -64,6 +79,7 @@ class Member(threading.Thread):
     def run(self) -> None:
         self._consumer.subscribe(self._topics)
         while not self._ends.is_set():
+            self.polls.wait()
             message = self._consumer.poll(0.05)
             self.owned = frozenset(one.partition for one in self._consumer.assignment())
             if message is None:
@@ -87,6 +103,7 @@ class Member(threading.Thread):
     def end(self) -> None:
         """Commit, leave the group and close."""
         self._ends.set()
+        self.polls.set()
         self.join(LIMIT_SECONDS)
         assert not self.is_alive(), f"{self.name} does not close"
 
@@ -244,6 +261,101 @@ def test_new_partitions_are_assigned(admin: Any, topic: str, join: Join):
     for grown in admin.create_partitions([confluent_admin.NewPartitions(topic, PARTITIONS + 2)]).values():
         grown.result(LIMIT_SECONDS)
     until(lambda: member.owned == frozenset(range(PARTITIONS + 2)), what="the member owns the new ones, too")
+
+
+def _interval_ms(brokers: LocalCluster, group: str, member_epoch: int) -> int:
+    """Send a heartbeat of a member that is subscribed to nothing; return the interval in the response."""
+    address = brokers.kafka_bootstrap_servers[brokers.coordinator_of(group)]
+    request = ConsumerGroupHeartbeatRequest(
+        group, "by-hand", member_epoch, rebalance_timeout_ms=5_000, subscribed_topic_names=[], topic_partitions=[]
+    )
+    response = kafka_requests.ask(address, CONSUMER_KEYS[0], request, 1)
+    assert response.error_code == ErrorCode.NONE, response.error_message
+    return int(response.heartbeat_interval_ms)
+
+
+def test_a_group_has_settings_of_its_own(brokers: LocalCluster, topic: str, join: Join):
+    """GroupConfigManager: every broker has them, whichever coordinates the group; a value out of bounds is refused."""
+    member = join("configured", "member", topic)
+    until(lambda: _own(member), what="there is a coordinator")
+    assert _interval_ms(brokers, "configured", 0) == 200
+    interval = "consumer.heartbeat.interval.ms"
+    verb = ["--group", "configured", "--dir", str(brokers.directory), "--add-config"]
+    done = CliRunner().invoke(alter_config, [*verb, f"{interval}=700"])
+    assert (done.exit_code, done.output) == (0, "Completed updating config for group configured.\n")
+    assert _interval_ms(brokers, "configured", 0) == 700
+    done = CliRunner().invoke(alter_config, [*verb, f"{interval}=701,consumer.session.timeout.ms=60001"])
+    assert done.exit_code == 1
+    assert "must be less than or equal to group.consumer.max.session.timeout.ms (60000)" in done.output
+    old = brokers.coordinator_of("configured")
+    brokers.kill(old)
+    try:
+        until(lambda: _coordinator_of(brokers, "configured") not in {None, old}, what="another broker coordinates")
+        until(lambda: _own(member), what="the group goes on")
+        assert _interval_ms(brokers, "configured", 0) == 700
+    finally:
+        brokers.start(old)
+
+
+def _explained(brokers: LocalCluster, group: str) -> dict[str, Any]:
+    """What ``explain group:G -o json`` says."""
+    done = CliRunner().invoke(explain, [f"group:{group}", "-o", "json", "--dir", str(brokers.directory)])
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+def _about(brokers: LocalCluster, group: str, words: str) -> list[dict[str, Any]]:
+    return [one for one in _explained(brokers, group)["sentences"] if words in one["text"]]
+
+
+def test_a_member_that_keeps_its_partitions_is_named_until_it_gives_them_up(
+    brokers: LocalCluster, topic: str, join: Join
+):
+    """A consumer that does not poll revokes nothing, though it sends heartbeats; max.poll.interval.ms ends that."""
+    slow = join("explained", "slow", topic, **{"max.poll.interval.ms": 60_000})
+    until(lambda: _own(slow), what="one owns all")
+    slow.polls.clear()
+    second = join("explained", "second", topic)
+    [sentence] = until(lambda: _about(brokers, "explained", "has not given up"), what="explain names the slow one")
+    assert "(slow)" in sentence["text"]
+    assert "in another" in sentence["text"]
+    assert 0 < sentence["wait_ms"] <= 60_000
+    [waiting] = _about(brokers, "explained", "and waits for")
+    assert "(second)" in waiting["text"]
+    assert _explained(brokers, "explained")["state"] == "Reconciling"
+    slow.polls.set()
+    until(lambda: _own(slow, second), what="both own two partitions")
+    members = ["explained", "--members", "--verbose", "--dir", str(brokers.directory)]
+    described = CliRunner().invoke(describe_group, members)
+    assert described.output.split("\n")[0].split()[-4:] == [
+        "CURRENT-EPOCH",
+        "CURRENT-ASSIGNMENT",
+        "TARGET-EPOCH",
+        "TARGET-ASSIGNMENT",
+    ]
+    rows = [line.split() for line in described.output.splitlines()[1:]]
+    assert len(rows) == 2
+    assert all(row[-4:-2] == row[-2:] for row in rows), "each member has its target"
+
+
+async def test_heartbeats_of_a_group_are_held_and_released(
+    brokers: LocalCluster, lab: Switches, topic: str, join: Join
+):
+    """hold-requests by Kafka's name of the API: the member's group stands still, another one goes on."""
+    first = join("held", "first", topic)
+    await asyncio.to_thread(until, lambda: _own(first), what="one owns all")
+    coordinator = brokers.coordinator_of("held")
+    await lab.hold_requests(coordinator, "ConsumerGroupHeartbeat", group="held")
+    second = join("held", "second", topic)
+    other = join("not-held", "other", topic)
+    await asyncio.to_thread(until, lambda: _own(other), what="the other group has its member")
+    condition = GroupCondition("Stable", members=1, epochs={"first": 1})
+    with_lab = brokers.bootstrap_servers
+    found = await wait_until_group(with_lab, "held", condition, LIMIT_SECONDS)
+    await lab.release_requests(coordinator)
+    await asyncio.to_thread(until, lambda: _own(first, second), what="both own two partitions")
+    epochs = {"first": found.generation + 1, "second": found.generation + 1}
+    await wait_until_group(with_lab, "held", GroupCondition("Stable", 2, epochs=epochs), LIMIT_SECONDS)
 
 
 def test_after_a_restart_of_all_brokers_the_group_is_as_it_was(

@@ -42,7 +42,7 @@ class Racks:
         text = server_properties(
             entry,
             self.cluster.directory,
-            membership={"zookeeper.connect": file.zookeeper_address},
+            membership={"broker.id": str(broker_id), "zookeeper.connect": file.zookeeper_address},
             profile=file.profile,
             settings={} if rack is None else {"broker.rack": rack},
         )

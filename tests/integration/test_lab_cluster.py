@@ -37,15 +37,18 @@ def listens(address: str) -> bool:
 def test_up_is_ready_and_status_says_all(cluster: LocalCluster) -> None:
     status = cluster.status()
     addresses = ["bootstrap_servers", "kafka_bootstrap_servers"]
-    assert list(status) == [*addresses, "zookeeper", "controller", "brokers", "kafka_brokers", "control"]
+    beside = ["mode", "zookeeper", "controllers", "controller"]
+    assert list(status) == [*addresses, *beside, "brokers", "kafka_brokers", "control"]
+    assert (status["mode"], status["controllers"]) == ("zookeeper", [])
     assert status["kafka_brokers"] == [], "it is no mixed cluster"
     assert status["control"] is None, "nothing serves the HTTP interface"
     assert list(status["zookeeper"]) == ["address", "pid", "state", "responds", "end"]
     assert status["zookeeper"]["pid"] is None, "an external ZooKeeper's process is not known"
     assert status["controller"]["broker"] in {0, 1, 2}
+    assert status["controller"]["id"] == status["controller"]["broker"], "the name in both modes"
     assert status["controller"]["epoch"] >= 1
     assert [list(broker) for broker in status["brokers"]] == [
-        ["id", "pid", "state", "responds", "end", "address", "kafka_address", "dir"]
+        ["id", "pid", "state", "responds", "fenced", "end", "address", "kafka_address", "dir"]
     ] * 3
     assert [(broker["id"], broker["state"]) for broker in status["brokers"]] == [(0, "up"), (1, "up"), (2, "up")]
     assert len({broker["pid"] for broker in status["brokers"]}) == 3

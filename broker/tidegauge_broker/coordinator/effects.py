@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from tidegauge.consumer_groups import Permits
 from tidegauge.groups import GroupResult
 from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import DeleteShareState, InitializeShareState, ShareStateResult
 from tidegauge.transaction_marker import TransactionMarker
 from tidegauge.transactions import TransactionResult
 
@@ -54,7 +55,7 @@ class Respond:
     """Respond to the request that came with this token; a token whose connection is closed is ignored."""
 
     token: object
-    result: GroupResult | TransactionResult
+    result: GroupResult | TransactionResult | ShareStateResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,33 @@ class WriteMarkers:
     markers: tuple[MarkersOfTransaction, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeShareStates:
+    """Initialize or delete states of a share group's partitions, at the share coordinators that have them.
+
+    Report the outcome as ``ShareStatesChanged``, always exactly one. Errors that pass are retried for some time first
+    (DefaultStatePersister).
+
+    Attributes:
+        change_id: unique within the process.
+        requests: all of one kind, in ascending order of the partitions.
+    """
+
+    change_id: int
+    requests: tuple[InitializeShareState | DeleteShareState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLog:
+    """Delete the records of a led partition of __share_group_state before an offset, as DeleteRecords does.
+
+    A failure is logged only: the next run asks for at least as much.
+    """
+
+    partition: int
+    before_offset: int
+
+
 Effect = (
     ReadLog
     | Append
@@ -197,4 +225,6 @@ Effect = (
     | AllocateProducerId
     | FindLeaders
     | WriteMarkers
+    | ChangeShareStates
+    | PruneLog
 )

@@ -19,9 +19,11 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
+from tidegauge.share_groups import SharePartitionKey, ShareStateRequest
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,20 @@ class TopicsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSettingsChanged:
+    """A group's own settings have changed: they count from each member's next heartbeat on.
+
+    Attributes:
+        times: as a consumer group; None: the group has none of its own any more.
+        share_times: as a share group; None: likewise.
+    """
+
+    group_id: str
+    times: ConsumerGroupTimes | None
+    share_times: ConsumerGroupTimes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RegexesResolved:
     """The outcome of a ``ResolveRegexes``.
 
@@ -132,6 +148,18 @@ class RegexesResolved:
     found: Mapping[str, frozenset[str]]
     version: int
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStatesChanged:
+    """The outcome of a ``ChangeShareStates``.
+
+    Attributes:
+        errors: by share partition; empty: no share coordinator has responded.
+    """
+
+    change_id: int
+    errors: Mapping[SharePartitionKey, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +222,18 @@ class ProducerIdAllocated:
     producer_id: int = NO_PRODUCER_ID
 
 
+@dataclass(frozen=True, slots=True)
+class ShareStateRequestArrived:
+    """A request to the share coordinator; its response is the effect ``Respond`` with the same token.
+
+    Attributes:
+        token: anything hashable; unique among requests in flight.
+    """
+
+    token: object
+    request: ShareStateRequest
+
+
 NO_BROKER = -1
 """In place of a leader: the partition exists, but its leader is unknown or not alive; it is looked up again later."""
 
@@ -231,12 +271,16 @@ Event = (
     | RequestArrived
     | PartitionsDeleted
     | TopicsChanged
+    | GroupSettingsChanged
     | RegexesResolved
+    | ShareStatesChanged
     | TransactionVerified
     | TransactionCompleted
     | ShutDown
 )
 """Of the group coordinator."""
+ShareEvent = PartitionEvent | Appended | ShareStateRequestArrived | TopicsChanged | ShutDown
+"""Of the share coordinator."""
 TransactionEvent = (
     PartitionEvent
     | Appended

@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tidegauge.groups import GroupRequest
-
 
 class Waiting(NamedTuple):
     """A decision that waits.
@@ -24,7 +22,7 @@ class Waiting(NamedTuple):
 
     act: Callable[[], None]
     token: object | None = None
-    request: GroupRequest | None = None
+    request: object | None = None
 
 
 class Gates:

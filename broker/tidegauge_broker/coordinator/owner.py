@@ -1,4 +1,4 @@
-"""Names the group or transactional id that a decision of a coordinator is about."""
+"""Names the group, transactional id or share partition that a decision of a coordinator is about."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Owner(NamedTuple):
-    """The group or transactional id that timers, appends and requests belong to.
+    """The group, transactional id or share partition that timers, appends and requests belong to.
 
     Attributes:
         partition: of the internal topic.
-        key: the group id or the transactional id.
+        key: the group id, the transactional id, or the name of the share partition.
     """
 
     partition: int

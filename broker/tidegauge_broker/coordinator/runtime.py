@@ -13,11 +13,17 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupResult
+from tidegauge.share_groups import ShareStateResult
 from tidegauge.transactions import TransactionResult
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.effects import Append, Defect, Effect, LogLine, Note, Respond
 from tidegauge_broker.coordinator.owner import Owner
-from tidegauge_broker.coordinator.settings import GroupSettings, TransactionSettings
+from tidegauge_broker.coordinator.settings import (
+    ConsumerGroupTimes,
+    GroupSettings,
+    ShareStateSettings,
+    TransactionSettings,
+)
 from tidegauge_broker.coordinator.timers import Timer, Timers
 from tidegauge_broker.coordinator.views import Counters
 
@@ -29,7 +35,7 @@ Outcome = Callable[[ErrorCode, int], None]
 
 Abandon = Callable[[Owner, str], None]
 """Takes an owner out of service for a cause; it must not look into the owner's state, which may be half changed."""
-Fail = Callable[[object], GroupResult | TransactionResult]
+Fail = Callable[[object], GroupResult | TransactionResult | ShareStateResult]
 """Returns the response to a request that an unexpected exception fails."""
 
 
@@ -195,7 +201,7 @@ class Runtime:
         """How many appends have no outcome yet."""
         return len(self._outcomes)
 
-    def respond(self, token: object, result: GroupResult | TransactionResult) -> None:
+    def respond(self, token: object, result: GroupResult | TransactionResult | ShareStateResult) -> None:
         """Respond to a request."""
         self.effects.append(Respond(token, result))
         if self.owner is None:
@@ -223,6 +229,18 @@ class GroupRuntime(Runtime):
         super().__init__(now_ms, wall)
         self.settings = settings
         self.counters = Counters()
+        self._own_times: dict[str, ConsumerGroupTimes] = {}
+
+    def times_of(self, group_id: str) -> ConsumerGroupTimes:
+        """Return the times of a consumer group: its own, else the broker's."""
+        return self._own_times.get(group_id, self.settings.consumer_times)
+
+    def set_times(self, group_id: str, times: ConsumerGroupTimes | None) -> None:
+        """Give a group times of its own, or (None) take them from it."""
+        if times is None:
+            self._own_times.pop(group_id, None)
+        else:
+            self._own_times[group_id] = times
 
     def append_record(self, partition: int, batch: bytes, outcome: Outcome, guard: object | None = None) -> None:
         """Append commits or a group's record, as the settings for them say, and call back with the outcome."""
@@ -243,3 +261,15 @@ class TransactionRuntime(Runtime):
     def __init__(self, settings: TransactionSettings, now_ms: int, wall: WallTime | None = None) -> None:
         super().__init__(now_ms, wall)
         self.settings = settings
+
+
+class ShareRuntime(Runtime):
+    """The runtime of the share coordinator."""
+
+    def __init__(self, settings: ShareStateSettings, now_ms: int, wall: WallTime | None = None) -> None:
+        super().__init__(now_ms, wall)
+        self.settings = settings
+
+    def append_record(self, partition: int, batch: bytes, outcome: Outcome) -> None:
+        """Append a record of a share partition, and call back with the outcome of its commit."""
+        self.append(partition, batch, outcome, acks=ALL_REPLICAS, timeout_ms=self.settings.write_timeout_ms)

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class ConsumerGroupTimes(NamedTuple):
+    """Times of a consumer or share group, in ms: the broker's, or the group's own (GroupConfig)."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+
+
+_DEFAULT_TIMES = ConsumerGroupTimes()
 
 
 @dataclass(slots=True)
@@ -16,8 +28,11 @@ class GroupSettings:
         offsets_topic_compression_codec: number of the codec with which batches are written; 0 none.
         serves_consumer_groups: whether groups of the consumer protocol (KIP-848) are served; without, their records are
             skipped, as a broker of 3.9 does.
+        consumer_times: of groups without settings of their own.
         consumer_assignors: group.consumer.assignors; the first is the default.
         consumer_migration_policy: disabled, upgrade, downgrade or bidirectional.
+        share_times: of share groups without settings of their own.
+        serves_share_groups: whether groups of the share protocol (KIP-932) are served, likewise.
     """
 
     partitions: int = 50
@@ -32,13 +47,15 @@ class GroupSettings:
     offsets_commit_required_acks: int = -1
     offsets_topic_compression_codec: int = 0
     serves_consumer_groups: bool = False
-    consumer_session_timeout_ms: int = 45_000
-    consumer_heartbeat_interval_ms: int = 5_000
-    consumer_assignment_interval_ms: int = 1_000
+    consumer_times: ConsumerGroupTimes = _DEFAULT_TIMES
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_migration_policy: str = "bidirectional"
+    serves_share_groups: bool = False
+    share_times: ConsumerGroupTimes = _DEFAULT_TIMES
+    share_initialize_retry_interval_ms: int = 30_000
+    share_max_size: int = 200
 
 
 @dataclass(slots=True)
@@ -60,3 +77,24 @@ class TransactionSettings:
     remove_expired_interval_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
     request_timeout_ms: int = 30_000
+
+
+@dataclass(slots=True)
+class ShareStateSettings:
+    """A broker's settings as far as its share coordinator needs them; defaults are Kafka's.
+
+    Attributes:
+        partitions: of __share_group_state; before it exists share.coordinator.state.topic.num.partitions.
+        compression: number of the codec of share.coordinator.state.topic.compression.codec; 0 none.
+        write_timeout_ms: share.coordinator.write.timeout.ms.
+        updates_per_snapshot: share.coordinator.snapshot.update.records.per.snapshot.
+        prune_interval_ms: share.coordinator.state.topic.prune.interval.ms.
+        cold_interval_ms: share.coordinator.cold.partition.snapshot.interval.ms.
+    """
+
+    partitions: int = 50
+    compression: int = 0
+    write_timeout_ms: int = 5_000
+    updates_per_snapshot: int = 500
+    prune_interval_ms: int = 300_000
+    cold_interval_ms: int = 300_000

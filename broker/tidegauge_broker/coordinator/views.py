@@ -74,6 +74,62 @@ class GroupView:
     in_initial_delay: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerMemberView:
+    """A member of a consumer group.
+
+    Attributes:
+        epoch: the member's; -2: it is static, and has left for a while.
+        state: STABLE, UNREVOKED_PARTITIONS or UNRELEASED_PARTITIONS (Kafka's MemberState).
+        is_classic: whether it uses the classic protocol.
+        assigned: partitions that it may own.
+        revoking: partitions that it has yet to give up.
+        awaited: partitions of its target that other members have, each with the member that has it.
+        target: partitions of its target assignment.
+        session_deadline_ms: when it is removed unless it is heard of; None while none is set.
+        revocation_deadline_ms: when it is removed unless it gives up ``revoking``; it has ``rebalance_timeout_ms``
+            altogether. None: it has nothing to give up.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    epoch: int
+    state: str
+    is_classic: bool
+    assigned: tuple[TopicPartition, ...]
+    revoking: tuple[TopicPartition, ...]
+    awaited: tuple[tuple[TopicPartition, str], ...]
+    target: tuple[TopicPartition, ...]
+    rebalance_timeout_ms: int
+    session_deadline_ms: int | None
+    revocation_deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupView:
+    """The full truth about a consumer group (KIP-848), as it is committed.
+
+    Attributes:
+        partition: of __consumer_offsets.
+        state_since_ms: the time of the last transition; -1 unknown.
+        epoch: the group's.
+        assignment_epoch: of the target assignment.
+        assignor: by which the next target is computed.
+    """
+
+    group_id: str
+    partition: int
+    state: ConsumerGroupState
+    state_since_ms: int
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: tuple[ConsumerMemberView, ...]
+    offsets: Mapping[TopicPartition, CommittedOffsetView]
+
+
 @dataclass(slots=True)
 class Counters:
     """Totals since the broker started, behind the rates of Kafka's group-coordinator-metrics."""
@@ -83,6 +139,7 @@ class Counters:
     offset_deletions: int = 0
     completed_rebalances: int = 0
     consumer_group_rebalances: int = 0
+    share_group_rebalances: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,10 +204,19 @@ def write_topic_id(partition_directory: Path, topic_id: str, disk: Disk = DISK) 
     disk.replace(partition_directory / PARTITION_METADATA, text.encode())
 
 
-def write_clean_shutdown(directory: Path, disk: Disk = DISK) -> None:
-    """Mark a log directory as cleanly closed. A broker of a ZooKeeper cluster stores epoch -1."""
-    content = json.dumps({"version": _VERSION, "brokerEpoch": -1}, separators=(",", ":"))
+def write_clean_shutdown(directory: Path, disk: Disk = DISK, broker_epoch: int = -1) -> None:
+    """Mark a log directory as cleanly closed under a registration. A broker of a ZooKeeper cluster stores epoch -1."""
+    content = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     disk.replace(directory / CLEAN_SHUTDOWN_FILE, content.encode())
+
+
+def read_clean_shutdown(directory: Path) -> int:
+    """Return the broker epoch in the mark of a clean shutdown; -1 where there is none that can be read."""
+    try:
+        found = json.loads((directory / CLEAN_SHUTDOWN_FILE).read_bytes())
+        return int(found["brokerEpoch"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return -1
 
 
 def take_clean_shutdown(directory: Path, disk: Disk = DISK) -> bool:

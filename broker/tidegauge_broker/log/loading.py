@@ -6,7 +6,8 @@ Rules (LogManager.loadLogs, LogLoader):
        loaded even so, that is an error of its directory.
     2. A log whose deletion a process before had begun stays deleted: that process may have been killed before it
        synced the rename, which a loss of power would then take back, after the deletion was reported. (Kafka does not.)
-    3. A directory that holds something else than logs is an operator's mistake, and no broker starts over it.
+    3. A directory that holds something else than logs is an operator's mistake, and no broker starts over it. The
+       metadata log of KRaft mode is not among the logs here.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from tidegauge.settings import Values
 from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.future_logs import FUTURE_SUFFIX
-from tidegauge_broker.log.log_directory import DELETE_SUFFIX, LogDirectory
+from tidegauge_broker.log.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory
 from tidegauge_broker.log.log_state import LogSettings, LogState
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.log.recovery import LoadPlan, load_log
-
-_STRAY_SUFFIX = "-stray"
+from tidegauge_broker.metadata_log.formatting import METADATA_PARTITION
 
 _logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class LogLoading:
         """Return the directories of current and future logs; note those that wait to be deleted (rule 2)."""
         log_directory, found, deleted = self._log_directory, [], False
         for path in sorted(log_directory.path.iterdir()):
-            if not path.is_dir() or path.name.endswith(_STRAY_SUFFIX):
+            if not path.is_dir() or path.name.endswith(STRAY_SUFFIX) or path.name == METADATA_PARTITION:
                 continue
             if path.name.endswith(DELETE_SUFFIX):
                 topic = path.name.rpartition(".")[0].rpartition("-")[0]

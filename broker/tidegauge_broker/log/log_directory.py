@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tidegauge_broker.log.partition_log import PartitionLog
 
 DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+"""Of the directory of a log that belongs to no replica any more (KRaft mode); nothing reads it."""
 _MAX_NAME_LENGTH = 255
 
 _logger = logging.getLogger(__name__)
@@ -59,6 +61,8 @@ class LogDirectory:
         self._cleaned: dict[TopicPartition, int] = {}
         self._cleaned_lock = threading.Lock()
         self._lock_descriptor = -1
+        self.broker_epoch = -1
+        """Of the registration under which the broker ends; it goes into the mark of a clean shutdown (KIP-966)."""
         self._written_starts: dict[TopicPartition, int] = {}
         self._high_watermark_lock = threading.Lock()
         self._recovery_point_lock = threading.Lock()
@@ -71,6 +75,17 @@ class LogDirectory:
         return [*self.futures.values(), *self.logs.values()]
 
     # Owning it
+
+    def share(self) -> None:
+        """Use the directory under a lock that another part of this process holds.
+
+        Raises:
+            StorageError: it cannot be used at all.
+        """
+        try:
+            self.disk.begin(self.path)
+        except OSError as error:
+            raise self._unusable(error) from None
 
     def lock(self) -> None:
         """Create the directory if need be, and lock it for this process.
@@ -198,6 +213,24 @@ class LogDirectory:
         for log in logs:
             self.forget_cleaned(log.topic_partition)
 
+    def set_aside(self, log: PartitionLog) -> None:
+        """Rename the directory of a log that belongs to no replica any more; its files stay, for the operator.
+
+        Raises:
+            StorageError: the disk refused; the log directory is offline.
+        """
+        renamed = self.path / deleted_name(log.topic_partition, uuid.uuid4().hex, STRAY_SUFFIX)
+        try:
+            self.disk.rename(log.directory, renamed)
+            self.disk.sync_directory(self.path)
+        except OSError as error:
+            raise self.failed(error, f"renaming {log.directory}") from error
+        _logger.info("The log of %s is stray and is renamed to %s", log.topic_partition, renamed)
+        self.write_recovery_points()
+        self.write_log_start_offsets()
+        self._forget_high_watermarks()
+        self.forget_cleaned(log.topic_partition)
+
     def directory_renamed(self, former: Path, path: Path) -> None:
         """Follow the rename of a log's directory: files in it that wait to be removed are now elsewhere."""
         with self._deletions_lock:
@@ -238,7 +271,7 @@ class LogDirectory:
             self.write_recovery_points()
             self.write_log_start_offsets()
             if self.is_trusted:
-                checkpoints.write_clean_shutdown(self.path, self.disk)
+                checkpoints.write_clean_shutdown(self.path, self.disk, self.broker_epoch)
         except (StorageError, OSError) as error:
             _logger.error("%s was not closed cleanly: %s", self.path, error)  # noqa: TRY400 - the error says it all
 
@@ -409,7 +442,7 @@ def _fitted(offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition,
     return {at: min(offset, ends[at]) for at, offset in offsets.items() if at in ends}
 
 
-def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
+def deleted_name(topic_partition: TopicPartition, unique: str, suffix: str = DELETE_SUFFIX) -> str:
     """Return the directory name of a deleted log, at most 255 characters (LocalLog.logDeleteDirName)."""
-    ending = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
+    ending = f"-{topic_partition.partition}.{unique}{suffix}"
     return topic_partition.topic[: _MAX_NAME_LENGTH - len(ending)] + ending

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -39,6 +39,18 @@ from tidegauge_broker.replica.ports import LoadedLog
 _logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
+
+
+class Owner(Protocol):
+    """Whose the log directories are."""
+
+    def take(self, log_directory: LogDirectory, /) -> None:
+        """Lock a directory for this process, unless it is locked already, and check that it is this broker's.
+
+        Raises:
+            TidegaugeError: it is another process's or broker's.
+            StorageError: it cannot be used.
+        """
 
 
 class LogManager:
@@ -78,10 +90,22 @@ class LogManager:
         now_ms: Callable[[], int],
         disk_of: Callable[[Path], Disk] = lambda _directory: DISK,
         wall: WallTime | None = None,
+        owner: Owner | None = None,
     ) -> LogManager:
         """Lock the log directories, check their owner, load and recover all logs.
 
         A directory that cannot be used or read is offline from the start, as long as there is another.
+
+        Args:
+            directories: in the order of ``log.dirs``.
+            broker_id: this broker.
+            cluster_id: its cluster.
+            broker: its settings.
+            topic_values: returns a topic's settings.
+            now_ms: a clock that never goes back.
+            disk_of: returns what changes the files of a directory.
+            wall: how far the wall clock is ahead of that clock.
+            owner: locks and checks the directories; None: as ZooKeeper mode has them.
 
         Raises:
             TidegaugeError: one sentence: a directory is locked by another process, is another broker's or another
@@ -90,8 +114,11 @@ class LogManager:
         log_directories = [LogDirectory(path, disk_of(path)) for path in directories]
         manager = cls(log_directories, broker=broker, topic_values=topic_values, now_ms=now_ms, wall=wall)
         try:
-            manager._each_usable(LogDirectory.lock)
-            manager._each_usable(lambda log_directory: log_directory.claim(broker_id, cluster_id, now_ms()))
+            if owner is None:
+                manager._each_usable(LogDirectory.lock)
+                manager._each_usable(lambda log_directory: log_directory.claim(broker_id, cluster_id, now_ms()))
+            else:
+                manager._each_usable(owner.take)
             manager._each_usable(manager._load)
         except BaseException:
             manager._unlock()
@@ -509,17 +536,38 @@ class LogManager:
         _logger.info("The current replica is successfully replaced with the future replica for %s", topic_partition)
         current.log_directory.delete_logs([current], self._now_ms())
 
+    def set_strays_aside(self, is_stray: Callable[[TopicPartition, str], bool]) -> None:
+        """Rename the directories of logs that belong to no replica of this broker any more. Blocks.
+
+        A log directory whose disk refuses is offline afterwards (``LogManager.isStrayReplica``).
+
+        Args:
+            is_stray: says so of a partition and the topic id in its directory, which is empty where there is none.
+        """
+        strays = [log for at, log in self._logs.items() if is_stray(at, log.topic_id)]
+        for log in strays:
+            del self._logs[log.topic_partition]
+            del log.log_directory.logs[log.topic_partition]
+            self._high_watermarks.pop(log.topic_partition, None)
+            log.abandon()
+            if not log.log_directory.offline:
+                with suppress(StorageError):
+                    log.log_directory.set_aside(log)
+
     # Ending
 
-    def close(self, high_watermarks: Mapping[TopicPartition, int], *, clean: bool = True) -> None:
+    def close(
+        self, high_watermarks: Mapping[TopicPartition, int], *, clean: bool = True, broker_epoch: int = -1
+    ) -> None:
         """Flush and close all logs, write the checkpoints and the clean-shutdown mark, unlock.
 
         A log directory that fails on the way gets no mark, and so is recovered at the next start. With ``clean`` false
-        everything is left as it is.
+        everything is left as it is. The mark has the broker epoch of KRaft mode.
         """
         if clean:
             self.note_high_watermarks(high_watermarks)
             for log_directory in self._log_directories:
+                log_directory.broker_epoch = broker_epoch
                 if not log_directory.offline:
                     log_directory.close_logs(_of_logs(log_directory, self._high_watermarks))
         self._unlock()

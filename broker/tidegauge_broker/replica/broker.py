@@ -148,10 +148,11 @@ class BrokerCore:
         cause: str,
         may_refuse: bool,
         report: Report,
+        of_metadata: bool = False,
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
         """Become leader or follower of partitions; return the outcomes, and the effects to execute before them."""
         return self.partition_states.take_over(
-            states, loaded, now_ms, cause=cause, may_refuse=may_refuse, report=report
+            states, loaded, now_ms, cause=cause, may_refuse=may_refuse, report=report, of_metadata=of_metadata
         )
 
     def stop(

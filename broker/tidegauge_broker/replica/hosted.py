@@ -103,14 +103,15 @@ def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None
 def state_is_absurd(state: PartitionState) -> bool:
     """Whether the state violates an invariant, so that no controller can have decided it; such a request is rejected.
 
-    An ISR may hold more than the replicas: those that a reassignment removes, from its end to their own (phase B3).
+    An ISR may hold more than the replicas: those that a reassignment removes, from its end to their own (phase B3). It
+    may be empty while there is no leader: eligible leader replicas stand in its place (KIP-966).
     """
     replicas = set(state.replicas)
-    return (
+    return bool(
         state.leader_epoch < 0
         or state.partition_epoch < 0
         or len(replicas) != len(state.replicas)
-        or not replicas.intersection(state.isr)
+        or (not replicas.intersection(state.isr) and (state.isr or state.leader != NO_LEADER))
         or (state.leader != NO_LEADER and state.leader not in state.isr)
     )
 

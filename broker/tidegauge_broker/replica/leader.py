@@ -104,6 +104,32 @@ class Leader(Reader):
         self.remotes = remotes
         self._commit_isr(state.isr, cause, out)
 
+    def take_assignment(self, state: PartitionState, now_ms: int, cause: str, out: list[Effect]) -> None:
+        """Take over the ISR and the replicas of a state of the same leader epoch; the partition has adopted it.
+
+        What is known of replicas that stay is kept; a pending proposal is replaced (Partition.makeLeader,
+        updateAssignmentAndIsr). An ISR without this replica is none of a leader's, and changes nothing.
+        """
+        partition = self.partition
+        if partition.broker_id not in state.isr:
+            return
+        remotes = {}
+        for broker_id in state.replicas:
+            if broker_id == partition.broker_id:
+                continue
+            remote = self.remotes.get(broker_id)
+            if remote is None:
+                remote = RemoteReplica(broker_id)
+                remote.reset(
+                    now_ms,
+                    in_isr=broker_id in state.isr,
+                    keep_offset=False,
+                    epoch_start_offset=self.epoch_start_offset,
+                )
+            remotes[broker_id] = remote
+        self.remotes = remotes
+        self._commit_isr(state.isr, cause, out)
+
     # Appending
 
     def append(

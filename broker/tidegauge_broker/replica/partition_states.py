@@ -2,6 +2,9 @@
 
 Contract: the caller has checked that the states come from the present controller (``control_requests`` for the requests
 of ZooKeeper mode). Each partition is decided by itself.
+
+States of KRaft's metadata differ in two points (``of_metadata``): one of the leader epoch that the replica has brings
+another ISR or assignment and no other role, and one that names no live leader ends the replica's role.
 Source: ReplicaManager.becomeLeaderOrFollower, stopReplicas and handleLogDirFailure; ReplicaManager.applyDelta.
 """
 
@@ -97,6 +100,7 @@ class PartitionStates:
         cause: str,
         may_refuse: bool,
         report: Report,
+        of_metadata: bool = False,
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
         """Become leader or follower of partitions.
 
@@ -108,6 +112,7 @@ class PartitionStates:
             may_refuse: whether the controller handles INELIGIBLE_REPLICA, by which a state is refused that targets this
                 broker's previous incarnation.
             report: called with each state, its outcome, and what takes more effects; not for a defect.
+            of_metadata: whether the states are of KRaft's metadata, which repeat a leader epoch.
 
         Returns:
             The outcome for each partition, to be reported once the effects are executed; and the effects.
@@ -119,7 +124,10 @@ class PartitionStates:
         for state in states:
             at = state.topic_partition
             try:
-                errors[at] = self._apply(state, loaded, now_ms, changed, out, cause=cause, may_refuse=may_refuse)
+                partition, errors[at] = self._hosting(state, loaded, may_refuse=may_refuse)
+                if partition is not None:
+                    apply = self._apply_metadata if of_metadata else self._apply_request
+                    errors[at] = apply(partition, state, now_ms, changed, cause, out)
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
                 errors[at] = ErrorCode.KAFKA_STORAGE_ERROR
                 if at in self._hosted.by_name:
@@ -132,36 +140,41 @@ class PartitionStates:
             out.append(FetchersChanged(sorted(changed)))
         return errors, out
 
-    def _apply(
-        self,
-        state: PartitionState,
-        loaded: Mapping[TopicPartition, LoadedLog | ErrorCode],
-        now_ms: int,
-        changed: set[int],
-        out: list[Effect],
-        *,
-        cause: str,
-        may_refuse: bool,
-    ) -> ErrorCode:
+    def _hosting(
+        self, state: PartitionState, loaded: Mapping[TopicPartition, LoadedLog | ErrorCode], *, may_refuse: bool
+    ) -> tuple[Partition | None, ErrorCode]:
+        """Return the replica that a state is about, which begins with its first state; or why there is none."""
         topic_partition = state.topic_partition
         if state_is_absurd(state):
-            return ErrorCode.INVALID_REQUEST
+            return None, ErrorCode.INVALID_REQUEST
         partition = self._hosted.by_name.get(topic_partition)
         if partition is None:
             if self._broker_id not in state.replicas:
-                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             log = loaded.get(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
             if isinstance(log, ErrorCode):
-                return log
+                return None, log
             if may_refuse and targets_previous_incarnation(state, self._broker_id, log):
-                return ErrorCode.INELIGIBLE_REPLICA
+                return None, ErrorCode.INELIGIBLE_REPLICA
             rules = self.rules.get(topic_partition.topic, TopicRules())
             partition = Partition(topic_partition, self._broker_id, self._settings, rules, state.topic_id, log)
             self._hosted.by_name[topic_partition] = partition
         if partition.role is _OFFLINE:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return None, ErrorCode.KAFKA_STORAGE_ERROR
         if partition.topic_id and state.topic_id and partition.topic_id != state.topic_id:
-            return ErrorCode.INCONSISTENT_TOPIC_ID
+            return None, ErrorCode.INCONSISTENT_TOPIC_ID
+        return partition, _NONE
+
+    def _apply_request(
+        self,
+        partition: Partition,
+        state: PartitionState,
+        now_ms: int,
+        changed: set[int],
+        cause: str,
+        out: list[Effect],
+    ) -> ErrorCode:
+        """Take over a state of ZooKeeper mode's controller (ReplicaManager.becomeLeaderOrFollower)."""
         if state.leader_epoch <= partition.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker_id not in state.replicas:
@@ -170,12 +183,55 @@ class PartitionStates:
             return _NONE
         if state.leader == self._broker_id:
             self._become_leader(partition, state, now_ms, changed, cause, out)
-        elif state.leader != NO_LEADER and self._metadata.is_alive(state.leader):
+        elif self._is_live(state.leader):
             self._become_follower(partition, state, changed, cause, out)
         elif partition.emits_diagnostics:
             # There is no leader to follow: the log exists now, so that its high watermark is kept; the state stays.
             partition.say("info", f"Leader {state.leader} is not alive; staying as before", out)
         return _NONE
+
+    def _is_live(self, leader: int) -> bool:
+        return leader != NO_LEADER and self._metadata.is_alive(leader)
+
+    def _apply_metadata(
+        self,
+        partition: Partition,
+        state: PartitionState,
+        now_ms: int,
+        changed: set[int],
+        cause: str,
+        out: list[Effect],
+    ) -> ErrorCode:
+        """Take over a state of KRaft's metadata (ReplicaManager.applyDelta, Partition.makeLeader and makeFollower)."""
+        if state.leader_epoch < partition.leader_epoch or state.partition_epoch <= partition.partition_epoch:
+            return _NONE  # it is known: the response to a proposal may be quicker than the metadata
+        if state.leader_epoch == partition.leader_epoch:
+            partition.adopt(state)
+            role = partition.leader_role
+            if role is not None:
+                role.take_assignment(state, now_ms, cause, out)
+                role.maybe_advance_high_watermark(now_ms, self._metadata.live_brokers(), cause, out)
+                self._parked.settle(partition, out)
+        elif state.leader == self._broker_id:
+            self._become_leader(partition, state, now_ms, changed, cause, out)
+        elif self._is_live(state.leader):
+            self._become_follower(partition, state, changed, cause, out)
+        else:
+            self._lose_leader(partition, state, changed, cause, out)
+        return _NONE
+
+    def _lose_leader(
+        self, partition: Partition, state: PartitionState, changed: set[int], cause: str, out: list[Effect]
+    ) -> None:
+        """Neither serve nor fetch: the partition has no leader in this epoch."""
+        self._stop_following(partition, changed)
+        partition.adopt(state)
+        if partition.role is not Role.NONE:
+            partition.enter(Role.NONE)
+        partition.leader_role = None
+        partition.note_role(cause, out)
+        partition.say("info", f"There is no leader in leader epoch {state.leader_epoch}", out)
+        self._role_changed(partition, out)
 
     def _become_leader(
         self,

@@ -1,9 +1,10 @@
 """The roles of a replica, and which may follow which: one table, from which docs/replication.md draws its diagram.
 
 A replica begins as soon as its log is open, and ends when it is deleted; an offline one stays so until its process
-ends. A state that names no live leader changes no role, and neither does a stop without deletion, which only ends a
-follower's fetches.
-Source: Partition.makeLeader and makeFollower, HostedPartition, ReplicaManager.handleLogDirFailure and stopPartitions.
+ends. A state that names no live leader changes no role in ZooKeeper mode; in KRaft mode it ends both. A stop without
+deletion only ends a follower's fetches.
+Source: Partition.makeLeader and makeFollower, HostedPartition, ReplicaManager.handleLogDirFailure, stopPartitions and
+applyLocalFollowersDelta.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Transition(NamedTuple):
 
 _NAMED = "the controller's state names this broker as leader"
 _OTHER = "the controller's state names another, live broker as leader"
+_LEADERLESS = "metadata of KRaft mode name no live leader"
 _FAILED = "its log or log directory fails, or a decision about it has a defect"
 _DELETED = "stopped with deletion"
 
@@ -50,7 +52,10 @@ TRANSITIONS = (
     Transition(_LEADER, _FOLLOWER, _OTHER),
     Transition(_FOLLOWER, _LEADER, _NAMED),
     Transition(_FOLLOWER, _FOLLOWER, f"{_OTHER}, or the same one in a later leader epoch"),
-    Transition(_LEADER, _NONE, "a decision about it has a defect: it serves no request until it is offline"),
+    Transition(
+        _LEADER, _NONE, f"{_LEADERLESS}; or a decision about it has a defect: it serves nothing until it is offline"
+    ),
+    Transition(_FOLLOWER, _NONE, _LEADERLESS),
     Transition(_NONE, _OFFLINE, _FAILED),
     Transition(_LEADER, _OFFLINE, _FAILED),
     Transition(_FOLLOWER, _OFFLINE, _FAILED),

@@ -2,7 +2,9 @@
 
 Start, in the order of Kafka's KafkaServer.startup: the cluster's metadata (``cluster.chosen``) and its id, topics'
 settings, logs loaded and recovered, sockets bound, registration (which gives the broker epoch), controller candidate.
-So recovery is over before the broker can be seen, and the controller's first requests find it listening.
+So recovery is over before the broker can be seen, and the controller's first requests find it listening. In KRaft mode
+the registration begins before the logs are recovered, and clients are served once the broker is not fenced
+(``cluster.kraft.cluster``).
 
 Stop, in the order of KafkaServer.shutdown: leaders moved away by the controller, no more requests, fetchers ended, high
 watermarks and logs written, the controller resigned, the membership of the cluster ended.
@@ -14,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -26,7 +28,9 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.listeners import GRPC
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.machine_code import IN_USE
+from tidegauge.metadata_update import MetadataUpdate
 from tidegauge.partition import TopicPartition
+from tidegauge.partition_state import PartitionState, ReplicaStop
 from tidegauge.settings import BrokerSettings, Values, listeners_of
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.log.manager import LogManager
@@ -38,7 +42,7 @@ from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_
 from tidegauge_broker.server.broker_identity import BrokerIdentity
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.cluster import chosen
-from tidegauge_broker.server.cluster.ports import Member
+from tidegauge_broker.server.cluster.ports import Applied, Member
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.configs.in_force import InForce
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
@@ -49,10 +53,12 @@ from tidegauge_broker.server.coordinators.transaction_runner import Surroundings
 from tidegauge_broker.server.core_settings import core_settings
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
+from tidegauge_broker.server.metadata.metadata_cache import CoreMetadata
 from tidegauge_broker.server.metrics.broker_metrics import BrokerMetrics
 from tidegauge_broker.server.periodic import Periodic
 from tidegauge_broker.server.periodic_tasks import begin_periodic_tasks
-from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ControllerClient, ProducerIds
+from tidegauge_broker.server.quorum.node_settings import NodeSettings
+from tidegauge_broker.server.registration.controller_client import AlterPartitionManager, ProducerIds
 from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
@@ -68,6 +74,7 @@ from tidegauge_broker.server.service.produce_verification import OffsetsVerifica
 from tidegauge_broker.server.service.request_log import RequestLog
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
+from tidegauge_broker.server.wire.kafka.by_mode import serving_of
 from tidegauge_broker.server.wire.listeners import WireListeners
 
 LOG = logging.getLogger("tidegauge.broker")
@@ -76,12 +83,19 @@ HALTED = 70
 
 
 class BrokerProcess:
-    """A running broker. ``start``, then wait for ``stopping``, then ``stop``."""
+    """A running broker. ``start``, then wait for ``stopping``, then ``stop``.
 
-    def __init__(self, identity: BrokerIdentity, settings: Values) -> None:
+    Args:
+        identity: what it is called, and where it listens.
+        settings: its own.
+        node: the same as a node of a KRaft cluster; None: it runs in ZooKeeper mode.
+    """
+
+    def __init__(self, identity: BrokerIdentity, settings: Values, node: NodeSettings | None = None) -> None:
         self.stopping = asyncio.Event()
         self.exit_code = 0
         self._identity = identity
+        self._node = node
         self._layers = BrokerSettings(settings)
         self._settings = self._layers.live
         self._now_ms = Clock()
@@ -114,6 +128,8 @@ class BrokerProcess:
         self._metrics = BrokerMetrics(settings.text("metrics.listener"), self._events, self._now_ms)
         self._resources = contextlib.AsyncExitStack()
         self._stops_in_order = False
+        self._broker_epoch = -1
+        self._has_replicas = False
         self._tasks: list[Periodic] = []
 
     # Start
@@ -141,7 +157,9 @@ class BrokerProcess:
         resources.push_async_callback(self._peers.close)
         resources.callback(self._among_brokers.close)
         resources.push_async_callback(self._seams.close)
-        self._cluster = await chosen.connect(self._settings, self._identity.broker_id, self._seams.dial())
+        self._cluster = await chosen.connect(
+            self._settings, self._identity.broker_id, self._now_ms, self._node, self._seams.dial()
+        )
         resources.push_async_callback(self._cluster.close)
         stores = self._cluster.stores(self._settings, self._now_ms.wall_ms)
         self._configs = DynamicConfigs(stores, self._identity.broker_id, self._layers, self._metadata.knows_topic)
@@ -153,7 +171,8 @@ class BrokerProcess:
         self._assemble()
         resources.push_async_callback(self._close_replicas)
         resources.push_async_callback(self._close_coordinators)
-        self._configs.follow(InForce(self._settings, self._replicas, self._controller, self._advertise))
+        changed = self._group_runner.settings_changed
+        self._configs.follow(InForce(self._settings, self._replicas, self._controller, self._advertise, changed))
         resources.push_async_callback(self._metrics.close)
         self._listeners = self._bind()
         resources.push_async_callback(self._stop_listeners)
@@ -176,7 +195,11 @@ class BrokerProcess:
             settings=self._settings,
             metadata=self._metadata,
             to_brokers=self._among_brokers.to_brokers(),
+            to_controller=self._among_brokers.to_controller(),
+            broker_epoch=lambda: self._broker_epoch,
             registered=self._registered,
+            complete=self._completed,
+            applied=Applied(self._metadata_changed, self._replicas_decided, lambda: self._logs, self._end),
             note=self._note,
             now_ms=self._now_ms.wall_ms,
             random_bytes=os.urandom,
@@ -202,8 +225,10 @@ class BrokerProcess:
                 now_ms=self._now_ms,
                 disk_of=self._seams.disk_of,
                 wall=self._now_ms.wall,
+                owner=self._cluster.log_owner,
             ),
         )
+        await self._in_pool(lambda: self._logs.set_strays_aside(self._cluster.is_stray))
         LOG.info("Cluster ID = %s; %d logs loaded", self._cluster.cluster_id, len(self._logs.logs))
 
     def _assemble(self) -> None:
@@ -235,7 +260,7 @@ class BrokerProcess:
             self._identity.broker_id,
             core_settings(settings),
             self._logs,
-            self._metadata,
+            CoreMetadata(self._metadata),
             rack_of=self._metadata.rack_of if by_rack else None,
             leader_quota=ReplicationQuota(lambda: settings.integer("leader.replication.throttled.rate")),
             follower_quota=ReplicationQuota(lambda: settings.integer("follower.replication.throttled.rate")),
@@ -259,16 +284,11 @@ class BrokerProcess:
             settings.integer("replica.fetch.max.bytes"),
         )
         self._replicas = ReplicaManager(core, self._logs, self._events, self._now_ms, self._in_pool, outlets, limits)
-        self._client = ControllerClient(
-            identity.broker_id,
-            lambda: core.broker_epoch,
-            lambda: self._controller.active_controller_id,
-            self._metadata,
-            self._among_brokers.to_controller(),
-            settings,
-        )
-        self._alter_partition = AlterPartitionManager(self._client, self._replicas.isr_verdict)
-        self._producer_ids = ProducerIds(self._client)
+        core.set_broker_epoch(self._broker_epoch)
+        self._has_replicas = True
+        requests = self._cluster.requests
+        self._alter_partition = AlterPartitionManager(requests, self._replicas.isr_verdict)
+        self._producer_ids = ProducerIds(requests)
         follower = FetcherIdentity(identity.broker_id, self._cluster.cluster_id, lambda: core.broker_epoch)
         self._grpc_links = GrpcLinks(self._metadata.grpc_address, self._peers, follower, settings, self._logical_clock)
         links = self._among_brokers.to_leaders(self._grpc_links, follower, self._replicas.topic_id)
@@ -277,7 +297,7 @@ class BrokerProcess:
     def _assemble_coordinators(self) -> None:
         """Put together what coordinates groups and transactions, and what proves that this broker leads (KIP-447)."""
         settings, identity, core = self._settings, self._identity, self._replicas.core
-        self._auto_topics = AutoTopics(self._client.create_topic, settings)
+        self._auto_topics = AutoTopics(self._cluster.requests.create_topic, settings)
         self._group_runner = GroupRunner(
             settings, self._replicas, self._events, self._now_ms, self._halt, self._now_ms.wall
         )
@@ -347,6 +367,11 @@ class BrokerProcess:
             self._now_ms,
             self._logical_clock,
             self._configs.addresses.rate_of,
+            serving_of(
+                self._cluster.forwarding,
+                self._cluster.features,
+                serves_consumer_groups=self._groups.serves_consumer_groups,
+            ),
         )
 
     async def _open_to_clients(self) -> None:
@@ -391,8 +416,27 @@ class BrokerProcess:
             runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
 
     def _registered(self, broker_epoch: int) -> None:
-        self._replicas.core.set_broker_epoch(broker_epoch)
+        self._broker_epoch = broker_epoch
+        if self._has_replicas:  # in KRaft mode the registration may come before them
+            self._replicas.core.set_broker_epoch(broker_epoch)
         self._note_state("registered", broker_epoch)
+
+    def _completed(self, broker_epoch: int) -> None:
+        self._service.startup_completed(broker_epoch)
+
+    def _metadata_changed(self, update: MetadataUpdate) -> None:
+        self._service.metadata_changed(update)
+
+    async def _replicas_decided(
+        self, deletions: Sequence[ReplicaStop], states: Sequence[PartitionState], new: Collection[TopicPartition]
+    ) -> None:
+        await self._replicas.decided.apply(deletions, states, new, self._configs.topics.read_values)
+
+    def _end(self, why: str) -> None:
+        """Stop the broker: it can't go on as a member of its cluster."""
+        LOG.error("%s", why)
+        self.exit_code = 1
+        self.stopping.set()
 
     async def _advertise(self) -> None:
         """Register the addresses that are advertised now, where others are registered."""
@@ -437,7 +481,7 @@ class BrokerProcess:
         self._ready_task.cancel()
         await self._listeners.set_ready(is_ready=False)
         if self._settings.flag("controlled.shutdown.enable") and self.exit_code == 0:
-            if await self._client.controlled_shutdown():
+            if await self._cluster.requests.controlled_shutdown():
                 LOG.info("Controlled shutdown request returned successfully")
             else:
                 LOG.warning("Proceeding to do an unclean shutdown as all the controlled shutdown attempts failed")
@@ -482,7 +526,8 @@ class BrokerProcess:
     async def _close_logs(self) -> None:
         high_watermarks = self._replicas.core.high_watermarks() if self._stops_in_order else {}
         is_clean = self._stops_in_order and self.exit_code == 0
-        await self._in_pool(lambda: self._logs.close(high_watermarks, clean=is_clean))
+        epoch = -1 if self._node is None else self._broker_epoch
+        await self._in_pool(lambda: self._logs.close(high_watermarks, clean=is_clean, broker_epoch=epoch))
 
     def _note_stopped(self) -> None:
         if self._stops_in_order:

@@ -26,6 +26,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
+from tidegauge_broker.server.quorum.verb import controller
 from tidegauge_broker.server.verb import broker
 
 _COMMAND_BEGINS, _COMMAND_ENDS = 45, 46
@@ -33,10 +36,10 @@ _COMMAND_BEGINS, _COMMAND_ENDS = 45, 46
 
 
 class Order(NamedTuple):
-    """One broker to start.
+    """One node to start: a broker, or a controller of a quorum.
 
     Attributes:
-        command: the command line that would start it alone; from ``--config`` on it is the broker's own.
+        command: the command line that would start it alone; from ``--config`` on it is the node's own.
         directory: its working directory.
         log_file: takes its stdout and stderr.
         environment: its variables; None: the launcher's.
@@ -52,6 +55,11 @@ class Order(NamedTuple):
         """What the verb is given."""
         return self.command[self.command.index("--config") :]
 
+    @property
+    def verb(self) -> click.Command:
+        """The verb that runs the node."""
+        return controller if controller.callback.__module__ in self.command else broker
+
 
 def main() -> None:
     """Fork a broker for each order, until there are no more."""
@@ -63,7 +71,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             _separate(order)
-            broker.main(order.arguments, prog_name="broker")
+            order.verb.main(order.arguments, prog_name=order.verb.name)
         os.write(sys.stdout.fileno(), f"{pid}\n".encode())
 
 

@@ -13,6 +13,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -38,7 +39,9 @@ from tidegauge_broker.server.allocator import keep_freed_memory
 from tidegauge_broker.server.broker_identity import BrokerIdentity
 from tidegauge_broker.server.broker_process import BrokerProcess
 from tidegauge_broker.server.cluster import chosen
+from tidegauge_broker.server.cluster.node_of import as_broker, is_kraft, kraft_node
 from tidegauge_broker.server.log_lines import OneLine
+from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.grpc import native_log
 from tidegauge_broker.server.wire.sasl_listener import SaslListener
@@ -46,8 +49,12 @@ from tidegauge_broker.server.wire.sasl_listener import SaslListener
 LOG = logging.getLogger("tidegauge.broker")
 
 
-def identity_of(settings: Values) -> BrokerIdentity:
+def identity_of(settings: Values, node: NodeSettings | None = None) -> BrokerIdentity:
     """Return this broker's identity by its settings.
+
+    Args:
+        settings: the broker's.
+        node: the same as a node of a KRaft cluster; None: it runs in ZooKeeper mode.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, something necessary is missing or illegal.
@@ -55,7 +62,7 @@ def identity_of(settings: Values) -> BrokerIdentity:
     broker_id = settings.integer("broker.id")
     if broker_id < 0:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "broker.id is missing: every broker needs an id of its own")
-    chosen.require_settings(settings)
+    chosen.require_settings(settings, node)
     listeners = listeners_of(settings)
     ssl_settings = {name: settings[name] for name in settings.table if name.startswith("ssl.")}
     security = security_of(ssl_settings, PLAINTEXT if WITH_TLS.isdisjoint(listeners.protocols.values()) else SSL)
@@ -78,8 +85,8 @@ def allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(identity: BrokerIdentity, settings: Values) -> int:
-    process = BrokerProcess(identity, settings)
+async def _serve(identity: BrokerIdentity, settings: Values, node: NodeSettings | None) -> int:
+    process = BrokerProcess(identity, settings, node)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.stopping.set)
@@ -111,7 +118,9 @@ async def _serve(identity: BrokerIdentity, settings: Values) -> int:
 def broker(config: Path | None, *, environment: bool, override: tuple[str, ...], output: str, directory: Path) -> None:
     """Run one broker in the foreground.
 
-    Settings have Kafka's names; those needed are broker.id, listeners, zookeeper.connect and log.dirs.
+    Settings have Kafka's names; those needed are broker.id, listeners, zookeeper.connect and log.dirs. With
+    process.roles=broker it is a node of a KRaft cluster: node.id, listeners, controller.listener.names,
+    controller.quorum.bootstrap.servers and log.dirs, which the verb format has formatted.
     """
     del directory  # every verb takes it; a broker's directories are log.dirs
     if not __debug__:
@@ -125,18 +134,19 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
         if environment:
             texts |= settings_of_environment(os.environ)
         texts |= read_assignments(override, "--override")
-        settings, unknown = parse_broker_settings(texts)
-        identity = identity_of(settings)
+        node = kraft_node(texts, socket.gethostname()) if is_kraft(texts) else None
+        settings, unknown = parse_broker_settings(texts if node is None else as_broker(texts, node))
+        identity = identity_of(settings, node)
         allow_many_files()
         keep_freed_memory()
         if identity.security.is_tls:
             native_log.take_over()
         if identity.listeners.added is not None:
             LOG.info("No gRPC listener is set: brokers and gRPC clients use %s", identity.listeners.added)
-        for name in unknown:
+        for name in unknown if node is None else sorted({*unknown} & {*node.unknown}):
             hint = did_you_mean(name, BROKER_SETTINGS)
             LOG.warning("The setting %s is unknown here and has no effect%s", name, hint)
-        exit_code = asyncio.run(_serve(identity, settings))
+        exit_code = asyncio.run(_serve(identity, settings, node))
     except TidegaugeError as problem:
         fail(problem.message, output, code=problem.code, exit_code=EXIT_FAILED)
     except OSError as problem:

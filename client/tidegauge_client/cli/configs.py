@@ -1,9 +1,9 @@
 """``describe-config`` and ``alter-config``, in the words of kafka-configs.sh.
 
-``--entity-type topics|brokers`` with ``--entity-name`` or ``--entity-default``, or Kafka's short forms ``--topic``,
-``--broker``, ``--broker-defaults``. ``alter-config`` returns when every live broker applies the change; one invalid key
-or value, and nothing is changed. Lines and sentences are those of ConfigCommand; an entity that does not exist is an
-error here.
+``--entity-type topics|groups|brokers`` with ``--entity-name`` or ``--entity-default``, or Kafka's short forms
+``--topic``, ``--group``, ``--broker``, ``--broker-defaults``. ``alter-config`` returns when every live broker applies
+the change; one invalid key or value, and nothing is changed. Lines and sentences are those of ConfigCommand; an entity
+that does not exist is an error here, but for a group: its settings may be set before it exists.
 Source: ConfigCommand.describeResourceConfig, alterConfig, parseConfigsToBeAdded.
 """
 
@@ -27,7 +27,8 @@ from tidegauge_client.kafka_brokers import note, own_words
 
 TOPICS = "topics"
 BROKERS = "brokers"
-_ENTITY_OPTIONS = ("entity_type", "entity_name", "entity_default", "topic", "broker", "broker_defaults")
+GROUPS = "groups"
+_ENTITY_OPTIONS = ("entity_type", "entity_name", "entity_default", "topic", "group", "broker", "broker_defaults")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
 
 
@@ -39,7 +40,7 @@ class Entity(NamedTuple):
 
     @property
     def one(self) -> str:
-        """Return ``topic`` or ``broker``."""
+        """Return ``topic``, ``group`` or ``broker``."""
         return self.kind.removesuffix("s")
 
 
@@ -55,11 +56,14 @@ def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--broker-defaults", is_flag=True, help="The settings of all brokers."),
         click.option("--broker", type=int, metavar="ID", help="A broker."),
+        click.option("--group", metavar="ID", help="A consumer group; it need not exist."),
         click.option("--topic", metavar="NAME", help="A topic."),
         click.option("--entity-default", is_flag=True, help="With --entity-type brokers: the settings of all brokers."),
-        click.option("--entity-name", metavar="NAME", help="A topic's name, or a broker's id."),
+        click.option("--entity-name", metavar="NAME", help="A topic's name, a group's id, or a broker's id."),
         click.option(
-            "--entity-type", type=click.Choice([TOPICS, BROKERS]), help="The kind of entity that has the settings."
+            "--entity-type",
+            type=click.Choice([TOPICS, GROUPS, BROKERS]),
+            help="The kind of entity that has the settings.",
         ),
     ):
         command_with_options = option(command_with_options)
@@ -71,6 +75,7 @@ def entity_of(
     entity_name: str | None,
     entity_default: bool,
     topic: str | None,
+    group: str | None,
     broker: int | None,
     broker_defaults: bool,
 ) -> tuple[str, Entity | None]:
@@ -83,22 +88,27 @@ def entity_of(
         *([Entity(entity_type, entity_name)] if entity_type is not None and entity_name is not None else []),
         *([Entity(BROKERS, None)] if entity_default else []),
         *([Entity(TOPICS, topic)] if topic is not None else []),
+        *([Entity(GROUPS, group)] if group is not None else []),
         *([Entity(BROKERS, str(broker))] if broker is not None else []),
         *([Entity(BROKERS, None)] if broker_defaults else []),
     ]
     if len(said) > 1:
         raise click.UsageError("Only one entity can be described or altered at a time")
     if entity_name is not None and entity_type is None:
-        raise click.UsageError("--entity-name needs --entity-type topics or brokers")
+        raise click.UsageError("--entity-name needs --entity-type topics, groups or brokers")
     if entity_default and entity_type != BROKERS:
-        raise click.UsageError("--entity-default needs --entity-type brokers: topics have no default of their own")
+        raise click.UsageError(
+            "--entity-default needs --entity-type brokers: topics and groups have no default of their own"
+        )
     if said and entity_type not in {None, said[0].kind}:
         raise click.UsageError(f"--entity-type {entity_type} contradicts the entity that is named")
     kind = said[0].kind if said else entity_type
+    if kind == GROUPS and not said:
+        raise click.UsageError("Name the group: --group ID; settings of all groups can't be described at once")
     if kind is None:
         raise click.UsageError(
-            "At least one entity type must be specified: --entity-type topics or brokers, --topic, --broker or "
-            "--broker-defaults"
+            "At least one entity type must be specified: --entity-type topics, groups or brokers, --topic, --group, "
+            "--broker or --broker-defaults"
         )
     if not said:
         return kind, None
@@ -182,6 +192,10 @@ async def _entries(admin: Admin, entity: Entity, *, everything: bool) -> list[Co
         assert entity.name is not None, "topics have no default"
         entries = await admin.describe_topic_settings(entity.name)
         own = "DYNAMIC_TOPIC_CONFIG"
+    elif entity.kind == GROUPS:
+        assert entity.name is not None, "groups have no default"
+        entries = await admin.describe_group_settings(entity.name)
+        own = "DYNAMIC_GROUP_CONFIG"
     else:
         entries = await admin.describe_broker_settings(None if entity.name is None else int(entity.name))
         own = "DYNAMIC_DEFAULT_BROKER_CONFIG" if entity.name is None else "DYNAMIC_BROKER_CONFIG"
@@ -190,6 +204,8 @@ async def _entries(admin: Admin, entity: Entity, *, everything: bool) -> list[Co
 
 async def _entities(admin: Admin, kind: str, entity: Entity | None) -> list[Entity]:
     """Return the named entity, or all of the kind; reject one that does not exist."""
+    if kind == GROUPS:
+        return [] if entity is None else [entity]
     if kind == TOPICS:
         topics = await admin.list_topics()
         if entity is None:
@@ -227,7 +243,7 @@ def describe_config(
     directory: Path,
     output: str,
 ) -> None:
-    """Show the dynamic settings of topics or brokers, as kafka-configs.sh --describe does."""
+    """Show the dynamic settings of topics, a group or brokers, as kafka-configs.sh --describe does."""
     kind, entity = asked
     bootstrap = servers(bootstrap_server, directory)
 
@@ -266,7 +282,7 @@ def alter_config(
     directory: Path,
     output: str,
 ) -> None:
-    """Change dynamic settings of a topic, a broker or all brokers, and wait until every broker applies them."""
+    """Change dynamic settings of a topic, a group, a broker or all brokers; wait until every broker applies them."""
     kind, entity = asked
     if entity is None:
         needed = "An entity name" if kind == TOPICS else "An entity-name or default entity"
@@ -321,6 +337,9 @@ async def _alter(
         if entity.kind == TOPICS:
             assert entity.name is not None, "topics have no default"
             change = await admin.alter_topic_settings(entity.name, changes, deleted)
+        elif entity.kind == GROUPS:
+            assert entity.name is not None, "groups have no default"
+            change = await admin.alter_group_settings(entity.name, changes, deleted)
         else:
             broker_id = None if entity.name is None else int(entity.name)
             change = await admin.alter_broker_settings(broker_id, changes, deleted)

@@ -34,7 +34,8 @@ from tidegauge_client.cli.process_ends import ends_of
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
 from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, Sentence
-from tidegauge_client.group_explanation import GroupSentence, explain_group
+from tidegauge_client.group_explanation import explain_group
+from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 from tidegauge_client.topic_ids import TopicIds

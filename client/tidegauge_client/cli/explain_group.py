@@ -17,7 +17,8 @@ from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription
-from tidegauge_client.group_explanation import GroupFacts, GroupSentence, OffsetsPartition
+from tidegauge_client.group_explanation import GroupFacts, OffsetsPartition
+from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.group_tables import offset_rows
 from tidegauge_client.metadata import ClusterInfo, newest_of, newest_view
 from tidegauge_client.topic_description import MIN_ISR, settings_of
@@ -139,10 +140,8 @@ def headline(facts: GroupFacts) -> str:
         return f"Group {facts.group_id}: state unknown, {where}{why}"
     if group.state == "Dead":
         return f"Group {facts.group_id}: Dead, not known to its {where}"
-    return (
-        f"Group {facts.group_id}: {group.state}, generation {group.generation}, "
-        f"{counted(len(group.members), 'member')}, {where}"
-    )
+    number = f"{'epoch' if group.is_consumer_group else 'generation'} {group.generation}"
+    return f"Group {facts.group_id}: {group.state}, {number}, {counted(len(group.members), 'member')}, {where}"
 
 
 def group_json(facts: GroupFacts, sentences: Sequence[GroupSentence]) -> dict[str, Any]:

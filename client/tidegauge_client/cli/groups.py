@@ -20,7 +20,7 @@ from tidegauge_client.cli.common import JSON, list_limit, run, servers
 from tidegauge_client.cli.completing import complete_group
 from tidegauge_client.group_tables import OffsetRow
 
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
 _END_OFFSETS_MS = 2_000
 
 
@@ -77,7 +77,11 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
 @click.option("--offsets", "shown", flag_value="offsets", default="offsets", help="Offsets and lag (the default).")
 @click.option("--members", "shown", flag_value="members", help="Members.")
 @click.option("--state", "shown", flag_value="state", help="Coordinator, strategy, state and number of members.")
-@click.option("--verbose", is_flag=True, help="With --members: the partitions of each.")
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="With --members: the partitions of each. Of consumer groups also the epochs, with --state, too.",
+)
 @verb_options
 @reports_errors
 def describe_group(
@@ -129,7 +133,7 @@ def _print(group: GroupDescription, address: str, rows: list[OffsetRow], *, show
         return
     lines = []
     if shown == "state":
-        lines = group_tables.state_table(group, address)
+        lines = group_tables.state_table(group, address, verbose=verbose)
     elif shown == "members" and group.members:
         lines = group_tables.members_table(group, verbose=verbose)
     elif shown == "offsets" and rows:

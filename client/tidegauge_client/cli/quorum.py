@@ -5,41 +5,46 @@ Lines and columns are those of ``MetadataQuorumCommand``.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from tidegauge.cli import (
-    EXIT_CONDITION,
-    EXIT_TIME_LIMIT,
-    fail,
-    offline_verb_options,
-    print_json,
-    print_text,
-    reports_errors,
-)
+from tidegauge.cli import offline_verb_options, print_json, print_text, reports_errors
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_client.cli.common import INDEX, JSON, run
+from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_client.quorum_admin import QuorumAdmin, QuorumReplica, QuorumView
 
-ANY_LEADER = -1
-"""Stands for any leader where the id of one could be."""
-_PAUSE_SECONDS = 0.1
-_LOOK_SECONDS = 2.0
-
 bootstrap_controller = click.option(
-    "--bootstrap-controller", required=True, metavar="HOST:PORT[,HOST:PORT]", help="Controllers to ask."
+    "--bootstrap-controller",
+    metavar="HOST:PORT[,HOST:PORT]",
+    help="Controllers to ask.  [default: those of the cluster in --dir]",
 )
 
 
-def controllers(given: str) -> list[str]:
-    """Return the addresses of the controllers to ask; one that can't be read is a usage error."""
+def controllers(given: str | None, directory: Path) -> list[str]:
+    """Return the addresses of the controllers to ask; one that can't be read is a usage error.
+
+    Args:
+        given: what ``--bootstrap-controller`` gave; None: the controllers of the cluster in the directory.
+        directory: of a local cluster.
+
+    Raises:
+        TidegaugeError: BROKER_NOT_AVAILABLE, there is no cluster; INVALID_REQUEST, it is in ZooKeeper mode.
+    """
+    if given is None:
+        quorum = load_cluster_file(directory, "name controllers with --bootstrap-controller").quorum
+        if quorum is None:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"the cluster in {directory} is in ZooKeeper mode, and its controller is a broker: there is no quorum; "
+                "name the controllers of one with --bootstrap-controller",
+            )
+        return quorum.addresses
     found = [part.strip() for part in given.split(",") if part.strip()]
     for address in found:
         host, _, port = address.rpartition(":")
@@ -57,11 +62,11 @@ def controllers(given: str) -> list[str]:
 @offline_verb_options
 @reports_errors
 def describe_quorum(
-    what: str, bootstrap_controller: str, output: str, directory: Path, bootstrap_server: str | None
+    what: str, bootstrap_controller: str | None, output: str, directory: Path, bootstrap_server: str | None
 ) -> None:
     """Describe the quorum of controllers of a cluster in KRaft mode, as its leader sees it."""
-    del bootstrap_server, directory  # every verb takes them; controllers are asked
-    asked = controllers(bootstrap_controller)
+    del bootstrap_server  # every verb takes it; controllers are asked
+    asked = controllers(bootstrap_controller, directory)
 
     async def work() -> QuorumView:
         async with QuorumAdmin(asked) as admin:
@@ -83,14 +88,14 @@ def describe_quorum(
 def remove_controller(
     controller_id: int,
     controller_directory_id: str,
-    bootstrap_controller: str,
+    bootstrap_controller: str | None,
     output: str,
     directory: Path,
     bootstrap_server: str | None,
 ) -> None:
     """Remove a controller from the voters of the quorum; its process goes on, as an observer."""
-    del bootstrap_server, directory  # every verb takes them; controllers are asked
-    asked = controllers(bootstrap_controller)
+    del bootstrap_server  # every verb takes it; controllers are asked
+    asked = controllers(bootstrap_controller, directory)
     try:
         directory_id = uuid_of(controller_directory_id)
     except ValueError as problem:
@@ -156,7 +161,7 @@ def replication_lines(view: QuorumView) -> list[str]:
 
 
 def replicas(view: QuorumView) -> Sequence[tuple[QuorumReplica, str]]:
-    """Return each replica with its role, the leader first."""
+    """Return each replica with its role: the voters, the leader first, then the observers."""
     found = [(one, "Leader" if one.id == view.leader_id else "Follower") for one in view.voters]
     found.sort(key=lambda row: row[1] != "Leader")
     return [*found, *((one, "Leader" if one.id == view.leader_id else "Observer") for one in view.observers)]
@@ -165,7 +170,6 @@ def replicas(view: QuorumView) -> Sequence[tuple[QuorumReplica, str]]:
 def as_json(view: QuorumView) -> dict[str, object]:
     """Return a quorum as a JSON document."""
     leader_end = next(one.log_end_offset for one in view.voters + view.observers if one.id == view.leader_id)
-    voters = {one.id for one in view.voters}
     rows = [
         {
             "id": one.id,
@@ -181,48 +185,6 @@ def as_json(view: QuorumView) -> dict[str, object]:
         "leader": view.leader_id,
         "epoch": view.epoch,
         "high_watermark": view.high_watermark,
-        "voters": [row for row in rows if row["id"] in voters],
-        "observers": [row for row in rows if row["id"] not in voters],
+        "voters": rows[: len(view.voters)],
+        "observers": rows[len(view.voters) :],
     }
-
-
-def wait_for_quorum_leader(given: str, leader_id: int, timeout_ms: int, output: str) -> None:
-    """Wait until the quorum has a leader that has committed a record of its epoch; exit as ``wait`` does otherwise.
-
-    Args:
-        given: the controllers to ask, as ``--bootstrap-controller`` names them.
-        leader_id: the leader; ANY_LEADER: any.
-        timeout_ms: limit of the wait.
-        output: the form of the report.
-    """
-    asked = controllers(given)
-    wanted = "quorum-leader" if leader_id == ANY_LEADER else f"quorum-leader={leader_id}"
-
-    async def work() -> tuple[QuorumView | None, TidegaugeError | None]:
-        deadline = time.monotonic() + timeout_ms / 1000
-        async with QuorumAdmin(asked, _LOOK_SECONDS) as admin:
-            while True:
-                view, problem = None, None
-                try:
-                    view = await admin.describe()
-                except TidegaugeError as error:
-                    problem = error
-                if view is not None and view.high_watermark >= 0 and leader_id in {ANY_LEADER, view.leader_id}:
-                    return view, None
-                if time.monotonic() >= deadline:
-                    return view, problem or TidegaugeError(ErrorCode.REQUEST_TIMED_OUT)
-                await asyncio.sleep(_PAUSE_SECONDS)
-
-    view, problem = run(work())
-    if problem is None and view is not None:
-        if output == JSON:
-            print_json({"condition": wanted, "holds": True, "leader": view.leader_id, "epoch": view.epoch})
-        return
-    if view is None:
-        assert problem is not None
-        fail(problem.message, output, code=problem.code, exit_code=EXIT_TIME_LIMIT)
-    led = f"controller {view.leader_id} leads in epoch {view.epoch}"
-    if view.high_watermark < 0:
-        led += " and has committed nothing of it yet"
-    sentence = f"{wanted} does not hold after {timeout_ms} ms: {led}"
-    fail(sentence, output, code=ErrorCode.REQUEST_TIMED_OUT, exit_code=EXIT_CONDITION)

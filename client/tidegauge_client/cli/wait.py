@@ -11,8 +11,8 @@ Rules:
        high watermark is at least what one of its followers reports in this epoch.
     4. ``--event`` and ``--truncated`` read the event logs of the cluster in ``--dir`` (``event_conditions``). An event
        that happened before counts, too.
-    5. ``--quorum-leader`` asks the controllers of a KRaft quorum (``cli.quorum``). A leader counts once a record of its
-       epoch is committed.
+    5. ``--quorum-leader`` and ``--metadata-offset`` ask the leader of a KRaft quorum (``cli.quorum_wait``). A leader
+       counts once a record of its epoch is committed.
     6. If the timeout passes before any broker has responded, the state is unknown, and the exit code is 124.
 """
 
@@ -36,7 +36,8 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.admin_topics import marked_for_deletion
 from tidegauge_client.cli.common import JSON, MomentType, PartitionType, run, servers
 from tidegauge_client.cli.process_ends import brokers_in
-from tidegauge_client.cli.quorum import ANY_LEADER, wait_for_quorum_leader
+from tidegauge_client.cli.quorum import controllers
+from tidegauge_client.cli.quorum_wait import ANY_LEADER, has_committed, has_leader, wait_for_quorum
 from tidegauge_client.event_conditions import TRUNCATION, EventCondition, wait_for_event
 from tidegauge_client.metadata import (
     BrokerInfo,
@@ -408,7 +409,17 @@ def _wait_for_event(logs: Path, condition: EventCondition, timeout_ms: int, outp
     metavar="[ID]",
     help="The quorum of controllers has a leader, or this one.",
 )
-@click.option("--bootstrap-controller", metavar="HOST:PORT[,HOST:PORT]", help="With it: the controllers to ask.")
+@click.option(
+    "--metadata-offset",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The high watermark of the quorum's metadata log is N or more.",
+)
+@click.option(
+    "--bootstrap-controller",
+    metavar="HOST:PORT[,HOST:PORT]",
+    help="With these two: the controllers to ask.  [default: those of the cluster in --dir]",
+)
 @click.option("--event", type=click.Choice(sorted(KINDS)), metavar="KIND", help="An event of this kind has happened.")
 @click.option("--partition", type=PartitionType(), metavar="T-P", help="With --event: of this partition.")
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="With --event or --truncated: of this broker.")
@@ -425,6 +436,7 @@ def wait(
     hw: Condition | None,
     truncated: TopicPartition | None,
     quorum_leader: int | None,
+    metadata_offset: int | None,
     bootstrap_controller: str | None,
     event: str | None,
     partition: TopicPartition | None,
@@ -438,17 +450,19 @@ def wait(
     """Wait until a condition holds: 0, or 4 with what is true instead."""
     given = [condition for condition in (leader, isr, in_sync, hw) if condition is not None]
     of_events = [one for one in (truncated, event) if one is not None]
-    if len(given) + len(of_events) + (quorum_leader is not None) != 1:
-        conditions = "--leader, --isr, --in-sync, --hw, --truncated, --quorum-leader, --event"
+    of_quorum = [] if quorum_leader is None else [has_leader(quorum_leader)]
+    of_quorum += [] if metadata_offset is None else [has_committed(metadata_offset)]
+    if len(given) + len(of_events) + len(of_quorum) != 1:
+        conditions = "--leader, --isr, --in-sync, --hw, --truncated, --quorum-leader, --metadata-offset, --event"
         raise click.UsageError(f"Give exactly one of {conditions}")
-    if (quorum_leader is None) != (bootstrap_controller is None):
-        raise click.UsageError("--quorum-leader and --bootstrap-controller go together")
-    if (broker, since) != (None, None) and given:
+    if bootstrap_controller is not None and not of_quorum:
+        raise click.UsageError("--bootstrap-controller goes with --quorum-leader or --metadata-offset")
+    if (broker, since) != (None, None) and not of_events:
         raise click.UsageError("--broker and --since say which event: they go with --truncated or --event")
     if partition is not None and event is None:
         raise click.UsageError("--partition says which event: it goes with --event")
-    if quorum_leader is not None and bootstrap_controller is not None:
-        wait_for_quorum_leader(bootstrap_controller, quorum_leader, timeout_ms, output)
+    if of_quorum:
+        wait_for_quorum(controllers(bootstrap_controller, directory), of_quorum[0], timeout_ms, output)
         return
     bootstrap = servers(bootstrap_server, directory)
     if of_events:

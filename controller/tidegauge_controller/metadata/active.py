@@ -38,6 +38,7 @@ class ActiveController:
         image: of the committed and the pending records.
         committed: of the committed records alone.
         heartbeats: of the brokers.
+        epoch: of its leadership.
         next_offset: of the next record that it appends.
     """
 
@@ -49,7 +50,7 @@ class ActiveController:
         self.heartbeats = Heartbeats(settings.session_timeout_ms)
         self.heartbeats.begin(image, now_ms)
         self._settings = settings
-        self._epoch = epoch
+        self.epoch = epoch
         self._pending: deque[tuple[int, MetadataImage]] = deque()
 
     @property
@@ -62,19 +63,34 @@ class ActiveController:
         """The last record that is not committed; a response without records waits for it. None: nothing is pending."""
         return self._pending[-1][0] if self._pending else None
 
-    def appended(self, records: Sequence[MetadataRecord], now_ms: int) -> int:
-        """Take in one batch of records that the quorum's log has taken; return the offset of the last one.
+    def prepare(self, records: Sequence[MetadataRecord], now_ms: int) -> MetadataImage:
+        """Return the image after the records of a decision; nothing changes before ``accept``.
 
         Raises:
-            UnreplayableRecord: a record does not fit. Memory and log differ then, so the process must end.
+            UnreplayableRecord: a record does not fit; the decision must not be appended.
         """
+        return self._replayed(records, self.next_offset, now_ms)
+
+    def _replayed(self, records: Sequence[MetadataRecord], base_offset: int, now_ms: int) -> MetadataImage:
         delta = MetadataDelta(self.image)
         for at, record in enumerate(records):
             if not isinstance(record.message, _OF_TRANSACTIONS):
-                delta.replay(record, self.next_offset + at)
-        last = self.next_offset + len(records) - 1
-        self.image = delta.image(Provenance(last, self._epoch, now_ms))
-        self._pending.append((last, self.image))
+                delta.replay(record, base_offset + at)
+        return delta.image(Provenance(base_offset + len(records) - 1, self.epoch, now_ms))
+
+    def accept(self, records: Sequence[MetadataRecord], prepared: MetadataImage, base_offset: int) -> int:
+        """Take in records that the quorum's log has taken; return the offset of the last one.
+
+        Args:
+            records: of one decision.
+            prepared: the image of ``prepare``.
+            base_offset: where the log has put them; a control record of the quorum may have come before them.
+        """
+        if base_offset != self.next_offset:
+            prepared = self._replayed(records, base_offset, prepared.provenance.timestamp_ms)
+        last = base_offset + len(records) - 1
+        self.image = prepared
+        self._pending.append((last, prepared))
         self.next_offset = last + 1
         for record in records:
             if isinstance(record.message, RegisterBrokerRecord):
@@ -82,6 +98,14 @@ class ActiveController:
             elif isinstance(record.message, UnregisterBrokerRecord):
                 self.heartbeats.unregistered(record.message.broker_id)
         return last
+
+    def appended(self, records: Sequence[MetadataRecord], now_ms: int) -> int:
+        """Take in the records of a decision that were appended right behind the last ones; return the last offset.
+
+        Raises:
+            UnreplayableRecord: a record does not fit.
+        """
+        return self.accept(records, self.prepare(records, now_ms), self.next_offset)
 
     def commit(self, offset: int) -> None:
         """Take in that the log is committed up to an offset, inclusive."""

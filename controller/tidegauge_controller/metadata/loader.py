@@ -83,6 +83,12 @@ class MetadataLoader:
             self.is_batch_aligned = True
         return faults
 
+    def pass_over(self, provenance: Provenance) -> None:
+        """Take in a control batch, which changes no metadata; the image ends behind it if no transaction is open."""
+        if not self.in_transaction:
+            self._show(provenance)
+            self.is_batch_aligned = True
+
     def _show(self, provenance: Provenance) -> None:
         self.image = self._delta.image(provenance)
 

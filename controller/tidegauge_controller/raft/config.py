@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidegauge_controller.raft.values import LOWEST_KRAFT_VERSION, VOTERS_IN_LOG, Endpoint, ReplicaKey
 
 MAX_FETCH_WAIT_MS = 500
-"""How long a node lets its leader wait for something new (KafkaRaftClient.MAX_FETCH_WAIT_MS)."""
+"""The longest that a node lets its leader wait for something new (KafkaRaftClient.MAX_FETCH_WAIT_MS)."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """The largest batch of proposals (KafkaRaftClient.MAX_BATCH_SIZE_BYTES)."""
 OBSERVER_EXPIRES_MS = 300_000
@@ -65,6 +65,15 @@ class QuorumConfig:
     def check_quorum_ms(self) -> int:
         """How long a leader leads without fetches of a majority (LeaderState.CHECK_QUORUM_TIMEOUT_FACTOR)."""
         return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def fetch_wait_ms(self) -> int:
+        """How long the node lets its leader wait for something new.
+
+        With a fetch timeout below 1500 ms it is shorter than Kafka's: a response to an idle follower that comes after
+        the fetch timeout would make it stand for election against a healthy leader.
+        """
+        return min(MAX_FETCH_WAIT_MS, self.fetch_timeout_ms // 3)
 
     @property
     def begin_quorum_ms(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tidegauge.errors import ErrorCode
-from tidegauge_controller.raft.config import MAX_FETCH_WAIT_MS
 from tidegauge_controller.raft.core import Core
 from tidegauge_controller.raft.effects import DropSnapshot, Truncate, WriteSnapshot
 from tidegauge_controller.raft.events import RequestReceived, SnapshotInstalled
@@ -85,7 +84,7 @@ def _fetch_request(core: Core) -> FetchRequest:
         core.state.epoch,
         core.log.end_offset,
         core.log.last_epoch,
-        MAX_FETCH_WAIT_MS,
+        core.config.fetch_wait_ms,
         known,
         core.config.fetch_max_bytes,
     )

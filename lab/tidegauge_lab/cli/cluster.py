@@ -29,17 +29,19 @@ from tidegauge.cli import (
 from tidegauge.cluster_directory import command_for, directory_argument
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.features import read_feature
 from tidegauge.settings import read_assignments
-from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers
+from tidegauge_client.cluster_file import FILE_NAME, KRAFT_MODE, BootstrapServers
 from tidegauge_client.process_end import ProcessEnd
 from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, lab_verb
 from tidegauge_lab.cli.control import DEFAULT_CONTROL, LISTEN_ADDRESS, control_options, require_control
-from tidegauge_lab.local import control_server, layout
+from tidegauge_lab.local import control_server
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
 from tidegauge_lab.local.guard import guarding
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.waiting import holds_within
+from tidegauge_lab.local.wanted import WantedQuorum
 
 _FOREVER_SECONDS = float("inf")
 _LOOK_AGAIN_SECONDS = 0.5
@@ -64,6 +66,19 @@ _EXAMPLE_TOPIC = "orders"
     type=click.IntRange(1, 65535),
     metavar="N",
     help="The cluster's own ZooKeeper listens there.  [default: 12181, or the next free one]",
+)
+@click.option("--kraft", is_flag=True, help="Use a quorum of controllers instead of ZooKeeper, as Kafka 4 does.")
+@click.option("--controllers", type=int, metavar="N", help="With --kraft: 1, 3 or 5 of them.  [default: 3]")
+@click.option(
+    "--controller-port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    help="With --kraft: the first controller listens there.  [default: 9392, or the next free ones]",
+)
+@click.option("--combined", is_flag=True, help="With --kraft: brokers are the controllers.")
+@click.option("--release-version", metavar="VERSION", help="With --kraft: the release whose features the cluster has.")
+@click.option(
+    "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="With --kraft: the level of one feature."
 )
 @click.option(
     "--kafka-port",
@@ -101,6 +116,12 @@ def up(
     settings: tuple[str, ...],
     zookeeper: str | None,
     zookeeper_port: int | None,
+    kraft: bool,
+    controllers: int | None,
+    controller_port: int | None,
+    combined: bool,
+    release_version: str | None,
+    features: tuple[str, ...],
     kafka_port: int | None,
     kafka_host: str | None,
     base_port: int | None,
@@ -112,8 +133,13 @@ def up(
 ) -> None:
     """Start ZooKeeper and brokers on 127.0.0.1; a second `up` restarts them on the old data.
 
-    Broker 0 is started first, so that it is the controller.
+    Broker 0 is started first, so that it is the controller. With --kraft a quorum of controllers takes ZooKeeper's
+    place, which needs no Java.
     """
+    if kraft and (zookeeper is not None or zookeeper_port is not None):
+        raise click.UsageError(
+            "Option --kraft is for a cluster without ZooKeeper; it can't be used with --zookeeper or --zookeeper-port"
+        )
     if zookeeper is not None and zookeeper_port is not None:
         raise click.UsageError(
             "Option --zookeeper-port is for the cluster's own ZooKeeper; it can't be used with --zookeeper"
@@ -122,11 +148,23 @@ def up(
         require_control()
     try:
         given = read_assignments(settings, "--set")
+        levels = dict(map(read_feature, features))
+        quorum = WantedQuorum(controllers, combined, release_version, levels, controller_port)
         cluster = LocalCluster.create(
-            directory, brokers, profile, given, zookeeper, base_port, zookeeper_port, kafka_port, kafka_host
+            directory,
+            brokers,
+            profile,
+            given,
+            zookeeper,
+            base_port,
+            zookeeper_port,
+            kafka_port,
+            kafka_host,
+            KRAFT_MODE if kraft else None,
+            quorum,
         )
     except TidegaugeError as problem:
-        if problem.code is ErrorCode.INVALID_CONFIG:  # a wrong --set: nothing was contacted, nothing is changed
+        if problem.code is ErrorCode.INVALID_CONFIG:  # a wrong option: nothing was contacted, nothing is changed
             fail(problem.message, output, code=problem.code, exit_code=EXIT_USAGE)
         raise
     for note in cluster.notes:
@@ -185,7 +223,11 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
     """Return what ``up`` and ``status`` show: a line per process, and where things lie."""
     zookeeper, controller = status_now["zookeeper"], status_now["controller"]
     kafkas = {one["id"]: one["address"] for one in status_now["kafka_brokers"]}
-    lines = [f"ZooKeeper  {zookeeper['address']}  {_state(zookeeper)}{_process(zookeeper['pid'])}{_end(zookeeper)}"]
+    lines = [_controller_line(one) for one in status_now["controllers"]]
+    if zookeeper is not None:
+        lines.append(
+            f"ZooKeeper  {zookeeper['address']}  {_state(zookeeper)}{_process(zookeeper['pid'])}{_end(zookeeper)}"
+        )
     for broker in status_now["brokers"]:
         mark = "  controller" if broker["id"] == controller["broker"] else ""
         if broker["id"] in kafkas:
@@ -197,6 +239,7 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
         if broker_id not in known:
             mark = "  controller" if broker_id == controller["broker"] else ""
             lines.append(f"Broker {broker_id}   {address}  Apache Kafka, not started by `tidegauge up`{mark}")
+    known.update(one["id"] for one in status_now["controllers"])
     if controller["broker"] is None:
         lines.append("There is no active controller")
     elif controller["broker"] not in {*known, *kafkas}:
@@ -207,6 +250,17 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
         lines.append(f"Control {status_now['control']}")
     lines.append(f"Data {cluster.directory}, logs {cluster.logs}")
     return lines
+
+
+def _controller_line(controller: dict[str, Any]) -> str:
+    """Return the line of a controller of a quorum: its process, and what it is in the quorum."""
+    role = ""
+    if controller["role"] is not None:
+        role = f"  {controller['role']}, epoch {controller['epoch']}, log end {controller['log_end_offset']}"
+        if controller["role"] == "leader":
+            role += f", high watermark {controller['high_watermark']}"
+    what = f"{_state(controller)}{_process(controller['pid'])}{role}{_end(controller)}"
+    return f"Controller {controller['id']}   {controller['address']}  {what}"
 
 
 def _state(process: dict[str, Any]) -> str:
@@ -271,7 +325,7 @@ def _end_on_signals() -> None:
 def _stay_in_front(cluster: LocalCluster) -> None:
     """Wait for Ctrl-C, or for another command to take the cluster down (the pid files are removed then)."""
     say("Ctrl-C takes the cluster down; `tidegauge logs -f` in another terminal shows what it says")
-    files = [layout.broker_process(cluster.directory, broker.id).pid_file for broker in cluster.file.brokers]
+    files = [process.pid_file for process in cluster.processes().values()]
     holds_within(lambda: not any(file.exists() for file in files), _FOREVER_SECONDS, pause_seconds=_LOOK_AGAIN_SECONDS)
     say("The cluster was taken down")
 
@@ -307,7 +361,7 @@ def down(purge: bool, directory: Path, output: str) -> None:
     cluster.down(purge=purge)
     if others := brokers_of_others(cluster.directory, cluster.file):
         say(f"A broker that `tidegauge up` did not start runs on the data of broker {', '.join(map(str, others))}")
-    if purge and not cluster.file.zookeeper_managed:
+    if purge and cluster.file.zookeeper_address and not cluster.file.zookeeper_managed:
         say(f"ZooKeeper at {cluster.file.zookeeper_address} is not ours: what the cluster wrote there stays")
     if output == "json":
         print_json({"directory": str(cluster.directory), "purged": purge})

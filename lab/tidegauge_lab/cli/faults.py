@@ -39,7 +39,7 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="group:G|transaction:ID",
             help="The coordinator of this consumer group or transactional id.",
         ),
-        click.option("--controller", is_flag=True, help="The broker that is the active controller."),
+        click.option("--controller", is_flag=True, help="The node that is the active controller."),
         click.option("--zookeeper", is_flag=True, help="The cluster's own ZooKeeper."),
         directory_option,
         output_option,
@@ -128,10 +128,12 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
             say(f"The power loss took {counted(outcome.lost_bytes, 'byte')} that {outcome.name} had never flushed")
     for sentence in ended:
         print_line(sentence)
-    killed = [outcome.target for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
-    if kind is KILL and killed:
+    changed = [outcome for outcome in outcomes if outcome.changed and outcome.target != ZOOKEEPER]
+    if kind is KILL and (killed := [outcome.target for outcome in changed if outcome.is_broker]):
         for sentence in _next_steps(role, killed, directory, is_expired=bool(ended)):
             say(sentence)
+    elif kind is KILL and changed:
+        say(f"Next: tidegauge wait --quorum-leader{directory_argument(directory)}")
 
 
 def _next_steps(role: Role | None, killed: Sequence[Target], directory: Path, *, is_expired: bool = False) -> list[str]:

@@ -21,6 +21,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.timeline.merged_logs import FollowedFile, LogLine, merge
 
 _LOOK_AGAIN_SECONDS = 0.2
+_NODE = re.compile(r"((broker|controller)-)?[0-9]{1,10}")
 
 
 class PatternType(click.ParamType[re.Pattern[str]]):
@@ -45,22 +46,21 @@ def processes_of(cluster: LocalCluster, wanted: str | None) -> list[str]:
         TidegaugeError: there is no such process in the cluster.
     """
     if wanted is None:
-        names = [f"broker-{broker.id}" for broker in cluster.file.brokers]
-        return [*names, *([layout.ZOOKEEPER] if cluster.file.zookeeper_managed else [])]
+        return [process.name for process in cluster.processes().values()]
+    if wanted == layout.ZOOKEEPER and cluster.file.zookeeper_address and not cluster.file.zookeeper_managed:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"ZooKeeper at {cluster.file.zookeeper_address} was not started by `tidegauge up`; its log is not here",
+        )
     if wanted == layout.ZOOKEEPER:
-        if not cluster.file.zookeeper_managed:
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST,
-                f"ZooKeeper at {cluster.file.zookeeper_address} was not started by `tidegauge up`; its log is not here",
-            )
-        return [wanted]
-    return [f"broker-{cluster.file.broker(int(wanted.removeprefix('broker-'))).id}"]
+        return [cluster.process_of(wanted).name]
+    return [cluster.process_of(int(wanted.rpartition("-")[2])).name]
 
 
 def _check_process(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    if value is None or value == layout.ZOOKEEPER or value.removeprefix("broker-").isdecimal():
+    if value is None or value == layout.ZOOKEEPER or _NODE.fullmatch(value):
         return value
-    raise click.BadParameter(f"{value!r} is neither a broker's ID nor zookeeper")
+    raise click.BadParameter(f"{value!r} is neither a node's ID nor zookeeper")
 
 
 def _written(files: dict[str, FollowedFile]) -> Iterator[LogLine]:

@@ -33,14 +33,14 @@ from tidegauge_client.quorum_admin import QuorumAdmin
 @offline_verb_options
 @reports_errors
 def add_controller(
-    config: Path, bootstrap_controller: str, output: str, directory: Path, bootstrap_server: str | None
+    config: Path, bootstrap_controller: str | None, output: str, directory: Path, bootstrap_server: str | None
 ) -> None:
     """Add a controller to the voters of its quorum.
 
     It must run, and have caught up with the leader: format its directory with --no-initial-controllers and start it.
     """
-    del bootstrap_server, directory  # every verb takes them; controllers are asked
-    asked = controllers(bootstrap_controller)
+    del bootstrap_server  # every verb takes it; controllers are asked
+    asked = controllers(bootstrap_controller, directory)
     settings = read_node_settings(read_properties(config.read_text(encoding="utf-8")), socket.gethostname())
     if not settings.is_controller:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"process.roles of {config} does not contain controller")

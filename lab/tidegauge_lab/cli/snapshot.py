@@ -18,7 +18,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 @output_option
 @lab_verb
 def snapshot(name: str, directory: Path, output: str) -> None:
-    """Copy the data of brokers and ZooKeeper under NAME; the cluster is stopped for it and started again."""
+    """Copy the data of all nodes and ZooKeeper under NAME; the cluster is stopped for it and started again."""
     began = time.monotonic()
     cluster = LocalCluster(directory)
     cluster.snapshot(name)

@@ -64,4 +64,10 @@ def transaction_condition(wanted: Mapping[str, Any]) -> TransactionCondition:
 
 def group_condition(wanted: Mapping[str, Any]) -> GroupCondition:
     """Return the condition on a group."""
-    return GroupCondition(wanted.get("state"), wanted.get("members"), wanted.get("generation"), wanted.get("lag"))
+    return GroupCondition(
+        wanted.get("state"),
+        wanted.get("members"),
+        wanted.get("generation"),
+        wanted.get("lag"),
+        epochs=wanted.get("epochs"),
+    )

@@ -15,7 +15,7 @@ from tidegauge.faults.actions import ACTIONS
 from tidegauge.faults.rules import SCHEMA as RULE_SCHEMA
 from tidegauge.faults.schema import vocabulary
 from tidegauge.faults.table import FAULTS
-from tidegauge.groups import GroupState
+from tidegauge.groups import GROUP_STATES
 from tidegauge.kafka.apis import APIS
 from tidegauge_lab.control.shapes import Schema, flag, integer, list_of, map_of, object_of, text
 from tidegauge_lab.scenario import steps
@@ -26,7 +26,7 @@ WAIT_TIMEOUT_MS = 30_000
 VERBS = (*ACTIONS, *FAULTS)
 TARGETS = (
     "A broker's id; controller, leader-of:TOPIC-PARTITION, follower-of:TOPIC-PARTITION, coordinator-of:group:GROUP, "
-    "coordinator-of:transaction:ID; or zookeeper"
+    "coordinator-of:transaction:ID; in KRaft mode a controller's id, else zookeeper"
 )
 PARTITION = "TOPIC-PARTITION, such as orders-0"
 _TIMEOUT = {
@@ -53,9 +53,13 @@ _LEADER = {
 GROUP = object_of(
     {
         "id": text("The group"),
-        "state": {"type": "string", "enum": [one.value for one in GroupState]},
+        "state": {"type": "string", "enum": list(GROUP_STATES)},
         "members": integer("How many members"),
-        "generation": integer("This generation or a later one"),
+        "generation": integer("This generation or a later one; of a consumer group its epoch"),
+        "epochs": map_of(
+            integer("This member epoch or a later one"),
+            "Member epochs of a consumer group, by client.id or instance id",
+        ),
         "lag": integer("At most this lag, in records, over all partitions of the group"),
     },
     ["id"],
@@ -92,6 +96,11 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     ),
     "group": GROUP,
     "transaction": TRANSACTION,
+    "quorum_leader": {
+        "anyOf": [integer("This controller", 0), {"type": "boolean", "enum": [True], "description": "Any"}],
+        "description": "The quorum has a leader that has committed a record of its epoch",
+    },
+    "metadata_offset": integer("The high watermark of the quorum's metadata log is this or more", 0),
     "ready": {"type": "boolean", "enum": [True], "description": "Every broker is up and sees all others"},
 }
 WAIT_BODY = object_of(
@@ -148,6 +157,8 @@ _OF_TARGET = {"target": TARGETS}
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/v1/cluster", "cluster", "The cluster: ready or what it lacks, addresses, controller, brokers",
              {200: "The cluster now"}),
+    Endpoint("GET", "/v1/quorum", "quorum", "The quorum of controllers as its leader has it, in KRaft mode",
+             {200: "The quorum now", 404: "The cluster is in ZooKeeper mode", 409: "There is no leader"}),
     Endpoint("GET", "/v1/topics", "topics", "The names of all topics", {200: "The topics"}),
     Endpoint("GET", "/v1/topics/{topic}/{partition}", "partition", "A partition and each of its replicas",
              {200: "The partition now", 404: "There is no such partition"}),

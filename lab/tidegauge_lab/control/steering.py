@@ -21,9 +21,12 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.requests import read_request
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
+from tidegauge_client.cli.quorum import as_json
+from tidegauge_client.cli.quorum_wait import ANY_LEADER, has_committed, has_leader, last_look
 from tidegauge_client.cli.wait import POLL_SECONDS, Looker
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_client.event_conditions import EventCondition, wait_for_event
+from tidegauge_client.quorum_admin import QuorumAdmin
 from tidegauge_lab.control import endpoints, played, views
 from tidegauge_lab.control.advertised import advertise
 from tidegauge_lab.control.asked import Asked
@@ -52,6 +55,7 @@ from tidegauge_lab.pytest_plugin.conditions import NotSoError, wait_until_group,
 from tidegauge_lab.timeline.reading import PATIENCE_SECONDS, Timeline
 
 COORDINATOR_TIMEOUT_MS = 10_000
+_QUORUM_SECONDS = 2.0
 MOST_EVENTS = 5_000
 _FITS = {"start": ProcessState.DOWN, "resume": ProcessState.PAUSED}
 _LOOK_AGAIN_SECONDS = 0.05
@@ -113,6 +117,25 @@ class Control:
         local = LocalCluster(self.directory)
         status = await asyncio.to_thread(local.status)
         return views.cluster_view(status, await self._readiness(local.file))
+
+    async def quorum(self, _: Asked) -> dict[str, Any]:
+        """Return the quorum as its leader has it."""
+        try:
+            async with QuorumAdmin(self._controllers(), _QUORUM_SECONDS) as admin:
+                return as_json(await admin.describe())
+        except TidegaugeError as problem:
+            raise RefusedError(409, problem.code.name, problem.message) from None
+
+    def _controllers(self) -> list[str]:
+        """Return the controllers' addresses.
+
+        Raises:
+            RefusedError: 404, the cluster is in ZooKeeper mode.
+        """
+        quorum = self._file.quorum
+        if quorum is None:
+            raise not_found("the cluster is in ZooKeeper mode: its controller is a broker, and there is no quorum")
+        return quorum.addresses
 
     async def topics(self, _: Asked) -> dict[str, Any]:
         """Return the names of all topics."""
@@ -196,7 +219,7 @@ class Control:
         """Do a declared action to a target, or put a declared fault in force there."""
         verb, wanted = asked.path["verb"], read_target(asked.path["target"])
         local = LocalCluster(self.directory)
-        if isinstance(wanted, int) and wanted not in {broker.id for broker in local.file.brokers}:
+        if isinstance(wanted, int) and wanted not in local.processes():
             raise not_found(f"there is no broker {wanted}", ErrorCode.BROKER_NOT_AVAILABLE.name)
         # Checked before the role is resolved: a wrong word is reported whether a broker has the role or not.
         read_request(verb, 0 if isinstance(wanted, Role) else wanted, asked.body)
@@ -229,6 +252,8 @@ class Control:
             state = await self._wait_transaction(wanted, asked.timeout_seconds)
         elif kind in {"truncated", "event"}:
             state = await self._wait_event(event_condition(kind, wanted), asked.timeout_seconds)
+        elif kind in {"quorum_leader", "metadata_offset"}:
+            state = await self._wait_quorum(kind, wanted, asked.timeout_seconds)
         elif kind == "ready":
             state = await self._wait_ready(asked.timeout_seconds)
         else:
@@ -430,6 +455,16 @@ class Control:
             raise not_so(f"{problem} (waited {limit_seconds:g} s for: {condition.text})", None)
         return dict(found)
 
+    async def _wait_quorum(self, kind: str, wanted: Any, limit_seconds: float) -> dict[str, Any]:
+        """Wait until the quorum's leader says so; return the quorum."""
+        condition = has_committed(wanted) if kind == "metadata_offset" else has_leader(_leader_of(wanted))
+        view, problem = await last_look(self._controllers(), condition, limit_seconds)
+        actual = None if view is None else as_json(view)
+        lacking = problem.message if problem is not None else "" if view is None else condition.lacks(view)
+        if lacking or actual is None:
+            raise not_so(f"{lacking} (waited {limit_seconds:g} s for {condition.text})", actual)
+        return actual
+
     async def _wait_ready(self, limit_seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + limit_seconds
         while True:
@@ -439,6 +474,10 @@ class Control:
             if time.monotonic() >= deadline:
                 raise not_so(f"{state['lacks']} (waited {limit_seconds:g} s)", state)
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _leader_of(wanted: Any) -> int:
+    return ANY_LEADER if wanted is True else int(wanted)
 
 
 def _observer_of(file: ClusterFile) -> Observer:

@@ -9,7 +9,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.admin_transactions import TransactionDescription
-from tidegauge_client.group_tables import OffsetRow
+from tidegauge_client.group_tables import OffsetRow, reconciliation_json
 from tidegauge_lab.local import readiness
 from tidegauge_lab.observation import Observation, metadata_in, newest_states
 
@@ -28,20 +28,31 @@ def cluster_view(status: Mapping[str, Any], views: Mapping[int, Observation]) ->
         "lacks": lacking,
         "bootstrap_servers": status["bootstrap_servers"],
         "kafka_bootstrap_servers": status["kafka_bootstrap_servers"],
-        "controller": {"id": controller["broker"], "epoch": controller["epoch"]},
+        "mode": status["mode"],
+        "controller": {"id": controller["id"], "epoch": controller["epoch"]},
         "zookeeper": status["zookeeper"],
+        "controllers": [_without_directory(one) for one in status["controllers"]],
         "kafka_brokers": status["kafka_brokers"],
-        "brokers": [{key: value for key, value in one.items() if key != "dir"} for one in status["brokers"]],
+        "brokers": [_without_directory(one) for one in status["brokers"]],
     }
+
+
+def _without_directory(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key != "dir"}
 
 
 def _lacking(status: Mapping[str, Any], views: Mapping[int, Observation]) -> str:
     kafkas = {one["id"] for one in status["kafka_brokers"]}
+    for controller in status["controllers"]:
+        if controller["state"] != "up":
+            return f"controller {controller['id']} is {controller['state']}"
+    if status["controllers"] and status["controller"]["id"] is None:
+        return "the quorum of controllers has no leader"
     for broker in status["brokers"]:
         if broker["state"] != "up" and broker["id"] not in kafkas:
             return f"broker {broker['id']} is {broker['state']}"
     ours = [broker["id"] for broker in status["brokers"] if broker["state"] == "up"]
-    return readiness.lacks(views, ours) or next(
+    return readiness.lacks(views, ours, names_controller=not status["controllers"]) or next(
         (f"broker {one} does not see broker {two} yet" for one in ours for two in kafkas - views[one].broker_ids), ""
     )
 
@@ -120,7 +131,9 @@ def group_view(group: GroupDescription, rows: Sequence[OffsetRow]) -> dict[str, 
         "id": group.group_id,
         "state": group.state,
         "coordinator": group.coordinator,
+        "type": group.group_type,
         "generation": group.generation,
+        "assignment_epoch": group.assignment_epoch if group.is_consumer_group else None,
         "protocol_type": group.protocol_type,
         "protocol": group.protocol_name,
         "reason": group.reason,
@@ -132,6 +145,7 @@ def group_view(group: GroupDescription, rows: Sequence[OffsetRow]) -> dict[str, 
                 "host": member.host,
                 "assignment": [str(at) for at in member.assignment],
                 "parked": member.member_id in group.parked_members,
+                **reconciliation_json(member),
             }
             for member in group.members
         ],

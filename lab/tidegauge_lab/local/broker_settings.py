@@ -27,7 +27,8 @@ from tidegauge.security import BESIDE_SASL, PLAINTEXT
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, property_line
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
-from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, security_of_cluster
+from tidegauge.settings.quorum import CONTROLLER_SETTINGS
+from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE, BrokerEntry, ClusterFile, security_of_cluster
 from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories, session_file
 
 _AT_MOST_BROKERS = (
@@ -53,6 +54,18 @@ PROFILES: dict[str, dict[str, str]] = {
     },
     "kafka": {},
 }
+PROFILES_IN_KRAFT: dict[str, dict[str, str]] = {
+    "fast": {
+        "controller.quorum.election.timeout.ms": "100",
+        "controller.quorum.fetch.timeout.ms": "500",
+        "broker.heartbeat.interval.ms": "200",
+        "broker.session.timeout.ms": "4000",
+    },
+    "kafka": {},
+}
+"""The timers of a quorum and of its brokers' heartbeats, which take the place of ZooKeeper's session."""
+OF_ZOOKEEPER = "zookeeper."
+"""Begin of the names of settings that only ZooKeeper mode has."""
 MECHANISMS = "sasl.enabled.mechanisms"
 DEFAULT_PROFILE = "fast"
 OF_THE_LAB = {"auto.create.topics.enable": "false", "lab.enable": "true"}
@@ -85,31 +98,60 @@ DECIDED_BY_UP = {
     "lab.session.file": _OF_DIRECTORY,
 }
 """Settings that ``up`` decides, and what the user can do instead."""
+IN_KRAFT = "process.roles"
+"""A setting that every node in KRaft mode has, and no other."""
+DECIDED_IN_KRAFT = {
+    "node.id": "--brokers N gives brokers the ids 0 to N-1, and controllers have 3000, 3001, ...",
+    IN_KRAFT: "each process has one role; --controllers N gives the number of controllers",
+    "controller.listener.names": "--controller-port says where controllers listen",
+    "controller.quorum.bootstrap.servers": "--controller-port says where controllers listen",
+    "controller.quorum.voters": "--controllers N gives the number of voters",
+    "metadata.log.dir": _OF_DIRECTORY,
+}
+"""The same for nodes in KRaft mode, in addition."""
 
 
-def check_settings(settings: Mapping[str, str], profile: str) -> None:
-    """Refuse what no broker of the cluster could run with.
+def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEEPER_MODE) -> None:
+    """Refuse what no node of the cluster could run with.
+
+    Args:
+        settings: what ``--set`` gave.
+        profile: ``fast`` or ``kafka``.
+        mode: the cluster's.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, a profile or name is unknown, a value illegal, or a name is decided by ``up``.
+        TidegaugeError: INVALID_CONFIG, a profile or name is unknown, a value illegal, or a name is decided by ``up``,
+            or belongs to the other mode.
     """
     if profile not in PROFILES:
         raise TidegaugeError(
             ErrorCode.INVALID_CONFIG, f"there is no profile {profile!r}; there are {', '.join(PROFILES)}"
         )
+    decided = DECIDED_BY_UP | DECIDED_IN_KRAFT if mode == KRAFT_MODE else DECIDED_BY_UP
     for given in settings:
         _, name = _scope_of(given)
-        if name in DECIDED_BY_UP:
+        if name in decided:
+            node = "node" if mode == KRAFT_MODE else "broker"
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
-                f"{name} can't be set: `tidegauge up` gives each broker its own value; {DECIDED_BY_UP[name]}",
+                f"{name} can't be set: `tidegauge up` gives each {node} its own value; {decided[name]}",
             )
-        if broker_setting(name) is None:
+        if mode == KRAFT_MODE and name.startswith(OF_ZOOKEEPER):
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} can't be set: the cluster is in KRaft mode, whose nodes have no ZooKeeper; leave it out",
+            )
+        of_controllers = CONTROLLER_SETTINGS.get(name) if mode == KRAFT_MODE else None
+        if of_controllers is not None:
+            of_controllers.parse(settings[given])
+        elif broker_setting(name) is None:
             hint = did_you_mean(name, BROKER_SETTINGS, "; docs/configuration.md lists all")
             raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Unknown broker setting: {name}{hint}")
     scopes = {scope for scope, _ in map(_scope_of, settings)} | {None}
     for scope in scopes:
-        parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **settings_of(scope, settings)})
+        own = settings_of(scope, settings)
+        of_brokers = {name: text for name, text in own.items() if broker_setting(name) is not None}
+        parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **of_brokers})
     security_of_cluster(settings)
 
 
@@ -168,6 +210,8 @@ def ways_among_brokers(file: ClusterFile) -> dict[str, str]:
         return {}
     if not _SAYS_HOW.isdisjoint(name for _, name in map(_scope_of, settings)):
         return {}
+    if file.quorum is not None:  # controllers and brokers speak Kafka's protocol
+        return {"inter.broker.listener.name": PLAINTEXT}
     return {"inter.broker.listener.name": PLAINTEXT, "control.plane.listener.name": GRPC}
 
 
@@ -198,7 +242,7 @@ def server_properties(
     Args:
         broker: its id and addresses.
         directory: of the cluster.
-        membership: the settings by which it finds its cluster (``Topology.broker_settings``).
+        membership: the settings that say who it is, and by which it finds its cluster (``Topology.broker_settings``).
         profile: ``fast`` or ``kafka``.
         settings: what ``--set`` gave.
         broker_count: that of the cluster.
@@ -207,16 +251,18 @@ def server_properties(
     """
     advertised = advertised_of(broker, settings, kafka_host)
     own = settings_of(broker.id, settings)
-    of_profile = dict(PROFILES[profile])
+    of_profile, of_session = dict(PROFILES[profile]), {"lab.session.file": str(session_file(directory, broker.id))}
+    if IN_KRAFT in membership:
+        of_profile = {name: text for name, text in of_profile.items() if not name.startswith(OF_ZOOKEEPER)}
+        of_profile, of_session = of_profile | PROFILES_IN_KRAFT[profile], {}
     for name in _AT_MOST_BROKERS:
         if name in of_profile:
             of_profile[name] = str(min(broker_count, int(of_profile[name])))
     sections = {
         "This broker; rewritten at every start by `tidegauge up` or `start`.": {
-            "broker.id": str(broker.id),
+            **membership,
             "listeners": ",".join(listeners_of(broker, settings, kafka_host)),
             **({"advertised.listeners": ",".join(advertised)} if advertised else {}),
-            **membership,
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),
         },
@@ -224,9 +270,7 @@ def server_properties(
         "The rules that outlive a broker (docs/steering.md).": {
             "lab.rules.file": str(directory / CONTROL / RULES_FILE),
         },
-        "The ZooKeeper session, which `tidegauge expire-session` can end when this broker is dead.": {
-            "lab.session.file": str(session_file(directory, broker.id)),
-        },
+        "The ZooKeeper session, which `tidegauge expire-session` can end when this broker is dead.": of_session,
         "The lab's own.": {key: value for key, value in OF_THE_LAB.items() if key not in own},
         f"Profile {profile}.": {key: value for key, value in of_profile.items() if key not in own},
         "Given with --set.": own,

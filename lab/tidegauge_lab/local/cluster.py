@@ -22,10 +22,9 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
-from tidegauge_client.process_end import read_end
+from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_lab.local import (
     containment,
-    control_server,
     foreign,
     layout,
     locks,
@@ -38,6 +37,7 @@ from tidegauge_lab.local import (
 )
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import check_settings, with_whole_paths
+from tidegauge_lab.local.cluster_status import status_of
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
@@ -45,7 +45,7 @@ from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role, RoleKind
 from tidegauge_lab.local.storage_errors import reporting_storage
 from tidegauge_lab.local.topology import Topology, topology_of
-from tidegauge_lab.local.wanted import Wanted
+from tidegauge_lab.local.wanted import Wanted, WantedQuorum
 from tidegauge_lab.observation import BlockingObserver, Observation, controller_of, kafka_brokers, metadata_in
 
 UP_LIMIT_SECONDS = 120.0
@@ -80,12 +80,15 @@ class LocalCluster:
         zookeeper_port: int | None = None,
         kafka_port: int | None = None,
         kafka_host: str | None = None,
+        mode: str | None = None,
+        quorum: WantedQuorum | None = None,
     ) -> LocalCluster:
         """Write ``cluster.json``, or what may change in it, without starting anything.
 
         None means: as it is in the directory; in a new one 3 brokers, profile ``fast``, a ZooKeeper of its own, gRPC
-        ports from 19092 on, and ports for Kafka clients from 9092 on. ``notes`` tell what a user should know, such as
-        other ports.
+        ports from 19092 on, and ports for Kafka clients from 9092 on. In KRaft mode (``mode``, or TIDEGAUGE_MODE for a
+        new directory) three controllers take ZooKeeper's place. ``notes`` tell what a user should know, such as other
+        ports.
 
         Raises:
             TidegaugeError: a wrong setting, a busy port, a host that no process here can listen on, a contradiction to
@@ -96,7 +99,10 @@ class LocalCluster:
             kafka_host = kafka_host.strip("[]")
             ports.require_host(kafka_host, option="--kafka-host")
         paths = with_whole_paths(settings or {})
-        wanted = Wanted(brokers, profile, paths, zookeeper, base_port, zookeeper_port, kafka_port, kafka_host)
+        quorum = quorum or WantedQuorum()
+        wanted = Wanted(
+            brokers, profile, paths, zookeeper, base_port, zookeeper_port, kafka_port, kafka_host, mode, quorum
+        )
         directory = Path(directory).absolute()
         with ports.Reservations().choosing(directory) as reserved:
             recorded = load_cluster_file(directory) if (directory / FILE_NAME).exists() else None
@@ -151,25 +157,25 @@ class LocalCluster:
             TimeLimitError: it is not ready in time.
         """
         with self._alone():
-            check_settings(self.file.settings, self.file.profile)
+            check_settings(self.file.settings, self.file.profile, self.file.mode)
             self._settle_restore()
-            topology, processes = self._topology, self._processes()
+            topology, processes = self._topology, self.processes()
             down = [target for target, process in processes.items() if process.state is ProcessState.DOWN]
-            broker_ids = [target for target in down if isinstance(target, int)]
+            beside = [target for target in topology.targets if target in down]
+            broker_ids = [broker_id for broker_id in self.file.broker_ids if broker_id in down]
             started: list[LabProcess] = []
             try:
                 ports.Reservations().hold(self.directory, ports_of(self.file))
                 topology.require_ports(down)
                 startup.require_ports(self.file, broker_ids)
                 with Launcher(self.directory, wanted=bool(broker_ids)) as launcher:
-                    for target in topology.targets:
-                        if target in down:
-                            started.append(processes[target])
-                            topology.start(target)
+                    started.extend(processes[target] for target in beside)
+                    topology.start(beside, launcher)
                     self.notes.extend(topology.remarks())
                     topology.require_ready()
                     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
-                    leads = controller if len(broker_ids) == len(self.file.brokers) else None
+                    is_first = self.file.quorum is None and len(broker_ids) == len(self.file.brokers)
+                    leads = controller if is_first else None
                     for broker_id in sorted(broker_ids, key=lambda one: one != leads):
                         started.append(processes[broker_id])
                         broker = self.file.broker(broker_id)
@@ -202,8 +208,8 @@ class LocalCluster:
                 foreign.require_none(self.directory, self.file)
             takedown.end([layout.control_process(self.directory)], grace_seconds=grace_seconds)
             self._topology.resume()
-            takedown.end([self._process(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
-            takedown.end(self._beside_brokers(), grace_seconds=grace_seconds)
+            takedown.end([self.process_of(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
+            self._end_beside(grace_seconds, forget=True)
             ports.Reservations().release(self.directory)
             noted_faults.forget(self.directory)
             (layout.control_process(self.directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
@@ -221,42 +227,15 @@ class LocalCluster:
 
     def status(self) -> dict[str, Any]:
         """Return the cluster as ``tidegauge status -o json`` shows it."""
-        states = {broker.id: self._process(broker.id) for broker in self.file.brokers}
-        up = [broker_id for broker_id, process in states.items() if process.state is ProcessState.UP]
-        alive = [broker_id for broker_id, process in states.items() if process.state is not ProcessState.DOWN]
-        views = self._views(up)
-        silent = [broker_id for broker_id in up if views[broker_id].metadata is None]
-        views |= self._views(silent)  # asked twice: a busy machine is not a hung broker
-        kafkas = kafka_brokers(metadata_in(views))
-        controller = controller_of(views, alive, [broker.id for broker in self.file.brokers], kafkas)
-        return {
-            "bootstrap_servers": ",".join(self.bootstrap_servers),
-            "kafka_bootstrap_servers": ",".join(self.kafka_bootstrap_servers),
-            **self._topology.status(self._end_of),
-            "controller": controller._asdict(),
-            "brokers": [
-                {
-                    "id": broker.id,
-                    "pid": states[broker.id].pid,
-                    "state": states[broker.id].state.value,
-                    "responds": broker.id in views and views[broker.id].metadata is not None,
-                    "end": self._end_of(states[broker.id]),
-                    "address": broker.address,
-                    "kafka_address": broker.kafka_address,
-                    "dir": str(self.directory / f"broker-{broker.id}"),
-                }
-                for broker in sorted(self.file.brokers, key=lambda broker: broker.id)
-            ],
-            "kafka_brokers": [{"id": broker_id, "address": address} for broker_id, address in sorted(kafkas.items())],
-            "control": control_server.url_of(self.directory),
-        }
+        return status_of(self.directory, self.file, self._topology, self._views)
 
-    def _end_of(self, process: LabProcess) -> dict[str, Any] | None:
-        """Return how a process that is down has ended; None if it is not down, or was taken down on purpose."""
-        if process.state is not ProcessState.DOWN:
-            return None
-        end = read_end(self.directory, process.name)
-        return None if end is None else end.to_json()
+    def quorum(self) -> QuorumView | None:
+        """Return the quorum of a cluster in KRaft mode as its leader describes it; None: there is no leader.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the cluster is in ZooKeeper mode.
+        """
+        return self._topology.quorum()
 
     def kafka_brokers(self) -> dict[int, str]:
         """Return the Apache Kafka brokers of a mixed cluster, by id, with their addresses for Kafka clients."""
@@ -330,9 +309,9 @@ class LocalCluster:
         """End all brokers, then ZooKeeper; their ports stay reserved."""
         self._topology.resume()
         takedown.end(
-            [self._process(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds, forget=False
+            [self.process_of(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds, forget=False
         )
-        takedown.end(self._beside_brokers(), grace_seconds=grace_seconds, forget=False)
+        self._end_beside(grace_seconds, forget=False)
 
     def change_brokers(self, brokers: Sequence[BrokerEntry], changed: Sequence[int]) -> None:
         """Record the brokers, and restart those that have changed and run, in order, on their data.
@@ -432,7 +411,7 @@ class LocalCluster:
         """
         start_with = faults.StartWith(tuple(held), after_power_cut)
         containment.require_own(self.directory, self.file, with_data=True)
-        check_settings(self.file.settings, self.file.profile)
+        check_settings(self.file.settings, self.file.profile, self.file.mode)
         with self._together(targets, ProcessState.DOWN) as processes:
             snapshots.require_settled(self.directory)
             return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
@@ -465,6 +444,8 @@ class LocalCluster:
 
     def _resolved(self, role: Role, fits: ProcessState | None, views: Mapping[int, Observation]) -> int:
         partition = role.partition
+        if role.kind is RoleKind.CONTROLLER and self.file.quorum is not None:
+            return roles.require_controller(self._topology.status(lambda _: None)["controller"]["id"])
         if role.of is not None:
             return roles.coordinator_of(metadata_in(views), role.of)
         if role.kind is RoleKind.CONTROLLER or partition is None:
@@ -495,16 +476,22 @@ class LocalCluster:
 
     def state_of(self, target: Target) -> ProcessState:
         """Up, down or paused."""
-        return self._process(target).state
+        return self.process_of(target).state
 
     def pid_of(self, target: Target) -> int | None:
         """Return the pid while the process runs or is paused."""
-        return self._process(target).pid
+        return self.process_of(target).pid
 
     # Inside
 
-    def _process(self, target: Target) -> LabProcess:
-        if isinstance(target, int):
+    def process_of(self, target: Target) -> LabProcess:
+        """Return the process of a node, by its id, or ZooKeeper's.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, there is no such node; INVALID_REQUEST, ZooKeeper is another's, or the
+                cluster has none.
+        """
+        if isinstance(target, int) and (target in self.file.broker_ids or self.file.quorum is None):
             return layout.broker_process(self.directory, self.file.broker(target).id)
         return self._topology.process(target)
 
@@ -512,14 +499,15 @@ class LocalCluster:
     def _topology(self) -> Topology:
         return topology_of(self.directory, self.file)
 
-    def _beside_brokers(self) -> list[LabProcess]:
-        """Return the processes beside the brokers, in the order in which they stop."""
-        return [self._process(target) for target in reversed(self._topology.targets)]
+    def _end_beside(self, grace_seconds: float, *, forget: bool) -> None:
+        """End the processes beside the brokers, which have ended."""
+        processes = [self.process_of(target) for target in reversed(self._topology.targets)]
+        takedown.end(processes, grace_seconds=min(grace_seconds, self._topology.grace_seconds), forget=forget)
 
-    def _processes(self) -> dict[Target, LabProcess]:
-        targets: list[Target] = [broker.id for broker in self.file.brokers]
-        targets.extend(self._topology.targets)
-        return {target: self._process(target) for target in targets}
+    def processes(self) -> dict[Target, LabProcess]:
+        """Return all processes that ``up`` starts, by their targets."""
+        targets = [*self.file.broker_ids, *self._topology.targets]
+        return {target: self.process_of(target) for target in targets}
 
     def _up_ids(self) -> list[int]:
         return [broker.id for broker in self.file.brokers if self.state_of(broker.id) is ProcessState.UP]
@@ -542,7 +530,11 @@ class LocalCluster:
         up = self._up_ids()
         expected = {*up, *log_places}
         startup.wait_brokers(
-            self.directory, self._entries(sorted(expected)), startup.all_ready(expected), limit_seconds, log_places
+            self.directory,
+            self._entries(sorted(expected)),
+            startup.all_ready(expected, names_controller=self._topology.names_controller),
+            limit_seconds,
+            log_places,
         )
 
     @contextlib.contextmanager
@@ -588,7 +580,7 @@ class LocalCluster:
         """Hold these processes; other faults may work on others meanwhile. ``fits`` is as in ``resolve``."""
         containment.require_own(self.directory, self.file)
         named = dict.fromkeys(self._named(target, fits) for target in targets)
-        processes = {target: self._process(target) for target in named}
+        processes = {target: self.process_of(target) for target in named}
         with contextlib.ExitStack() as stack:
             stack.enter_context(locks.hold(self.directory / locks.CLUSTER_LOCK, LOCK_LIMIT_SECONDS, shared=True))
             # In one order everywhere, so that two commands can't wait for each other.

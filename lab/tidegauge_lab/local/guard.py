@@ -253,9 +253,9 @@ def having(signs: Sequence[str], commands: Mapping[int, str]) -> list[int]:
 
 
 def of_cluster(directory: Path, commands: Mapping[int, str]) -> list[int]:
-    """Return the pids of these command lines that are ZooKeeper, a broker, the launcher or the control server here."""
+    """Return the pids of these command lines that are a node, ZooKeeper, the launcher or the control server here."""
     from tidegauge_lab.local import control_server, launcher, startup  # noqa: PLC0415 - rule 6
-    from tidegauge_lab.local.topology import signs_of_processes  # noqa: PLC0415 - rule 6
+    from tidegauge_lab.local.topology.process_signs import signs_of_processes  # noqa: PLC0415 - rule 6
 
     signs = (
         f" -m {launcher.MODULE} {directory}/ ",

@@ -18,6 +18,7 @@ from tidegauge_lab.local.processes import LabProcess
 
 ZOOKEEPER = "zookeeper"
 CONTROL = "control"
+CONTROLLER_PROPERTIES = "controller.properties"
 RULES_FILE = "rules.json"
 FAULTS_FILE = "faults.json"
 TALLIES = "tallies"
@@ -30,7 +31,7 @@ LOGS = "logs"
 LAB_NOTE = "lab.json"
 """Which lab a cluster was started for (``tidegauge lab``)."""
 _OWNER_ALONE = 0o700
-_BROKER_DIRECTORY = re.compile(r"broker-\d+\Z")
+_NODE_DIRECTORY = re.compile(r"(broker|controller)-\d+\Z")
 
 
 def broker_process(directory: Path, broker_id: int) -> LabProcess:
@@ -52,6 +53,16 @@ def broker_log_directories(directory: Path, broker_id: int) -> list[Path]:
     """Return a broker's ``log.dirs``: ``data``, and those that were made beside it as ``data-2``, ``data-3``, ..."""
     data = broker_data(directory, broker_id)
     return [data, *sorted(data.parent.glob(f"{data.name}-*"))]
+
+
+def controller_process(directory: Path, controller_id: int) -> LabProcess:
+    """Return the process of a controller of a quorum."""
+    return _process(directory, f"controller-{controller_id}")
+
+
+def controller_data(directory: Path, controller_id: int) -> Path:
+    """Return the directory of a controller's metadata log."""
+    return directory / f"controller-{controller_id}" / "data"
 
 
 def zookeeper_process(directory: Path) -> LabProcess:
@@ -78,6 +89,7 @@ def make_directories(directory: Path, file: ClusterFile) -> None:
     names = [
         LOGS,
         *(f"broker-{broker.id}" for broker in file.brokers),
+        *([] if file.quorum is None else [f"controller-{one.id}" for one in file.quorum.controllers]),
         *([ZOOKEEPER] if file.zookeeper_managed else []),
     ]
     for name in names:
@@ -159,4 +171,4 @@ def own_paths(directory: Path) -> Iterable[Path]:
         FILE_NAME,
         CLUSTER_LOCK,
     }
-    return [path for path in directory.iterdir() if path.name in names or _BROKER_DIRECTORY.match(path.name)]
+    return [path for path in directory.iterdir() if path.name in names or _NODE_DIRECTORY.match(path.name)]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import dialled_host
-from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
+from tidegauge_client.cluster_file import KRAFT_MODE, BrokerEntry, ClusterFile
 from tidegauge_lab.local import ports
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
 from tidegauge_lab.local.topology import planning_of
@@ -43,7 +43,8 @@ def first_plan(
     """
     brokers = DEFAULT_BROKERS if wanted.brokers is None else wanted.brokers
     profile = wanted.profile or DEFAULT_PROFILE
-    check_settings(wanted.settings, profile)
+    mode = wanted.mode_of_new
+    check_settings(wanted.settings, profile, mode)
     _check_count(brokers)
     _check_path(directory)
     chosen = _broker_ports(range(brokers), ports.FIRST_BROKER_PORT, wanted.base_port, "--base-port", taken, free)
@@ -71,7 +72,7 @@ def first_plan(
         settings=dict(wanted.settings),
         kafka_host=wanted.kafka_host or "",
     )
-    whole, more = planning_of().complete(file, wanted, taken=taken, free=free)
+    whole, more = planning_of(mode).complete(file, wanted, taken=taken, free=free)
     return Plan(whole, [*notes, *more])
 
 
@@ -88,7 +89,10 @@ def next_plan(
     Raises:
         TidegaugeError: what is wanted contradicts what the directory holds, or a setting is wrong.
     """
-    planning_of().require_same(directory, recorded, wanted)
+    if wanted.mode not in {None, recorded.mode}:
+        raise contradiction(directory, f"is in {'KRaft' if recorded.mode == KRAFT_MODE else 'ZooKeeper'} mode")
+    wanted.require_fits(recorded.mode)
+    planning_of(recorded.mode).require_same(directory, recorded, wanted)
     first = recorded.brokers[0].port
     if wanted.base_port is not None and wanted.base_port != first:
         raise contradiction(directory, f"has its brokers from port {first} on")
@@ -100,7 +104,7 @@ def next_plan(
         raise contradiction(directory, f"has {len(recorded.brokers)} brokers, and each holds data")
     profile = wanted.profile or recorded.profile
     settings = {**recorded.settings, **wanted.settings}
-    check_settings(settings, profile)
+    check_settings(settings, profile, recorded.mode)
     _check_count(count)
     known = [
         replace(entry(directory, broker.id, broker.port, broker.kafka_port), advertised=broker.advertised)
@@ -108,7 +112,7 @@ def next_plan(
     ]
     new_ids = range(len(known), count)
     of_brokers = {port for broker in known for port in (broker.port, broker.kafka_port)}
-    used = of_brokers | planning_of().ports_avoided(recorded)
+    used = of_brokers | planning_of(recorded.mode).ports_avoided(recorded)
     first_wanted = [max(broker.port for broker in known) + 1 + place for place in range(len(new_ids))]
     chosen = ports.choose_ports(first_wanted, taken={*used, *taken}, free=free)
     added = [entry(directory, broker_id, port, 0) for broker_id, port in zip(new_ids, chosen, strict=True)]
@@ -148,7 +152,7 @@ def entry(directory: Path, broker_id: int, port: int, kafka_port: int) -> Broker
 def ports_of(file: ClusterFile) -> list[int]:
     """Ports that processes of the cluster bind."""
     of_brokers = [port for broker in file.brokers for port in (broker.port, broker.kafka_port) if port]
-    return [*of_brokers, *planning_of().ports_bound(file)]
+    return [*of_brokers, *planning_of(file.mode).ports_bound(file)]
 
 
 def _broker_ports(

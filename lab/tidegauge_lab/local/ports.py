@@ -1,8 +1,8 @@
 """Which ports a cluster gets, and who holds one that is taken.
 
 Rules:
-- At the first ``up`` of a directory broker N gets 9092+N for Kafka clients and 19092+N for gRPC, and ZooKeeper 12181,
-  or the next free ones if those are taken.
+- At the first ``up`` of a directory broker N gets 9092+N for Kafka clients and 19092+N for gRPC, and ZooKeeper 12181 or
+  the controllers 9392 and up, or the next free ones if those are taken.
 - A port that was recorded or asked for is never exchanged: if it is busy, its holder is named.
 
 Busy means that a process listens there, or that a connection was opened from there; connections of an earlier server
@@ -32,11 +32,14 @@ FIRST_KAFKA_PORT = 9092
 FIRST_ZOOKEEPER_PORT = 12181
 LAST_PORT = 65535
 KEPT = "a cluster keeps its ports, so take that one down or use another directory (--dir)"
-OTHERS = "take that one down, or give other ports with --base-port, --kafka-port and --zookeeper-port"
+OTHERS = (
+    "take that one down, or give other ports with --base-port, --kafka-port and --zookeeper-port or --controller-port"
+)
 _LISTEN = "0A"
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _COMMAND_LENGTH = 100
 _RESERVED_SECONDS = 60.0
+_CONNECT_SECONDS = 1.0
 
 
 def is_free(port: int) -> bool:
@@ -49,6 +52,15 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def takes_connections(port: int) -> bool:
+    """Return whether a process listens on 127.0.0.1:port."""
+    try:
+        with socket.create_connection((HOST, port), _CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
 
 
 def choose_ports(

@@ -37,8 +37,8 @@ class Outcome(NamedTuple):
     """What a fault did to one process.
 
     Attributes:
-        process: ``broker-1`` or ``zookeeper``.
-        target: its broker id, or ``zookeeper``.
+        process: ``broker-1``, ``controller-3000`` or ``zookeeper``.
+        target: its node's id, or ``zookeeper``.
         changed: False when it was so already.
         pid: the process it was done to; the new one after a start; None when there was none.
         state: its state now.
@@ -56,8 +56,13 @@ class Outcome(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The process's name for people: ``broker 1``, ``ZooKeeper``."""
-        return "ZooKeeper" if self.target == ZOOKEEPER else f"broker {self.target}"
+        """The process's name for people: ``broker 1``, ``controller 3000``, ``ZooKeeper``."""
+        return _called(self.process)
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether it is a broker's process."""
+        return self.process.startswith("broker-")
 
 
 class StartWith(NamedTuple):
@@ -93,7 +98,7 @@ def expired(topology: Topology, outcomes: Iterable[Outcome]) -> list[Outcome]:
     Raises:
         TidegaugeError: what keeps the memberships does not respond.
     """
-    brokers = [(one, one.target) for one in outcomes if isinstance(one.target, int)]
+    brokers = [(one, int(one.target)) for one in outcomes if one.is_broker]
     return [one._replace(session_id=topology.end_membership(broker_id)) for one, broker_id in brokers]
 
 
@@ -155,7 +160,7 @@ def _switch(
         if state is ProcessState.DOWN:
             raise TidegaugeError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
-                f"{_called(target)} is down, there is nothing to {action}; nothing was done",
+                f"{_called(processes[target].name)} is down, there is nothing to {action}; nothing was done",
             )
     for target, process in processes.items():
         if before[target][0] is not wanted:
@@ -166,7 +171,7 @@ def _switch(
         if not process.wait_state(wanted):
             raise TidegaugeError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
-                f"{_called(target)} is {process.state.value} after {number.name}, not {wanted.value}",
+                f"{_called(process.name)} is {process.state.value} after {number.name}, not {wanted.value}",
             )
         outcomes.append(Outcome(process.name, target, before[target][0] is not wanted, before[target][1], wanted))
     return outcomes
@@ -175,11 +180,11 @@ def _switch(
 def start(
     directory: Path, file: ClusterFile, processes: Processes, limit_seconds: float, start_with: StartWith | None = None
 ) -> list[Outcome]:
-    """Start those that are down, ZooKeeper first, and wait until each is ready by itself.
+    """Start those that are down, ZooKeeper or controllers first, and wait until each is ready by itself.
 
     Raises:
-        TidegaugeError: one is paused, a port is busy, there is no ZooKeeper, or one ended; or one is up that was to
-            start held or after a power loss.
+        TidegaugeError: one is paused, a port is busy, what brokers register with is missing, or one ended; or one is up
+            that was to start held or after a power loss.
         TimeLimitError: one is not ready in time.
     """
     start_with = start_with or StartWith()
@@ -188,20 +193,20 @@ def start(
         if state is ProcessState.PAUSED:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"{_called(target)} is paused, not down: use {command_for(directory, f'resume {_argument(target)}')}; "
-                "nothing was done",
+                f"{_called(processes[target].name)} is paused, not down: use "
+                f"{command_for(directory, f'resume {_argument(target)}')}; nothing was done",
             )
         if state is ProcessState.UP and isinstance(target, int):
-            _refuse_for_running(directory, target, start_with)
+            _refuse_for_running(directory, processes[target].name, target, start_with)
     down = [target for target, state in states.items() if state is ProcessState.DOWN]
-    broker_ids = [target for target in down if isinstance(target, int)]
+    broker_ids = [broker_id for broker_id in file.broker_ids if broker_id in down]
     topology = topology_of(directory, file)
     topology.require_ports(down)
     startup.require_ports(file, broker_ids)
-    for target in topology.targets:
-        if target in down:
-            _note(directory / LOGS, "start", target, processes[target])
-            topology.start(target)
+    beside = [target for target in topology.targets if target in down]
+    for target in beside:
+        _note(directory / LOGS, "start", target, processes[target])
+    topology.start(beside)
     if broker_ids:
         topology.require_ready()
     lost: dict[Target, int] = {}
@@ -213,9 +218,13 @@ def start(
             _note(directory / LOGS, "start", broker_id, processes[broker_id])
             startup.start_broker(directory, file, file.broker(broker_id), held=start_with.held, launcher=launcher)
     # Those that were up already are waited for too: a `start` that follows another means the same readiness.
-    wanted = [target for target in processes if isinstance(target, int)]
+    wanted = [broker_id for broker_id in file.broker_ids if broker_id in processes]
     startup.wait_brokers(
-        directory, [file.broker(target) for target in wanted], startup.each_ready(wanted), limit_seconds, places
+        directory,
+        [file.broker(target) for target in wanted],
+        startup.each_ready(wanted, names_controller=topology.names_controller),
+        limit_seconds,
+        places,
     )
     return [
         Outcome(process.name, target, target in down, process.pid, process.state, lost.get(target, 0))
@@ -239,26 +248,26 @@ def cut_power(directory: Path, broker_id: int) -> int:
     return lost_bytes
 
 
-def _refuse_for_running(directory: Path, broker_id: int, start_with: StartWith) -> None:
+def _refuse_for_running(directory: Path, process: str, broker_id: int, start_with: StartWith) -> None:
     if start_with.after_power_cut:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {broker_id} is up, and a power loss ends its process first: "
+            f"{_called(process)} is up, and a power loss ends its process first: "
             f"{command_for(directory, f'kill {broker_id}')}; nothing was done",
         )
     if start_with.held:
         hold = command_for(directory, f"hold-fetch {start_with.held[0]} --broker {broker_id}")
         raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST, f"broker {broker_id} is up already: {hold} holds it; nothing was done"
+            ErrorCode.INVALID_REQUEST, f"{_called(process)} is up already: {hold} holds it; nothing was done"
         )
 
 
 def _note(logs: Path, action: str, target: Target, process: LabProcess) -> None:
-    note_fault(logs, action, process.name, target if isinstance(target, int) else None, _CAUSE)
+    note_fault(logs, action, process.name, int(target) if process.name.startswith("broker-") else None, _CAUSE)
 
 
-def _called(target: Target) -> str:
-    return f"broker {target}" if isinstance(target, int) else "ZooKeeper"
+def _called(process: str) -> str:
+    return "ZooKeeper" if process == ZOOKEEPER else process.replace("-", " ")
 
 
 def _argument(target: Target) -> str:

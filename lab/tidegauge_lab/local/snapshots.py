@@ -1,4 +1,4 @@
-"""Copies of a whole cluster's data: the brokers' log directories and ZooKeeper's, under a name in ``snapshots/``.
+"""Copies of a whole cluster's data: the log directories of all nodes and ZooKeeper's, under a name in ``snapshots/``.
 
 Rules:
     1. A snapshot is taken of processes that have stopped in order, so that a restored cluster starts without recovery
@@ -12,9 +12,10 @@ Rules:
        the cluster starts. Each step of that may be interrupted again. (A power loss of the machine is another matter:
        nothing is flushed.)
     5. A restore is an event of the lab, with the time of its snapshot: it is noted once the data are in place.
-    6. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper.
+    6. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper or
+       controllers.
     7. Names and notes are input of a stranger: a directory is replaced or deleted only if its name is that of data of a
-       broker or ZooKeeper, and a note that names another is refused before anything changes. That no link leads out of
+       node or ZooKeeper, and a note that names another is refused before anything changes. That no link leads out of
        the directory, ``containment`` sees to.
 """
 
@@ -40,7 +41,7 @@ SNAPSHOTS = layout.SNAPSHOTS
 _ABOUT = "snapshot.json"
 _COPY = ".tmp"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_DATA = re.compile(r"broker-(0|[1-9][0-9]{0,9})/data(-[^/\x00]{1,200})?|zookeeper/data")
+_DATA = re.compile(r"(broker|controller)-(0|[1-9][0-9]{0,9})/data(-[^/\x00]{1,200})?|zookeeper/data")
 """Names of directories with data, relative to the cluster's (``_data_of``)."""
 
 
@@ -309,7 +310,7 @@ def _restore_of(value: Any) -> _Restore:
 def _data_name(value: Any) -> str:
     name = text_of(value)
     if not _DATA.fullmatch(name):
-        raise ValueError(f"{name[:100]!r} is no directory with data of a broker or ZooKeeper")
+        raise ValueError(f"{name[:100]!r} is no directory with data of a node or ZooKeeper")
     return name
 
 
@@ -325,6 +326,8 @@ def _beside(target: Path) -> Path:
 
 
 def _data_of(directory: Path, file: ClusterFile) -> list[Path]:
-    """Return the directories with data: each broker's log directories, and ZooKeeper's."""
-    found = [path for broker in file.brokers for path in layout.broker_log_directories(directory, broker.id)]
+    """Return the directories with data: each node's log directories, and ZooKeeper's."""
+    found = [path for broker_id in file.broker_ids for path in layout.broker_log_directories(directory, broker_id)]
+    if file.quorum is not None:
+        found += [layout.controller_data(directory, controller_id) for controller_id in file.quorum.ids]
     return [path for path in [*found, directory / layout.ZOOKEEPER / "data"] if path.is_dir()]

@@ -62,10 +62,12 @@ def start_broker(
     if holds_secrets(file.settings):
         config.touch(OWNER_ALONE)
         config.chmod(OWNER_ALONE)
+    topology = topology_of(directory, file)
+    topology.prepare(broker.id)
     text = server_properties(
         broker,
         directory,
-        membership=topology_of(directory, file).broker_settings(),
+        membership=topology.broker_settings(broker.id),
         profile=file.profile,
         settings=file.settings,
         broker_count=len(file.brokers),
@@ -134,16 +136,23 @@ def give_head_start(directory: Path, broker: BrokerEntry, log_place: int) -> Non
         wait_brokers(directory, [broker], each_ready({broker.id}), _HEAD_START_SECONDS, {broker.id: log_place})
 
 
-def all_ready(expected: Collection[int]) -> Callable[[Mapping[int, Observation]], str]:
-    """Return what the whole cluster lacks."""
-    return lambda views: readiness.lacks(views, expected)
+def all_ready(
+    expected: Collection[int], *, names_controller: bool = True
+) -> Callable[[Mapping[int, Observation]], str]:
+    """Return what the whole cluster lacks; ``names_controller`` is as in ``Topology``."""
+    return lambda views: readiness.lacks(views, expected, names_controller=names_controller)
 
 
-def each_ready(expected: Collection[int]) -> Callable[[Mapping[int, Observation]], str]:
-    """Return what these brokers lack, each by itself."""
+def each_ready(
+    expected: Collection[int], *, names_controller: bool = True
+) -> Callable[[Mapping[int, Observation]], str]:
+    """Return what these brokers lack, each by itself; ``names_controller`` is as in ``Topology``."""
 
     def lacks(views: Mapping[int, Observation]) -> str:
-        sentences = (readiness.broker_lacks(broker_id, views.get(broker_id), {broker_id}) for broker_id in expected)
+        sentences = (
+            readiness.broker_lacks(broker_id, views.get(broker_id), {broker_id}, names_controller=names_controller)
+            for broker_id in expected
+        )
         return next((sentence for sentence in sentences if sentence), "")
 
     return lacks

@@ -27,7 +27,7 @@ from tidegauge_client.cli.wait import hw_condition, in_sync_condition, isr_condi
 from tidegauge_client.event_conditions import TRUNCATION, EventCondition
 from tidegauge_client.topic_description import TopicDescription, describe
 from tidegauge_lab.group_conditions import GroupCondition
-from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Target
+from tidegauge_lab.local.cluster import LocalCluster, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import TRANSACTION
 from tidegauge_lab.pytest_plugin.aio_faults import AsyncFaults
@@ -287,6 +287,7 @@ class AsyncCluster(AsyncFaults):
         lag: int | None = None,
         assignment: Mapping[str, Collection[tuple[str, int]]] | None = None,
         committed: Mapping[tuple[str, int], int] | None = None,
+        epochs: Mapping[str, int] | None = None,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
     ) -> GroupDescription:
         """Wait until all of this is true of a consumer group at once; what is left out may be anything.
@@ -295,10 +296,11 @@ class AsyncCluster(AsyncFaults):
             group: its id.
             state: such as Stable.
             members: how many.
-            generation: this one or a later one.
+            generation: this one or a later one; of a consumer group (KIP-848) its epoch.
             lag: at most so many records that it has not read.
             assignment: the partitions, as (topic, partition), of members by client.id or group.instance.id.
             committed: offsets by (topic, partition).
+            epochs: member epochs of a consumer group, these or later ones, by client.id or group.instance.id.
             timeout: the limit, in seconds.
 
         Returns:
@@ -310,7 +312,7 @@ class AsyncCluster(AsyncFaults):
         """
         of_members = {name: {TopicPartition(*at) for at in found} for name, found in (assignment or {}).items()}
         offsets = {TopicPartition(*at): offset for at, offset in (committed or {}).items()}
-        condition = GroupCondition(state, members, generation, lag, of_members or None, offsets or None)
+        condition = GroupCondition(state, members, generation, lag, of_members or None, offsets or None, epochs=epochs)
         return await wait_until_group(self.bootstrap_server_list, group, condition, timeout)
 
     async def wait_transaction(
@@ -401,10 +403,10 @@ class AsyncCluster(AsyncFaults):
         Raises:
             TidegaugeError: there is none.
         """
-        broker = (await asyncio.to_thread(self.local.status))["controller"]["broker"]
-        if broker is None:
+        node = (await asyncio.to_thread(self.local.status))["controller"]["id"]
+        if node is None:
             raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, "there is no active controller at the moment")
-        return int(broker)
+        return int(node)
 
     # Whole again
 
@@ -415,9 +417,7 @@ class AsyncCluster(AsyncFaults):
             TidegaugeError: a process does not start, or a broker does not end its faults.
             TimeLimitError: the cluster is not ready in time.
         """
-        targets: list[Target] = [broker.id for broker in self.local.file.brokers]
-        if self.local.file.zookeeper_managed:
-            targets.append(ZOOKEEPER)
+        targets: list[Target] = [*self.local.processes()]
         paused = [target for target in targets if self.local.state_of(target) is ProcessState.PAUSED]
         if paused:
             await self.resume(*paused)

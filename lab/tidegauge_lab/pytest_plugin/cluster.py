@@ -135,7 +135,8 @@ class Cluster(SyncCluster):
         """
         self._loop.close()
         self._resources.close()
-        leaves_something = keep or self.keeps_logs or not self._local.file.zookeeper_managed
+        file = self._local.file
+        leaves_something = keep or self.keeps_logs or bool(file.zookeeper_address and not file.zookeeper_managed)
         self._local.down(grace_seconds=GRACE_SECONDS if leaves_something else 0)
         if self._guard is not None:
             self._guard.release()
@@ -194,6 +195,7 @@ def _started(directory: Path, options: TidegaugeOptions, zookeeper: str | None) 
                 settings=options.settings,
                 zookeeper=zookeeper,
                 base_port=next(bases),
+                mode=options.mode,
             )
             local.up()
             _create_offsets_topic(local)

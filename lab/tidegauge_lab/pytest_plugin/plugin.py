@@ -46,11 +46,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--tidegauge-zookeeper", metavar="H:P", help="Use this ZooKeeper (ini: tidegauge_zookeeper).")
     group.addoption(
+        "--tidegauge-mode", metavar="zookeeper|kraft", help="Where its metadata are (ini: tidegauge_mode, zookeeper)."
+    )
+    group.addoption(
         "--tidegauge-keep", action="store_true", help="Leave the cluster's directory for a look afterwards."
     )
     parser.addini("tidegauge_brokers", "Brokers of the cluster.", default="3")
     parser.addini("tidegauge_profile", "Its timeouts: fast or kafka.", default="fast")
     parser.addini("tidegauge_settings", "Settings of all brokers, one K=V a line.", type="linelist", default=[])
+    parser.addini("tidegauge_mode", "Its mode: zookeeper, or kraft, which needs no Java.", default="zookeeper")
     parser.addini("tidegauge_zookeeper", "host:port of a ZooKeeper that runs already.", default="")
 
 
@@ -95,7 +99,15 @@ def read_options(config: pytest.Config) -> TidegaugeOptions:
         settings=read_settings([*config.getini("tidegauge_settings"), *(config.getoption("--tidegauge-set") or [])]),
         zookeeper=config.getoption("--tidegauge-zookeeper") or config.getini("tidegauge_zookeeper") or None,
         keep=bool(config.getoption("--tidegauge-keep")),
+        mode=_mode(config),
     )
+
+
+def _mode(config: pytest.Config) -> str:
+    mode = str(config.getoption("--tidegauge-mode") or config.getini("tidegauge_mode"))
+    if mode not in {"zookeeper", "kraft"}:
+        raise pytest.UsageError(f"tidegauge_mode is zookeeper or kraft, not {mode!r}")
+    return mode
 
 
 # Fixtures

@@ -219,6 +219,7 @@ class SyncCluster(SyncClusterBase):
         lag: int | None = None,
         assignment: Mapping[str, Collection[tuple[str, int]]] | None = None,
         committed: Mapping[tuple[str, int], int] | None = None,
+        epochs: Mapping[str, int] | None = None,
         timeout: float = WAIT_SECONDS,
     ) -> GroupDescription:
         """Wait until all of this is true of a consumer group at once; what is left out may be anything.
@@ -227,10 +228,11 @@ class SyncCluster(SyncClusterBase):
             group: its id.
             state: such as Stable.
             members: how many.
-            generation: this one or a later one.
+            generation: this one or a later one; of a consumer group (KIP-848) its epoch.
             lag: at most so many records that it has not read.
             assignment: the partitions, as (topic, partition), of members by client.id or group.instance.id.
             committed: offsets by (topic, partition).
+            epochs: member epochs of a consumer group, these or later ones, by client.id or group.instance.id.
             timeout: the limit, in seconds.
 
         Returns:
@@ -249,6 +251,7 @@ class SyncCluster(SyncClusterBase):
                 lag=lag,
                 assignment=assignment,
                 committed=committed,
+                epochs=epochs,
                 timeout=timeout,
             )
         )

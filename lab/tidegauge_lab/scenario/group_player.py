@@ -117,7 +117,14 @@ class GroupPlayer:
     def _differing(self, step: steps.WaitGroup | steps.ExpectGroup, *, is_exact: bool) -> list[str]:
         committed = {TopicPartition.parse(at): offset for at, offset in (step.committed or {}).items()}
         condition = GroupCondition(
-            step.state, step.members, step.generation, step.lag, step.assignment, committed or None, is_exact
+            step.state,
+            step.members,
+            step.generation,
+            step.lag,
+            step.assignment,
+            committed or None,
+            is_exact,
+            step.epochs,
         )
         try:
             found = self._hands.look_at_group(step.group, condition)

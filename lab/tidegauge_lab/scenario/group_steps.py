@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegauge.groups import GroupState
+from tidegauge.groups import GROUP_STATES
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import readers
 from tidegauge_lab.scenario.step_base import Step, argument
 
 LIBRARIES = ("confluent-kafka", "kafka-python")
-_STATES = tuple(state.value for state in GroupState)
+_STATES = GROUP_STATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +142,9 @@ class WaitGroup(GroupStep):
     committed: Mapping[str, int] | None = argument(
         readers.by_name(readers.integer), "{partition: committed offset}", default=None
     )
+    epochs: Mapping[str, int] | None = argument(
+        readers.by_name(readers.integer), "{consumer: its member epoch (KIP-848), or a later one}", default=None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +165,9 @@ class ExpectGroup(GroupStep):
     )
     committed: Mapping[str, int] | None = argument(
         readers.by_name(readers.integer), "{partition: committed offset}", default=None
+    )
+    epochs: Mapping[str, int] | None = argument(
+        readers.by_name(readers.integer), "{consumer: its member epoch (KIP-848), exactly}", default=None
     )
 
 

@@ -14,14 +14,16 @@ from collections.abc import Mapping as MappingOf
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import did_you_mean
 from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge_client.cluster_file import KRAFT_MODE, MODES, ZOOKEEPER_MODE
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
 from tidegauge_lab.local.roles import Role
+from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS
 from tidegauge_lab.scenario import readers, steps
 from tidegauge_lab.scenario.faults import problem_of
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
@@ -184,6 +186,20 @@ def unknown(word: str, known: Collection[str], where: str) -> str:
     return f"there is no {word!r} {where}{did_you_mean(word, known, there_is)}"
 
 
+class _Cluster(NamedTuple):
+    """What a file says of its cluster; ``Scenario`` has the same fields."""
+
+    brokers: int
+    controller: int
+    settings: MappingOf[str, str]
+    mode: str
+    controllers: int
+    features: MappingOf[str, int]
+
+
+_NO_CLUSTER = _Cluster(0, 0, _NOTHING, ZOOKEEPER_MODE, 0, {})
+
+
 class _Loader:
     """Reads the tree; problems are collected."""
 
@@ -199,50 +215,60 @@ class _Loader:
         teaches = fields.take("teaches", readers.text, "")
         rule = fields.take("rule", readers.text, "")
         limit = fields.take("limit_seconds", readers.seconds, LIMIT_SECONDS)
-        brokers, controller, settings = fields.need("cluster", self._cluster, (0, 0, _NOTHING))
+        cluster = fields.need("cluster", self._cluster, _NO_CLUSTER)
         topics = fields.need("topics", self._topics, ())
         found = fields.need("steps", self.steps_in, ())
         fields.end()
-        if brokers == 0 or not topics:
+        if cluster.brokers == 0 or not topics:
             return None
         return Scenario(
             name=name,
             title=title.strip(),
             teaches=teaches.strip(),
             rule=rule.strip(),
-            brokers=brokers,
-            controller=controller,
-            settings=settings,
+            brokers=cluster.brokers,
+            controller=cluster.controller,
+            settings=cluster.settings,
             topics=topics,
             steps=found,
             limit_seconds=limit,
+            mode=cluster.mode,
+            controllers=cluster.controllers,
+            features=cluster.features,
         )
 
-    def _cluster(self, node: Node) -> tuple[int, int, MappingOf[str, str]]:
+    def _cluster(self, node: Node) -> _Cluster:
         if not isinstance(node, Mapping):
-            raise MalformedYaml(node.line, "cluster is a mapping: brokers, controller, settings")
+            raise MalformedYaml(node.line, "cluster is a mapping: brokers, controller, settings, mode")
         fields = _Fields(node, self.problems, "cluster")
         brokers = fields.need("brokers", readers.positive, 0)
         controller = fields.take("controller", readers.integer, 0)
-        settings = fields.take("settings", self._settings, _NOTHING)
+        mode = fields.take("mode", readers.choice(*MODES), ZOOKEEPER_MODE)
+        settings = fields.take("settings", lambda found: self._settings(found, mode), _NOTHING)
+        controllers = fields.take("controllers", readers.positive, 0)
+        features = fields.take("features", readers.by_name(readers.integer), {})
         fields.end()
+        if mode == ZOOKEEPER_MODE and (controllers or features):
+            self.problems.append(MalformedYaml(node.line, "controllers and features belong to mode: kraft"))
+        if mode == KRAFT_MODE:
+            controllers = controllers or DEFAULT_CONTROLLERS
         if brokers > MAX_BROKERS:
             raise MalformedYaml(node.line, f"a scenario has at most {MAX_BROKERS} brokers, not {brokers}")
         if controller >= brokers > 0:
             self.problems.append(MalformedYaml(node.key_lines.get("controller", node.line), no_broker(controller)))
-        return brokers, controller, settings
+        return _Cluster(brokers, controller, settings, mode, controllers, features)
 
-    def _settings(self, node: Node) -> dict[str, str]:
+    def _settings(self, node: Node, mode: str) -> dict[str, str]:
         found = dict(readers.by_name(readers.setting)(node))
         assert isinstance(node, Mapping), "by_name has looked"
         for name, value in found.items():
             try:
-                check_settings({**SETTINGS, name: value}, DEFAULT_PROFILE)
+                check_settings({**SETTINGS, name: value}, DEFAULT_PROFILE, mode)
             except TidegaugeError as problem:
                 self.problems.append(MalformedYaml(node.key_lines[name], problem.message))
         if not self.problems:
             try:
-                check_settings({**SETTINGS, **found}, DEFAULT_PROFILE)
+                check_settings({**SETTINGS, **found}, DEFAULT_PROFILE, mode)
             except TidegaugeError as problem:
                 self.problems.append(MalformedYaml(node.line, problem.message))
         return found
@@ -385,12 +411,13 @@ class _Context:
                 self._tell(line, f"{value!r} was not produced before this step")
 
     def _broker(self, line: int, broker_id: int) -> None:
-        if broker_id != NO_LEADER and broker_id >= self._scenario.brokers:
+        if broker_id != NO_LEADER and broker_id not in self._scenario.nodes:
             self._tell(line, no_broker(broker_id))
 
     def _replicas(self, line: int, assignment: Iterable[Iterable[int]]) -> None:
         for broker_id in sorted({broker_id for replicas in assignment for broker_id in replicas}):
-            self._broker(line, broker_id)
+            if broker_id >= self._scenario.brokers:
+                self._tell(line, no_broker(broker_id))
 
     def _partition(self, line: int, partition: TopicPartition) -> None:
         if partition.partition >= self._counts.get(partition.topic, 0):

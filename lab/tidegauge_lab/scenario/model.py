@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegauge.partition import TopicPartition
+from tidegauge_client.cluster_file import ZOOKEEPER_MODE
+from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID
 from tidegauge_lab.scenario.steps import PartitionStep, Step
 
 LIMIT_SECONDS = 120.0
@@ -45,6 +47,9 @@ class Scenario:
         topics: made before the first step.
         steps: one after the other.
         limit_seconds: for all of it.
+        mode: ``zookeeper`` or ``kraft``.
+        controllers: how many, in KRaft mode; their ids begin at 3000.
+        features: levels of features, in KRaft mode.
     """
 
     name: str
@@ -57,6 +62,14 @@ class Scenario:
     topics: tuple[Topic, ...]
     steps: tuple[Step, ...]
     limit_seconds: float = LIMIT_SECONDS
+    mode: str = ZOOKEEPER_MODE
+    controllers: int = 0
+    features: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> list[int]:
+        """Return the ids of all brokers and of the controllers beside them."""
+        return [*range(self.brokers), *range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + self.controllers)]
 
     @property
     def all_settings(self) -> dict[str, str]:

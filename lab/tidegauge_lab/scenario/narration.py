@@ -10,11 +10,12 @@ from functools import singledispatch
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
-from tidegauge_lab.local.roles import Role
+from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID
+from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_narration import group_sentence
 from tidegauge_lab.scenario.group_steps import GroupStep
-from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.readers import ANY, NO_LEADER, NONE
 from tidegauge_lab.scenario.transaction_narration import transaction_sentence
 from tidegauge_lab.scenario.transaction_steps import OF_TRANSACTIONS
 
@@ -34,10 +35,15 @@ def narrated(step: steps.Step) -> str:
 
 
 def brokers(ids: Sequence[int | Role]) -> str:
-    """Return ``broker 1`` or ``brokers 1, 2 and 0``; with roles ``broker 1 and the coordinator of group:g``."""
+    """Return ``broker 1``, ``controller 3000``, ``brokers 1 and 0``, or ``broker 1 and the coordinator of group:g``."""
     if any(isinstance(one, Role) for one in ids):
-        return joined([f"the {one}" if isinstance(one, Role) else f"broker {one}" for one in ids])
-    return f"{'broker' if len(ids) == 1 else 'brokers'} {joined(ids)}"
+        return joined([_role(one) if isinstance(one, Role) else f"broker {one}" for one in ids])
+    kind = "controller" if all(isinstance(one, int) and one >= FIRST_CONTROLLER_ID for one in ids) else "broker"
+    return f"{kind if len(ids) == 1 else f'{kind}s'} {joined(ids)}"
+
+
+def _role(role: Role) -> str:
+    return str(role) if role.kind is RoleKind.CONTROLLER else f"the {role}"
 
 
 def joined(items: Sequence[object]) -> str:
@@ -233,6 +239,12 @@ def _(step: steps.WaitController) -> str:
     who = f"broker {' or '.join(map(str, step.brokers))}"
     epoch = "" if step.epoch is None else f", with controller epoch {step.epoch}"
     return f"Wait until {who} is the controller{epoch}"
+
+
+@_sentence.register
+def _(step: steps.WaitQuorum) -> str:
+    who = {ANY: "a controller", NONE: "no controller"}.get(str(step.leader), f"controller {step.leader}")
+    return f"Wait until {who} leads the quorum"
 
 
 @_sentence.register

@@ -22,6 +22,7 @@ Reader = Callable[[Node], Read]
 
 NO_LEADER = -1
 """Leader of a partition that has none, as Kafka writes it."""
+ANY, NONE = "any", "none"
 PLANES = ("brokers", "zookeeper", "clients")
 
 
@@ -104,6 +105,16 @@ def leader(node: Node) -> int:
         return integer(node)
     except MalformedYaml:
         raise MalformedYaml(node.line, f"a broker id or none is expected, not {shown(node)}") from None
+
+
+def quorum_leader(node: Node) -> int | str:
+    """Read a controller's id, ``any`` or ``none``."""
+    if isinstance(node, Scalar) and node.text in {ANY, NONE}:
+        return node.text
+    try:
+        return integer(node)
+    except MalformedYaml:
+        raise MalformedYaml(node.line, f"a controller's id, any or none is expected, not {shown(node)}") from None
 
 
 def acks(node: Node) -> int:

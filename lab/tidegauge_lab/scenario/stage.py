@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import TextIO
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.cluster_file import KRAFT_MODE, ClusterFile
 from tidegauge_lab.local import layout, ports, takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.guard import guarding
 from tidegauge_lab.local.launcher import kept
 from tidegauge_lab.local.ports import shared_directory
 from tidegauge_lab.local.topology import topology_of
+from tidegauge_lab.local.wanted import MOST_CONTROLLERS, WantedQuorum
 from tidegauge_lab.scenario.client_processes import sign_of
 from tidegauge_lab.scenario.model import Scenario
 
@@ -62,19 +63,36 @@ def stage(
         contextlib.ExitStack() as stack,
     ):
         base_port = stack.enter_context(_ports())
-        if zookeeper is None:
-            zookeeper = stack.enter_context(_own_zookeeper(directory, base_port + _BLOCK - 1))
-        cluster = LocalCluster.create(
-            directory / _CLUSTER,
-            brokers=scenario.brokers,
-            settings=scenario.all_settings,
-            zookeeper=f"{zookeeper}/scenario-{uuid.uuid4().hex[:12]}",
-            base_port=base_port,
-        )
+        if scenario.mode == KRAFT_MODE:
+            cluster = _in_kraft(scenario, directory / _CLUSTER, base_port)
+        else:
+            if zookeeper is None:
+                zookeeper = stack.enter_context(_own_zookeeper(directory, base_port + _BLOCK - 1))
+            cluster = LocalCluster.create(
+                directory / _CLUSTER,
+                brokers=scenario.brokers,
+                settings=scenario.all_settings,
+                zookeeper=f"{zookeeper}/scenario-{uuid.uuid4().hex[:12]}",
+                base_port=base_port,
+            )
         stack.callback(_surely, lambda: cluster.down(grace_seconds=0.0))
-        cluster.start(scenario.controller)
+        if scenario.mode != KRAFT_MODE:
+            cluster.start(scenario.controller)
         cluster.up()
         yield cluster
+
+
+def _in_kraft(scenario: Scenario, directory: Path, base_port: int) -> LocalCluster:
+    """Return the cluster of a scenario in KRaft mode, whose controllers have the last ports of the block."""
+    quorum = WantedQuorum(scenario.controllers, features=scenario.features, port=base_port + _BLOCK - MOST_CONTROLLERS)
+    return LocalCluster.create(
+        directory,
+        brokers=scenario.brokers,
+        settings=scenario.all_settings,
+        base_port=base_port,
+        mode=KRAFT_MODE,
+        quorum=quorum,
+    )
 
 
 @contextlib.contextmanager
@@ -112,7 +130,7 @@ def _own_zookeeper(directory: Path, port: int) -> Iterator[str]:
     (home / layout.LOGS).mkdir(parents=True)
     file = ClusterFile(f"{ports.HOST}:{port}", zookeeper_managed=True, profile="fast", brokers=[])
     try:
-        topology_of(home, file).start(layout.ZOOKEEPER)
+        topology_of(home, file).start([layout.ZOOKEEPER])
         yield file.zookeeper_address
     finally:
         _surely(lambda: takedown.end([layout.zookeeper_process(home)], grace_seconds=0.0))

@@ -427,6 +427,19 @@ class WaitController(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitQuorum(Step):
+    """Until a controller leads the quorum."""
+
+    verb = "wait_quorum"
+    main = "leader"
+    about = (
+        "in KRaft mode: wait until this controller, or any, leads the quorum and has committed a record of its epoch"
+    )
+
+    leader: int | str = argument(readers.quorum_leader, "a controller's id, any, or none: until no controller leads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEvent(Step):
     """Until a broker has written something into its event log."""
 
@@ -563,6 +576,7 @@ _OWN_STEPS: tuple[type[Step], ...] = (
     WaitEpoch,
     WaitCheckpoint,
     WaitController,
+    WaitQuorum,
     WaitEvent,
     Mark,
     Table,

@@ -16,7 +16,7 @@ from tidegauge_lab.scenario.facts import Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import Waits
 from tidegauge_lab.scenario.hands import Hands
-from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.readers import ANY, NO_LEADER, NONE
 
 WaitStep: TypeAlias = (
     steps.WaitLeader
@@ -27,6 +27,7 @@ WaitStep: TypeAlias = (
     | steps.WaitEpoch
     | steps.WaitCheckpoint
     | steps.WaitController
+    | steps.WaitQuorum
     | steps.WaitEvent
     | steps.WaitHeld
 )
@@ -145,6 +146,18 @@ class WaitPlayer:
                 f"broker {broker} sees controller {leader_name(controller)} of epoch {epoch}"
                 for broker, (controller, epoch) in seen.items()
             ] or ["no broker responds"]
+
+        self._wait(differing)
+
+    @do.register
+    def _wait_quorum(self, step: steps.WaitQuorum) -> None:
+        def differing() -> list[str]:
+            view = self._cluster.quorum()
+            if view is None or view.high_watermark < 0:
+                return [] if step.leader == NONE else ["no controller leads the quorum"]
+            if step.leader in {ANY, view.leader_id}:
+                return []
+            return [f"controller {view.leader_id} leads the quorum in epoch {view.epoch}"]
 
         self._wait(differing)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
@@ -65,6 +66,21 @@ class ZooKeeperFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class QuorumFacts:
+    """The controllers of a cluster in KRaft mode.
+
+    Attributes:
+        leader: the active controller; None while there is none.
+        epoch: its epoch.
+        controllers: by id, as ``tidegauge status -o json`` shows them.
+    """
+
+    leader: int | None
+    epoch: int | None
+    controllers: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """A cluster at one moment.
 
@@ -72,6 +88,7 @@ class Facts:
         name: what the page calls it: its directory or its bootstrap servers.
         brokers: by id, those that should be there.
         zookeeper: ZooKeeper.
+        quorum: the controllers; None in ZooKeeper mode.
         switchable: whether this is a cluster of the lab, so that the page may do things to it.
         problem: one sentence when there is nothing to look at (any more); empty otherwise.
     """
@@ -79,5 +96,6 @@ class Facts:
     name: str
     brokers: Sequence[BrokerFacts] = ()
     zookeeper: ZooKeeperFacts = ZooKeeperFacts()
+    quorum: QuorumFacts | None = None
     switchable: bool = False
     problem: str = ""

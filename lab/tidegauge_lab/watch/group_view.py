@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tidegauge.consumer_groups import CONSUMER
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
-from tidegauge_client.admin_groups import assigned_partitions
+from tidegauge_client.group_descriptions import assigned_partitions
 from tidegauge_lab.watch.facts import BrokerFacts
 
 Json = dict[str, Any]
@@ -58,6 +59,7 @@ def _group(broker: BrokerFacts, group: lab_pb2.ObservedGroup, partitions: Mappin
         "group": group.group_id,
         "state": said.state,
         "generation": said.generation,
+        "assignmentEpoch": said.assignment_epoch if said.group_type == CONSUMER else None,
         "protocol": said.protocol_name,
         "coordinator": broker.id,
         "offsetsPartition": group.partition,
@@ -84,6 +86,20 @@ def _member(
         "parked": member.parked,
         "awaited": "" if member.parked or group.in_initial_delay else awaited,
         "partitions": [str(at) for at, reader in sorted(readers.items()) if reader == member.member_id],
+        **(_reconciliation(member.reconciliation) if member.HasField("reconciliation") else {}),
+    }
+
+
+def _reconciliation(how_far: lab_pb2.Reconciliation) -> Json:
+    return {
+        "epoch": how_far.epoch,
+        "state": how_far.state,
+        "target": [f"{one.topic}-{one.partition}" for one in how_far.target],
+        "revoking": [f"{one.topic}-{one.partition}" for one in how_far.revoking],
+        "awaits": [
+            {"partition": f"{one.partition.topic}-{one.partition.partition}", "member": one.member_id}
+            for one in how_far.awaited
+        ],
     }
 
 

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.event_log import broker_of
@@ -21,11 +21,14 @@ from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.broker_settings import session_timeout_ms
 from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.observation import Observation, Observer, kafka_brokers, metadata_in
 from tidegauge_lab.timeline.reading import Timeline
-from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
-from tidegauge_lab.watch.sessions import Sessions
+from tidegauge_lab.watch.facts import BrokerFacts, Facts, QuorumFacts, ZooKeeperFacts
 from tidegauge_lab.watch.view import status_view
+
+if TYPE_CHECKING:
+    from tidegauge_lab.watch.sessions import Sessions
 
 _NO_RESPONSE = Observation()
 KAFKA = "kafka"
@@ -87,8 +90,8 @@ class LabSource:
         states = {broker_id: process.state for broker_id, process in processes.items()}
         up = [broker_id for broker_id, state in states.items() if state is ProcessState.UP]
         observer = await self._observer_of(file)
-        responses, (zookeeper, owners) = await asyncio.gather(
-            observer.ask(up, with_groups=True), asyncio.to_thread(self._look_at_zookeeper, file)
+        responses, (quorum, zookeeper, owners) = await asyncio.gather(
+            observer.ask(up, with_groups=True), asyncio.to_thread(self._look_beside_brokers, file)
         )
         for broker_id, response in responses.items():
             if response.replicas is not None:
@@ -114,7 +117,7 @@ class LabSource:
         ]
         others = kafkas.keys() - states.keys()
         brokers += [BrokerFacts(one, kafkas[one], KAFKA, session=owners.get(one)) for one in sorted(others)]
-        return Facts(str(self.directory), brokers, zookeeper, switchable=True)
+        return Facts(str(self.directory), brokers, zookeeper, quorum, switchable=True)
 
     async def _observer_of(self, file: ClusterFile) -> Observer:
         addresses = {broker.id: broker.address for broker in file.brokers}
@@ -124,11 +127,21 @@ class LabSource:
             self._observer = Observer.of(addresses, has_switches=True, security=file.security)
         return self._observer
 
+    def _look_beside_brokers(self, file: ClusterFile) -> tuple[QuorumFacts | None, ZooKeeperFacts, Mapping[int, int]]:
+        """Return the quorum, ZooKeeper, and the sessions of brokers; in a thread, since it waits for responses."""
+        if file.quorum is None:
+            return None, *self._look_at_zookeeper(file)
+        found = topology_of(self.directory, file).status(lambda _: None)
+        active = found["controller"]
+        return QuorumFacts(active["id"], active["epoch"], found["controllers"]), ZooKeeperFacts(), {}
+
     def _look_at_zookeeper(self, file: ClusterFile) -> tuple[ZooKeeperFacts, Mapping[int, int]]:
         """In a thread: kazoo waits for responses."""
         if self._sessions is None or self._sessions.address != file.zookeeper_address:
             if self._sessions is not None:
                 self._sessions.close()
+            from tidegauge_lab.watch.sessions import Sessions  # noqa: PLC0415 - its ZooKeeper client, of this mode alone
+
             self._sessions = Sessions(file.zookeeper_address)
         state = "unknown"
         if file.zookeeper_managed:

@@ -37,7 +37,7 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
         transactions: by transactional id, as the coordinators' event logs say; None where those can't be read.
     """
     newest = _newest(facts.brokers)
-    controller = None if newest is None else newest.controller_id
+    controller, epoch = _controller(facts, newest)
     partitions = _partitions(facts.brokers, newest)
     waited = {broker.id: broker for broker in _members_to_end(facts)}
     for partition in partitions.values():
@@ -48,7 +48,8 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
         "waiting": waiting_for_members(facts, controller),
         "switchable": facts.switchable,
         "controller": controller,
-        "controllerEpoch": None if newest is None or newest.controller_epoch < 0 else newest.controller_epoch,
+        "controllerEpoch": epoch,
+        "controllers": [] if facts.quorum is None else [dict(one) for one in facts.quorum.controllers],
         "zookeeper": {
             "address": facts.zookeeper.address,
             "state": facts.zookeeper.state,
@@ -60,6 +61,15 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
         "groups": groups_of(facts.brokers, partitions),
         "transactions": dict(transactions or {}),
     }
+
+
+def _controller(facts: Facts, newest: ClusterInfo | None) -> tuple[int | None, int | None]:
+    """Return the active controller and its epoch, as the quorum has them, or the brokers' metadata."""
+    if facts.quorum is not None:
+        return facts.quorum.leader, facts.quorum.epoch
+    if newest is None:
+        return None, None
+    return newest.controller_id, None if newest.controller_epoch < 0 else newest.controller_epoch
 
 
 def status_view(brokers: Sequence[BrokerFacts]) -> Json:

@@ -119,6 +119,29 @@ ALLOCATE_PRODUCER_IDS = _api(67, "AllocateProducerIds", 0, 0, 0, "AllocateProduc
 CONSUMER_GROUP_HEARTBEAT = _api(68, "ConsumerGroupHeartbeat", 0, 1, 0)
 CONSUMER_GROUP_DESCRIBE = _api(69, "ConsumerGroupDescribe", 0, 1, 0)
 
+
+def _share(key: int, name: str, first: int, last: int) -> tuple[int, Api]:
+    return key, Api(key, name, first, last, 0)
+
+
+SHARE_APIS: dict[int, Api] = dict(
+    (
+        _share(76, "ShareGroupHeartbeat", 1, 1),
+        _share(77, "ShareGroupDescribe", 1, 1),
+        _share(78, "ShareFetch", 1, 2),
+        _share(79, "ShareAcknowledge", 1, 2),
+        _share(83, "InitializeShareGroupState", 0, 0),
+        _share(84, "ReadShareGroupState", 0, 0),
+        _share(85, "WriteShareGroupState", 0, 1),
+        _share(86, "DeleteShareGroupState", 0, 0),
+        _share(87, "ReadShareGroupStateSummary", 0, 1),
+        _share(90, "DescribeShareGroupOffsets", 0, 1),
+        _share(91, "AlterShareGroupOffsets", 0, 0),
+        _share(92, "DeleteShareGroupOffsets", 0, 0),
+    )
+)
+"""The APIs of share groups (KIP-932), in the versions of 4.3.1: their messages are known, and no broker serves them."""
+
 EXTENSIONS = frozenset((CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE))
 """Keys that no broker of 3.9.1 in ZooKeeper mode serves: theirs are the messages of 4.3.1 (docs/groups.md)."""
 
@@ -131,18 +154,24 @@ def snake(name: str) -> str:
 class Protocol:
     """A set of APIs with the messages generated for it.
 
-    Two releases of Kafka give two sets: what a broker in ZooKeeper mode serves, and what a quorum of controllers
-    serves (``kraft.apis``).
+    Two releases of Kafka give several sets: what a broker in ZooKeeper mode serves, what a broker in KRaft mode serves
+    (``kraft.broker_apis``), and what a quorum of controllers serves (``kraft.apis``).
+
+    Args:
+        apis: by key.
+        package: the package of their messages.
+        elsewhere: packages of those whose messages are not there, by key.
     """
 
-    def __init__(self, apis: Mapping[int, Api], package: str) -> None:
+    def __init__(self, apis: Mapping[int, Api], package: str, elsewhere: Mapping[int, str] | None = None) -> None:
         self.apis = apis
         self._package = package
+        self._elsewhere = elsewhere or {}
 
     def message_class(self, key: int, *, response: bool) -> type:
         """Return the class of an API's request or response; its module is imported on first use."""
         api = self.apis[key]
-        module = import_module(f"{self._package}.{snake(api.name)}")
+        module = import_module(f"{self._elsewhere.get(key, self._package)}.{snake(api.name)}")
         found: type = getattr(module, f"{api.name}{'Response' if response else 'Request'}")
         return found
 

@@ -15,6 +15,13 @@ from tidegauge.settings.dynamic import (
     usable_broker_settings,
     usable_topic_settings,
 )
+from tidegauge.settings.group import (
+    GROUP_CONFIGS,
+    SHARE_GROUP_CONFIGS,
+    check_group_configs,
+    group_values,
+    usable_group_configs,
+)
 from tidegauge.settings.listeners import listeners_of
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Values
 from tidegauge.settings.parsing import (
@@ -29,8 +36,10 @@ from tidegauge.settings.topic import TOPIC_SETTINGS
 __all__ = [
     "BROKER_GROUPS",
     "BROKER_SETTINGS",
+    "GROUP_CONFIGS",
     "INT_MAX",
     "LONG_MAX",
+    "SHARE_GROUP_CONFIGS",
     "TOPIC_SETTINGS",
     "BrokerSettings",
     "ListChange",
@@ -39,7 +48,9 @@ __all__ = [
     "Synonym",
     "Values",
     "altered",
+    "check_group_configs",
     "check_known",
+    "group_values",
     "listeners_of",
     "parse_broker_settings",
     "parse_topic_settings",
@@ -48,5 +59,6 @@ __all__ = [
     "read_properties",
     "topic_values",
     "usable_broker_settings",
+    "usable_group_configs",
     "usable_topic_settings",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tidegauge.settings.broker import BROKER_GROUPS
+from tidegauge.settings.group import GROUP_CONFIGS
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, number_text
 from tidegauge.settings.quorum import CONTROLLER_GROUPS
 from tidegauge.settings.topic import TOPIC_SETTINGS
@@ -78,6 +79,15 @@ def configuration_page() -> str:
     return _INTRODUCTION + "\n".join(_page_tables()) + "\n"
 
 
+_GROUPS_TEXT = """\
+Names, defaults, bounds and sentences are those of Kafka 4.3. They exist where
+`tidegauge.zookeeper.group.protocols` has `consumer`, an extension. `tidegauge alter-config --group ID --add-config K=V`
+sets them, or any client's IncrementalAlterConfigs. A group need not exist. They are kept in `/config/groups/ID`, and
+count from each member's next heartbeat on. `group.consumer.min.*` and `group.consumer.max.*` bound what may be set; a
+value that they have come to exclude counts as the nearest bound.
+"""
+
+
 def _page_tables() -> Iterator[str]:
     yield "\n## Settings of topics\n"
     yield "All of them may be changed while brokers run.\n"
@@ -89,6 +99,18 @@ def _page_tables() -> Iterator[str]:
             _code(default_text(setting)),
             range_text(setting),
             "none" if setting.broker_key is None else f"`{setting.broker_key}`",
+            meaning_text(setting),
+        )
+    yield "\n## Settings of groups\n"
+    yield _GROUPS_TEXT
+    yield "| setting | default | range | the brokers' setting | meaning |"
+    yield "|---|---|---|---|---|"
+    for name, setting in sorted(GROUP_CONFIGS.items()):
+        yield _row(
+            f"`{name}`",
+            _code(default_text(setting)),
+            range_text(setting),
+            f"`{setting.broker_key}`",
             meaning_text(setting),
         )
     for group, table in BROKER_GROUPS.items():

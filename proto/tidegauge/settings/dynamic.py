@@ -24,12 +24,14 @@ from typing import Any, NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import each_did_you_mean
 from tidegauge.settings.broker import BROKER_SETTINGS
+from tidegauge.settings.group import group_values, usable_group_configs
 from tidegauge.settings.listeners import ADVERTISED, check_advertised
 from tidegauge.settings.model import Setting, Values
 from tidegauge.settings.parsing import broker_setting, check_broker, topic_values
 from tidegauge.settings.topic import TOPIC_SETTINGS
 
 DYNAMIC_TOPIC = "DYNAMIC_TOPIC_CONFIG"
+DYNAMIC_GROUP = "DYNAMIC_GROUP_CONFIG"
 DYNAMIC_BROKER = "DYNAMIC_BROKER_CONFIG"
 DYNAMIC_DEFAULT = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 STATIC = "STATIC_BROKER_CONFIG"
@@ -175,10 +177,24 @@ class BrokerSettings:
     def topic_views(self, own: Mapping[str, str]) -> list[SettingView]:
         """Return the views of a topic's settings over this broker's, sorted by name; ``own`` has the topic's own."""
         own, _ = usable_topic_settings(own)
-        values = topic_values(own, self.live)
+        return self._entity_views(own, topic_values(own, self.live), DYNAMIC_TOPIC)
+
+    def group_views(self, own: Mapping[str, str]) -> list[SettingView]:
+        """Return the views of a group's settings over this broker's, sorted by name; ``own`` has the group's own."""
+        own, _ = usable_group_configs(own)
+        return self._entity_views(own, group_values(own, self.live), DYNAMIC_GROUP)
+
+    def _entity_views(self, own: Mapping[str, str], values: Values, own_source: str) -> list[SettingView]:
+        """Return the views of the settings of a topic or a group.
+
+        Args:
+            own: what is set for it, as text.
+            values: its settings in force.
+            own_source: Kafka's source of its own settings.
+        """
         views: list[SettingView] = []
-        for name, setting in sorted(TOPIC_SETTINGS.items()):
-            synonyms = [Synonym(DYNAMIC_TOPIC, name, own[name])] if name in own else []
+        for name, setting in sorted(values.table.items()):
+            synonyms = [Synonym(own_source, name, own[name])] if name in own else []
             if setting.broker_key is not None:
                 synonyms.extend(self._synonyms(BROKER_SETTINGS[setting.broker_key]))
             source = synonyms[0].source if synonyms else DEFAULT

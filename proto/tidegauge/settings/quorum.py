@@ -115,7 +115,6 @@ _METADATA_LOG = (
         "bytes",
         "Records after which a snapshot is written.",
         1,
-        has_effect=False,
     ),
     long(
         "metadata.log.max.snapshot.interval.ms",
@@ -123,7 +122,6 @@ _METADATA_LOG = (
         "ms",
         "Time after which a snapshot is written; 0: no limit.",
         0,
-        has_effect=False,
     ),
     whole(
         "metadata.max.idle.interval.ms",
@@ -131,14 +129,53 @@ _METADATA_LOG = (
         "ms",
         "How often the active controller writes a NoOpRecord; 0: never.",
         0,
-        has_effect=False,
     ),
+)
+_LIFECYCLE = (
+    whole(
+        "initial.broker.registration.timeout.ms",
+        60_000,
+        "ms",
+        "Time within which a broker must have registered, or it ends.",
+        1,
+    ),
+    long(
+        "log.dir.failure.timeout.ms",
+        30_000,
+        "ms",
+        "Time within which the controller must have acknowledged a failed log directory, or the broker ends.",
+        1,
+    ),
+)
+_CLUSTER = (
+    whole("broker.session.timeout.ms", 9000, "ms", "Time without heartbeats after which a broker is fenced.", 1),
+    whole("broker.heartbeat.interval.ms", 2000, "ms", "Interval of heartbeats; one waits half of it for its turn.", 1),
+    whole("num.partitions", 1, "", "Partitions of a topic created without a count.", 1),
+    whole("default.replication.factor", 1, "", "Replicas of a topic created without a factor.", 1),
+    whole("min.insync.replicas", 1, "", "Default of the cluster, written when eligible leader replicas begin.", 1),
+    flag("unclean.leader.election.enable", False, "Whether a replica outside the ISR may lead if no other can."),
+    long("unclean.leader.election.interval.ms", 300_000, "ms", "Interval between looks for such partitions.", 1),
+    flag("auto.leader.rebalance.enable", True, "Elect preferred leaders automatically."),
+    long("leader.imbalance.check.interval.seconds", 300, "s", "Interval between checks of leader imbalance.", 1),
+    flag("delete.topic.enable", True, "Allow topics to be deleted."),
+    whole("controller.quota.window.num", 11, "", "Samples whose mutations of topics may come at once (KIP-599).", 1),
+    whole("controller.quota.window.size.seconds", 1, "s", "Time span of each.", 1),
+    text(
+        "authorizer.class.name",
+        "",
+        "Who decides what principals may do at this controller: the lists of the metadata; empty: all is allowed.",
+        ("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+    ),
+    text("super.users", None, "Principals that may do everything, with semicolons between them: User:admin;User:b."),
+    flag("allow.everyone.if.no.acl.found", False, "Whether a resource without any list may be used by everyone."),
 )
 
 CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "identity and listeners": _IDENTITY,
     "quorum": _QUORUM,
     "metadata log": _METADATA_LOG,
+    "lifecycle of a broker": _LIFECYCLE,
+    "brokers and topics": _CLUSTER,
 }
 CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}
 

@@ -207,6 +207,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The credential does not meet the rules."""
     ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
     """The partition epoch is not the one in ZooKeeper."""
+    ERROR_CODE_PRINCIPAL_DESERIALIZATION_FAILURE: _ErrorCode.ValueType  # 97
+    """The forwarded principal can't be read."""
     ERROR_CODE_SNAPSHOT_NOT_FOUND: _ErrorCode.ValueType  # 98
     """The snapshot does not exist."""
     ERROR_CODE_POSITION_OUT_OF_RANGE: _ErrorCode.ValueType  # 99
@@ -245,6 +247,14 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The registration lacks or repeats what it must have once."""
     ERROR_CODE_TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The partition is not in the transaction; abort it and go on (KIP-890)."""
+    ERROR_CODE_INVALID_RECORD_STATE: _ErrorCode.ValueType  # 121
+    """The member does not have the records that it acknowledges."""
+    ERROR_CODE_SHARE_SESSION_NOT_FOUND: _ErrorCode.ValueType  # 122
+    """The share session is not known; open one with epoch 0."""
+    ERROR_CODE_INVALID_SHARE_SESSION_EPOCH: _ErrorCode.ValueType  # 123
+    """The share session's epoch is not the next one."""
+    ERROR_CODE_FENCED_STATE_EPOCH: _ErrorCode.ValueType  # 124
+    """The share partition was initialized again since."""
     ERROR_CODE_INVALID_VOTER_KEY: _ErrorCode.ValueType  # 125
     """The request was meant for another voter of the quorum."""
     ERROR_CODE_DUPLICATE_VOTER: _ErrorCode.ValueType  # 126
@@ -253,6 +263,8 @@ class _ErrorCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """The node is no voter, or is the last one."""
     ERROR_CODE_INVALID_REGULAR_EXPRESSION: _ErrorCode.ValueType  # 128
     """The regular expression is not of RE2's syntax."""
+    ERROR_CODE_SHARE_SESSION_LIMIT_REACHED: _ErrorCode.ValueType  # 133
+    """The broker has as many share sessions as it allows."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Kafka's error numbers. They are forever: an unknown number is read as ERROR_CODE_UNKNOWN_SERVER_ERROR.
@@ -441,6 +453,8 @@ ERROR_CODE_UNACCEPTABLE_CREDENTIAL: ErrorCode.ValueType  # 93
 """The credential does not meet the rules."""
 ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
 """The partition epoch is not the one in ZooKeeper."""
+ERROR_CODE_PRINCIPAL_DESERIALIZATION_FAILURE: ErrorCode.ValueType  # 97
+"""The forwarded principal can't be read."""
 ERROR_CODE_SNAPSHOT_NOT_FOUND: ErrorCode.ValueType  # 98
 """The snapshot does not exist."""
 ERROR_CODE_POSITION_OUT_OF_RANGE: ErrorCode.ValueType  # 99
@@ -479,6 +493,14 @@ ERROR_CODE_INVALID_REGISTRATION: ErrorCode.ValueType  # 119
 """The registration lacks or repeats what it must have once."""
 ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The partition is not in the transaction; abort it and go on (KIP-890)."""
+ERROR_CODE_INVALID_RECORD_STATE: ErrorCode.ValueType  # 121
+"""The member does not have the records that it acknowledges."""
+ERROR_CODE_SHARE_SESSION_NOT_FOUND: ErrorCode.ValueType  # 122
+"""The share session is not known; open one with epoch 0."""
+ERROR_CODE_INVALID_SHARE_SESSION_EPOCH: ErrorCode.ValueType  # 123
+"""The share session's epoch is not the next one."""
+ERROR_CODE_FENCED_STATE_EPOCH: ErrorCode.ValueType  # 124
+"""The share partition was initialized again since."""
 ERROR_CODE_INVALID_VOTER_KEY: ErrorCode.ValueType  # 125
 """The request was meant for another voter of the quorum."""
 ERROR_CODE_DUPLICATE_VOTER: ErrorCode.ValueType  # 126
@@ -487,6 +509,8 @@ ERROR_CODE_VOTER_NOT_FOUND: ErrorCode.ValueType  # 127
 """The node is no voter, or is the last one."""
 ERROR_CODE_INVALID_REGULAR_EXPRESSION: ErrorCode.ValueType  # 128
 """The regular expression is not of RE2's syntax."""
+ERROR_CODE_SHARE_SESSION_LIMIT_REACHED: ErrorCode.ValueType  # 133
+"""The broker has as many share sessions as it allows."""
 global___ErrorCode = ErrorCode
 
 @typing.final

@@ -1029,6 +1029,7 @@ class GroupMember(google.protobuf.message.Message):
     ASSIGNMENT_FIELD_NUMBER: builtins.int
     PARKED_FIELD_NUMBER: builtins.int
     SESSION_LEFT_MS_FIELD_NUMBER: builtins.int
+    RECONCILIATION_FIELD_NUMBER: builtins.int
     member_id: builtins.str
     """Its id."""
     group_instance_id: builtins.str
@@ -1045,6 +1046,10 @@ class GroupMember(google.protobuf.message.Message):
     """API of its parked request, JoinGroup or SyncGroup; empty: none is parked."""
     session_left_ms: builtins.int
     """Time in ms until it is removed unless it is heard of; unset: it cannot expire now."""
+    @property
+    def reconciliation(self) -> global___Reconciliation:
+        """What only members of consumer groups (KIP-848) have; unset: the group is a classic one."""
+
     def __init__(
         self,
         *,
@@ -1056,12 +1061,95 @@ class GroupMember(google.protobuf.message.Message):
         assignment: builtins.bytes = ...,
         parked: builtins.str = ...,
         session_left_ms: builtins.int | None = ...,
+        reconciliation: global___Reconciliation | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_session_left_ms", b"_session_left_ms", "session_left_ms", b"session_left_ms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_session_left_ms", b"_session_left_ms", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "metadata", b"metadata", "parked", b"parked", "session_left_ms", b"session_left_ms"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_session_left_ms", b"_session_left_ms", "reconciliation", b"reconciliation", "session_left_ms", b"session_left_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_session_left_ms", b"_session_left_ms", "assignment", b"assignment", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "metadata", b"metadata", "parked", b"parked", "reconciliation", b"reconciliation", "session_left_ms", b"session_left_ms"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_session_left_ms", b"_session_left_ms"]) -> typing.Literal["session_left_ms"] | None: ...
 
 global___GroupMember = GroupMember
+
+@typing.final
+class Reconciliation(google.protobuf.message.Message):
+    """How far a member of a consumer group has come towards its target."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    IS_CLASSIC_FIELD_NUMBER: builtins.int
+    REVOKING_FIELD_NUMBER: builtins.int
+    AWAITED_FIELD_NUMBER: builtins.int
+    TARGET_FIELD_NUMBER: builtins.int
+    REVOCATION_AGE_MS_FIELD_NUMBER: builtins.int
+    REVOCATION_LEFT_MS_FIELD_NUMBER: builtins.int
+    epoch: builtins.int
+    """The member's epoch; -2: it is static, and has left for a while."""
+    state: builtins.str
+    """STABLE, UNREVOKED_PARTITIONS or UNRELEASED_PARTITIONS."""
+    is_classic: builtins.bool
+    """Whether the member uses the classic protocol."""
+    revocation_age_ms: builtins.int
+    """How long it has had something to give up, in ms; unset: it has not."""
+    revocation_left_ms: builtins.int
+    """Time in ms until it is removed unless it gives that up; unset: it has nothing to give up."""
+    @property
+    def revoking(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LabPartition]:
+        """Partitions that it has yet to give up; its assignment has them, too."""
+
+    @property
+    def awaited(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AwaitedPartition]:
+        """Partitions of its target that other members have."""
+
+    @property
+    def target(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LabPartition]:
+        """Partitions of its target assignment."""
+
+    def __init__(
+        self,
+        *,
+        epoch: builtins.int = ...,
+        state: builtins.str = ...,
+        is_classic: builtins.bool = ...,
+        revoking: collections.abc.Iterable[global___LabPartition] | None = ...,
+        awaited: collections.abc.Iterable[global___AwaitedPartition] | None = ...,
+        target: collections.abc.Iterable[global___LabPartition] | None = ...,
+        revocation_age_ms: builtins.int | None = ...,
+        revocation_left_ms: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_revocation_age_ms", b"_revocation_age_ms", "_revocation_left_ms", b"_revocation_left_ms", "revocation_age_ms", b"revocation_age_ms", "revocation_left_ms", b"revocation_left_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_revocation_age_ms", b"_revocation_age_ms", "_revocation_left_ms", b"_revocation_left_ms", "awaited", b"awaited", "epoch", b"epoch", "is_classic", b"is_classic", "revocation_age_ms", b"revocation_age_ms", "revocation_left_ms", b"revocation_left_ms", "revoking", b"revoking", "state", b"state", "target", b"target"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_revocation_age_ms", b"_revocation_age_ms"]) -> typing.Literal["revocation_age_ms"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_revocation_left_ms", b"_revocation_left_ms"]) -> typing.Literal["revocation_left_ms"] | None: ...
+
+global___Reconciliation = Reconciliation
+
+@typing.final
+class AwaitedPartition(google.protobuf.message.Message):
+    """A partition that a member waits for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: builtins.int
+    MEMBER_ID_FIELD_NUMBER: builtins.int
+    member_id: builtins.str
+    """Id of the member that has it."""
+    @property
+    def partition(self) -> global___LabPartition:
+        """Which partition."""
+
+    def __init__(
+        self,
+        *,
+        partition: global___LabPartition | None = ...,
+        member_id: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["partition", b"partition"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["member_id", b"member_id", "partition", b"partition"]) -> None: ...
+
+global___AwaitedPartition = AwaitedPartition
 
 @typing.final
 class GroupDescription(google.protobuf.message.Message):
@@ -1083,6 +1171,8 @@ class GroupDescription(google.protobuf.message.Message):
     PENDING_MEMBERS_FIELD_NUMBER: builtins.int
     EXPIRED_AGE_MS_FIELD_NUMBER: builtins.int
     EXPIRED_PARTITIONS_FIELD_NUMBER: builtins.int
+    GROUP_TYPE_FIELD_NUMBER: builtins.int
+    ASSIGNMENT_EPOCH_FIELD_NUMBER: builtins.int
     state: builtins.str
     """Empty, PreparingRebalance, CompletingRebalance, Stable or Dead."""
     protocol_type: builtins.str
@@ -1103,6 +1193,10 @@ class GroupDescription(google.protobuf.message.Message):
     """Whether that is the initial delay, which nothing ends early."""
     expired_age_ms: builtins.int
     """How long ago committed offsets of the group expired for the last time, in ms; unset: not since the last load."""
+    group_type: builtins.str
+    """classic, or consumer (KIP-848), whose generation is the group's epoch."""
+    assignment_epoch: builtins.int
+    """Epoch of the target assignment of a consumer group; of others -1."""
     @property
     def members(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GroupMember]:
         """The members."""
@@ -1136,9 +1230,11 @@ class GroupDescription(google.protobuf.message.Message):
         pending_members: collections.abc.Iterable[builtins.str] | None = ...,
         expired_age_ms: builtins.int | None = ...,
         expired_partitions: collections.abc.Iterable[builtins.str] | None = ...,
+        group_type: builtins.str = ...,
+        assignment_epoch: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_expired_age_ms", b"_expired_age_ms", "_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "expired_age_ms", b"expired_age_ms", "phase_left_ms", b"phase_left_ms", "state_age_ms", b"state_age_ms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expired_age_ms", b"_expired_age_ms", "_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "expired_age_ms", b"expired_age_ms", "expired_partitions", b"expired_partitions", "generation", b"generation", "in_initial_delay", b"in_initial_delay", "leader", b"leader", "members", b"members", "parked_members", b"parked_members", "pending_members", b"pending_members", "phase_left_ms", b"phase_left_ms", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "reason", b"reason", "state", b"state", "state_age_ms", b"state_age_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_expired_age_ms", b"_expired_age_ms", "_phase_left_ms", b"_phase_left_ms", "_state_age_ms", b"_state_age_ms", "assignment_epoch", b"assignment_epoch", "expired_age_ms", b"expired_age_ms", "expired_partitions", b"expired_partitions", "generation", b"generation", "group_type", b"group_type", "in_initial_delay", b"in_initial_delay", "leader", b"leader", "members", b"members", "parked_members", b"parked_members", "pending_members", b"pending_members", "phase_left_ms", b"phase_left_ms", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type", "reason", b"reason", "state", b"state", "state_age_ms", b"state_age_ms"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expired_age_ms", b"_expired_age_ms"]) -> typing.Literal["expired_age_ms"] | None: ...
     @typing.overload

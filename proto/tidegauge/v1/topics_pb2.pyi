@@ -56,6 +56,8 @@ class _ConfigResourceTypeEnumTypeWrapper(google.protobuf.internal.enum_type_wrap
     """A topic."""
     CONFIG_RESOURCE_TYPE_BROKER: _ConfigResourceType.ValueType  # 4
     """A broker; an empty name is the default of all brokers."""
+    CONFIG_RESOURCE_TYPE_GROUP: _ConfigResourceType.ValueType  # 32
+    """A consumer group, which need not exist; where the consumer protocol is served."""
 
 class ConfigResourceType(_ConfigResourceType, metaclass=_ConfigResourceTypeEnumTypeWrapper):
     """What kind of thing has settings."""
@@ -66,6 +68,8 @@ CONFIG_RESOURCE_TYPE_TOPIC: ConfigResourceType.ValueType  # 2
 """A topic."""
 CONFIG_RESOURCE_TYPE_BROKER: ConfigResourceType.ValueType  # 4
 """A broker; an empty name is the default of all brokers."""
+CONFIG_RESOURCE_TYPE_GROUP: ConfigResourceType.ValueType  # 32
+"""A consumer group, which need not exist; where the consumer protocol is served."""
 global___ConfigResourceType = ConfigResourceType
 
 @typing.final

@@ -10,7 +10,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription, OffsetAndMetadata
 from tidegauge_client.cli.explain_group import headline, refusal
-from tidegauge_client.group_explanation import GroupFacts, GroupSentence, OffsetsPartition, explain_group
+from tidegauge_client.group_explanation import GroupFacts, OffsetsPartition, explain_group
+from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.group_tables import offset_rows
 
 HELD = OffsetsPartition(TopicPartition("__consumer_offsets", 3), 1, 7, (1, 2, 0), (1, 2, 0))

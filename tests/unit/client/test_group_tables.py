@@ -13,8 +13,8 @@ from tidegauge_client.admin_groups import (
     ListedGroup,
     MemberDescription,
     OffsetAndMetadata,
-    assigned_partitions,
 )
+from tidegauge_client.group_descriptions import Reconciliation, assigned_partitions
 from tidegauge_client.group_tables import (
     group_json,
     list_table,
@@ -127,3 +127,35 @@ def test_an_assignment_is_read_as_the_consumer_protocol_writes_it() -> None:
     assert assigned_partitions(data) == (OLD_0, ORDERS_0, ORDERS_1)
     assert assigned_partitions(b"") == ()
     assert assigned_partitions(data[:-9]) == ()
+
+
+def test_members_of_a_consumer_group_have_the_columns_of_kafkas_tool_of_4_3() -> None:
+    """ConsumerGroupCommand.printMembers of Kafka 4.3.1, as it printed a group of one member."""
+    partitions = tuple(TopicPartition("t4", one) for one in range(4))
+    member = MemberDescription(
+        "jJ38HyFfR2W4dFVvUekV2A",
+        None,
+        "cliA",
+        "/127.0.0.1",
+        partitions,
+        reconciliation=Reconciliation(2, "STABLE", target=partitions),
+    )
+    described = GroupDescription(
+        *("cli-consumer", "Stable", "consumer", "uniform", (member,), 1, 2, "", ()),
+        group_type="consumer",
+        assignment_epoch=2,
+    )
+    assert [line.rstrip() for line in members_table(described, verbose=True)] == [
+        "GROUP           CONSUMER-ID            HOST            CLIENT-ID       #PARTITIONS     CURRENT-EPOCH   "
+        "CURRENT-ASSIGNMENT   TARGET-EPOCH    TARGET-ASSIGNMENT",
+        "cli-consumer    jJ38HyFfR2W4dFVvUekV2A /127.0.0.1      cliA            4               2               "
+        "t4:0,1,2,3           2               t4:0,1,2,3",
+    ]
+    assert [line.split()[-3:] for line in state_table(described, "127.0.0.1:9092", verbose=True)] == [
+        ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"],
+        ["2", "2", "1"],
+    ]
+    assert state_table(described, "127.0.0.1:9092")[0].split()[-1] == "#MEMBERS"
+    found = group_json(described, "127.0.0.1:9092", [])
+    assert (found["type"], found["generation"], found["assignment_epoch"]) == ("consumer", 2, 2)
+    assert (found["members"][0]["epoch"], found["members"][0]["state"]) == (2, "STABLE")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 import pytest
@@ -10,9 +11,12 @@ from click.testing import CliRunner
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.uuids import uuid_of
-from tidegauge_client.cli import quorum
+from tidegauge_client.cli import quorum, quorum_wait
+from tidegauge_client.cli.main import root
 from tidegauge_client.cli.wait import wait
+from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.quorum_admin import QuorumReplica, QuorumView
+from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 
 IDS = [uuid_of(f"ERERERERQRGRERERERERA{last}") for last in "AQg"]
 VIEW = QuorumView(
@@ -77,7 +81,8 @@ class FakeAdmin:
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeAdmin]:
     """Puts the fake in the place of the controllers."""
     monkeypatch.setattr(quorum, "QuorumAdmin", FakeAdmin)
-    monkeypatch.setattr(quorum, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(quorum_wait, "QuorumAdmin", FakeAdmin)
+    monkeypatch.setattr(quorum_wait, "_PAUSE_SECONDS", 0)
     monkeypatch.setattr(FakeAdmin, "found", [VIEW])
     return FakeAdmin
 
@@ -121,6 +126,7 @@ def test_a_wait_ends_when_a_leader_has_committed_a_record(fake: type[FakeAdmin],
     [
         (VIEW, ["--quorum-leader=102"], 4, "does not hold after 0 ms: controller 101 leads in epoch 3"),
         (VIEW._replace(high_watermark=-1), ["--quorum-leader"], 4, "and has committed nothing of it yet"),
+        (VIEW, ["--metadata-offset=271"], 4, "the high watermark of the metadata log is 270"),
         (TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader"), ["--quorum-leader"], 124, "no leader"),
     ],
 )
@@ -138,6 +144,27 @@ def test_a_wait_that_times_out_says_what_is_true_instead(
     assert sentence in done.output
 
 
-@pytest.mark.parametrize("asked", [["--quorum-leader"], AT, ["--quorum-leader", *AT, "--hw", "t-0=1"]])
-def test_a_wait_needs_one_condition_and_its_controllers(asked: list[str]):
+def test_an_offset_is_exclusive():
+    """As everywhere: a high watermark of 270 says that the record at offset 269 is committed."""
+    assert CliRunner().invoke(wait, ["--metadata-offset=270", *AT]).exit_code == 0
+
+
+@pytest.mark.parametrize("asked", [AT, ["--quorum-leader", *AT, "--hw", "t-0=1"], ["--in-sync", *AT]])
+def test_a_wait_needs_one_condition(asked: list[str]):
     assert CliRunner().invoke(wait, asked).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "verb", [["describe-quorum"], ["wait", "--quorum-leader"], ["remove-controller", "-i1", "-dx"]]
+)
+def test_controllers_that_are_not_named_are_those_of_the_directory(verb: list[str], tmp_path: Path):
+    """A cluster in ZooKeeper mode has none, and the refusal says so."""
+    asked = [*verb, "--dir", str(tmp_path)]
+    assert "there is no cluster in" in CliRunner().invoke(root, asked).output
+    ClusterFile("127.0.0.1:2", zookeeper_managed=True, profile="fast", brokers=[]).save(tmp_path)
+    assert "is in ZooKeeper mode" in CliRunner().invoke(root, asked).output
+    entry = ControllerEntry(3000, "127.0.0.1", 9000, 19000, str(tmp_path / "controller-3000"))
+    quorum_entry = QuorumEntry("pQKNjKG6SIW1R46E3fVjJA", [entry])
+    ClusterFile("", zookeeper_managed=False, profile="fast", brokers=[], quorum=quorum_entry).save(tmp_path)
+    done = CliRunner().invoke(root, asked)
+    assert done.exit_code == (2 if verb[0] == "remove-controller" else 0), "FakeAdmin has seen the address"

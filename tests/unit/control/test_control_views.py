@@ -80,7 +80,7 @@ def test_a_kafka_broker_with_the_id_of_one_that_is_down_does_not_keep_a_cluster_
     states = {0: "up", 1: "up", 2: "down"}
     status: dict[str, Any] = {
         "bootstrap_servers": "", "kafka_bootstrap_servers": "", "zookeeper": {},
-        "controller": {"broker": 2, "epoch": 1},
+        "mode": "zookeeper", "controllers": [], "controller": {"id": 2, "broker": 2, "epoch": 1},
         "brokers": [{"id": one, "state": state} for one, state in states.items()],
         "kafka_brokers": [{"id": 2, "address": "127.0.0.1:9094"}],
     }  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 from lone_broker import ME, OTHER, A, LoneBroker, broker_of, role
 
 from tidegauge.control import ControlHeader, StopReplicaPartition, StopReplicaRequest
+from tidegauge.partition_state import NO_LEADER, PartitionState
 from tidegauge_broker.replica.hosted import contain
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_broker.replica.partition import Partition
@@ -48,6 +49,15 @@ def follow(broker: LoneBroker) -> None:
     role(broker, OTHER, 1)
 
 
+def lose_the_leader(broker: LoneBroker) -> None:
+    """Take over metadata of KRaft that name no leader."""
+    state = PartitionState(A, "id", 1, NO_LEADER, 1, (), 1, (ME, OTHER))
+    _, effects = broker.core.take_over(
+        [state], {}, broker.now_ms, cause="Metadata", may_refuse=False, report=lambda *_: None, of_metadata=True
+    )
+    broker.execute(effects)
+
+
 def fail(broker: LoneBroker) -> None:
     broker.execute(broker.core.log_dir_failed([A]))
 
@@ -72,6 +82,7 @@ ACTS: dict[Change, Callable[[LoneBroker], None]] = {
     (Role.FOLLOWER, Role.LEADER): lead,
     (Role.FOLLOWER, Role.FOLLOWER): follow,
     (Role.LEADER, Role.NONE): meet_a_defect,
+    (Role.FOLLOWER, Role.NONE): lose_the_leader,
     (Role.NONE, Role.OFFLINE): fail,
     (Role.LEADER, Role.OFFLINE): fail,
     (Role.FOLLOWER, Role.OFFLINE): fail,
@@ -88,6 +99,13 @@ def test_a_row_of_the_table_is_taken(change: Change) -> None:
     broker = hosted(old)
     ACTS[change](broker)
     assert role_of(broker) is new
+
+
+def test_a_leader_loses_its_role_when_metadata_name_none() -> None:
+    """ReplicaManager.applyLocalFollowersDelta: no leader, no role; LeaderAndIsr without a leader changes none."""
+    broker = hosted(Role.LEADER)
+    lose_the_leader(broker)
+    assert role_of(broker) is Role.NONE
 
 
 def test_every_row_of_the_table_is_among_them() -> None:

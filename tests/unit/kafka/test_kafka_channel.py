@@ -11,7 +11,19 @@ import pytest
 from tests.memory_peer import MemoryPeer
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.apis import CONTROLLED_SHUTDOWN, FETCH, HEARTBEAT, METADATA
+from tidegauge.kafka.apis import (
+    APIS,
+    CONTROLLED_SHUTDOWN,
+    END_TXN,
+    FETCH,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    METADATA,
+    OFFSET_COMMIT,
+    SYNC_GROUP,
+)
+from tidegauge.kafka.frames import codec_of
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -21,6 +33,8 @@ from tidegauge.kafka_channel import FIRST_BACKOFF_SECONDS, LAST_BACKOFF_SECONDS,
 from tidegauge.logical_clock import LogicalClock
 
 NEVER_SECONDS = 60.0
+TURNS = 30
+"""More than a connection and a request take."""
 
 
 def echo(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
@@ -119,6 +133,29 @@ async def test_a_caller_that_gives_up_leaves_the_others_their_responses() -> Non
     assert await second == 2
     assert first.cancelled()
     assert len(peer.connections) == 1
+
+
+@pytest.mark.parametrize("key", [HEARTBEAT, JOIN_GROUP, SYNC_GROUP, OFFSET_COMMIT, LEAVE_GROUP, END_TXN])
+async def test_a_request_that_is_given_up_at_any_turn_leaves_the_channel_to_the_next(key: int) -> None:
+    """Whoever cancels a member's request, also while the channel connects, takes no response from a later request."""
+
+    async def given_up_after(turns: int) -> bool:
+        codec = codec_of(key, APIS[key].last)
+        peer = MemoryPeer({key: lambda _request, _version: codec.response_class(), HEARTBEAT: echo})
+        channel = channel_to(peer)
+        request = codec.request_class()
+        asking = asyncio.ensure_future(channel.request(key, request, NEVER_SECONDS))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_cancelled = asking.cancel()
+        await asyncio.wait({asking})
+        assert asking.cancelled() is is_cancelled
+        assert [await beat(channel, one) for one in (7, 8)] == [7, 8]
+        assert len(peer.connections) == 1
+        channel.close()
+        return is_cancelled
+
+    assert [await given_up_after(turns) for turns in range(1, TURNS)][-1] is False, "it never ends"
 
 
 async def test_no_response_in_time_closes_the_connection() -> None:

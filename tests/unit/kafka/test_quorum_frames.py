@@ -1,4 +1,4 @@
-"""Frames recorded between controllers of Apache Kafka 4.3.1 decode to their last byte and encode to the same bytes.
+"""Frames of controllers and brokers of Apache Kafka 4.3.1 decode to their last byte and encode to the same bytes.
 
 The APIs of a quorum have a table of their own: its Fetch has versions that ZooKeeper mode's must not have.
 """
@@ -39,7 +39,7 @@ def recorded() -> Iterator[tuple[int, int, bool, bytes]]:
 
 
 def test_frames_of_kafkas_controllers_encode_to_the_same_bytes():
-    """KIP-595, KIP-630, KIP-853, KIP-996: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot and others."""
+    """Of the quorum (KIP-595, KIP-630, KIP-853, KIP-996), of brokers (KIP-590, KIP-631, KIP-858), of admin clients."""
     seen: set[tuple[int, bool]] = set()
     for key, version, response, frame in recorded():
         view = memoryview(frame)
@@ -55,7 +55,9 @@ def test_frames_of_kafkas_controllers_encode_to_the_same_bytes():
         assert end == len(frame)
         assert joined(written)[LENGTH_BYTES:] == frame, message
         seen.add((key, response))
-    assert seen == {(key, response) for key in (1, 18, 52, 53, 54, 55, 59) for response in (False, True)}
+    of_the_quorum, of_brokers = (1, 18, 52, 53, 54, 55, 59, 80, 81), (56, 58, 60, 62, 63, 67, 70, 73)
+    keys = {*of_the_quorum, *of_brokers, 19, 20, 43, 44, 45, 57, 64, 75}
+    assert seen == {(key, response) for key in keys for response in (False, True)}
 
 
 @pytest.mark.parametrize("api", KRAFT_APIS.values(), ids=lambda api: api.name)
@@ -83,7 +85,7 @@ def test_zookeeper_modes_versions_stay_those_of_its_release():
     """A broker in ZooKeeper mode is true to 3.9.1: Fetch ends with version 17, and there is no API of a quorum."""
     assert APIS[FETCH].last == 17
     assert KRAFT_APIS[FETCH].last == 18
-    assert KRAFT_APIS.keys() - APIS.keys() == {52, 53, 54, 55, 59, 70, 80, 81, 82}
+    assert KRAFT_APIS.keys() - APIS.keys() == {*range(52, 56), 58, 59, 62, 63, 64, 70, 73, 75, 80, 81, 82}
     frame = memoryview(joined(request_frame(VOTE, 2, 1, "c", _vote(), protocol=KRAFT_PROTOCOL)))[LENGTH_BYTES:]
     assert read_request_header(frame, KRAFT_PROTOCOL).key == VOTE
     with pytest.raises(UnsupportedRequest):

@@ -44,7 +44,14 @@ class FakeCluster:
             self.asked.append((name, targets, values))
             ended = 0x1F if values.get("expire") else None
             return [
-                Outcome(f"broker-{target}", target, self.changed, 7, ProcessState.UP, session_id=ended)
+                Outcome(
+                    f"broker-{target}" if isinstance(target, int) else target,
+                    target,
+                    self.changed,
+                    7,
+                    ProcessState.UP,
+                    session_id=ended,
+                )
                 for target in targets
             ]
 

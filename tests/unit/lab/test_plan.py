@@ -11,10 +11,12 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import parse_listeners
 from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, read_properties
+from tidegauge.settings.quorum import CONTROLLER_SETTINGS
 from tidegauge_broker.server.verb import identity_of
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local.broker_settings import (
     DECIDED_BY_UP,
+    DECIDED_IN_KRAFT,
     PROFILES,
     advertised_of,
     check_settings,
@@ -34,7 +36,7 @@ def all_free(_: int) -> bool:
     return True
 
 
-STORE = {"zookeeper.connect": "z:1"}
+STORE = {"broker.id": "1", "zookeeper.connect": "z:1"}
 
 
 def made(**wanted: object) -> ClusterFile:
@@ -364,6 +366,7 @@ def test_the_refusal_of_a_setting_that_up_decides_names_the_other_way(name: str,
 
 def test_every_setting_that_up_decides_is_one_of_a_broker() -> None:
     assert DECIDED_BY_UP.keys() <= BROKER_SETTINGS.keys()
+    assert DECIDED_IN_KRAFT.keys() <= CONTROLLER_SETTINGS.keys()
 
 
 def test_brokers_replicate_over_kafkas_protocol_and_the_controller_speaks_grpc() -> None:

@@ -12,6 +12,7 @@ from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.loader import ScenarioError, load, parse
+from tidegauge_lab.scenario.narration import narrated
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 
 HEAD = """\
@@ -208,3 +209,39 @@ def test_a_name_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
 def test_a_role_that_cannot_be_had_is_reported_before_anything_runs(target: str, problem: str) -> None:
     [found] = problems(HEAD + f"  - kill: {target}\n")
     assert problem in found
+
+
+QUORUM = """\
+title: A quorum.
+cluster: {mode: kraft, brokers: 1, controllers: 3, features: {eligible.leader.replicas.version: 0}}
+topics: [{name: t, assignment: [0]}]
+steps: [{kill: 3002}, {wait_quorum: any}, {wait_quorum: 3001}, {wait_quorum: none}]
+"""
+
+
+def test_a_cluster_in_kraft_mode_has_controllers_that_steps_name() -> None:
+    story = parse(QUORUM, "q")
+    assert (story.mode, story.controllers, story.nodes) == ("kraft", 3, [0, 3000, 3001, 3002])
+    assert story.features == {"eligible.leader.replicas.version": 0}
+    assert parse(QUORUM.replace("controllers: 3, ", ""), "q").controllers == 3, "three, if nothing is said"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("kill: 3002", "kill: 3003", "there is no broker 3003 in this scenario"),
+        ("mode: kraft, ", "", "controllers and features belong to mode: kraft"),
+        ("mode: kraft", "mode: raft", "zookeeper"),
+        ("assignment: [0]", "assignment: [3000]", "there is no broker 3000 in this scenario"),
+        ("wait_quorum: any", "wait_quorum: some", "a controller's id, any or none is expected"),
+    ],
+)
+def test_what_a_quorum_does_not_have_is_named(old: str, new: str, sentence: str) -> None:
+    with pytest.raises(ScenarioError, match=sentence):
+        parse(QUORUM.replace(old, new), "q")
+
+
+def test_a_controller_is_named_as_one_in_the_story() -> None:
+    kill, _, wait, _ = parse(QUORUM, "q").steps
+    assert narrated(kill) == "Kill controller 3002 (SIGKILL)"
+    assert narrated(wait) == "Wait until controller 3001 leads the quorum"

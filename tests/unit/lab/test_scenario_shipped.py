@@ -25,6 +25,9 @@ NAMES = [
     "data-leader-dies",
     "divergence-cured",
     "divergence-high-watermark",
+    "elr-all-unclean",
+    "elr-off-loses",
+    "elr-saves",
     "fenced-controller",
     "hanging-found",
     "hanging-transaction",
@@ -41,6 +44,7 @@ NAMES = [
     "offsets-leader-dies",
     "one-offsets-replica",
     "producer-fencing",
+    "quorum-majority-lost",
     "rebalance-storm",
     "restart-within-session",
     "static-members",
@@ -89,7 +93,7 @@ def test_each_says_what_it_teaches_and_ends_with_checked_expectations(name: str)
         assert getattr(last, attribute) is not None, attribute
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if load(name).mode == "zookeeper"])
 def test_the_controller_lives_to_the_end(name: str) -> None:
     story = load(name)
     for step in story.steps:

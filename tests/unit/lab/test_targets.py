@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
+from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.metadata import from_response
 from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.faults import kill, read_targets
@@ -156,7 +157,7 @@ def test_a_session_of_a_broker_named_by_its_role_ends_with_the_fault(
     fits: list[object] = []
     local = object.__new__(LocalCluster)
     (tmp_path / "broker-2").mkdir()
-    local.directory, local.file = tmp_path, None  # type: ignore[assignment]
+    local.directory, local.file = tmp_path, ClusterFile("h:1", zookeeper_managed=True, profile="fast", brokers=[])
 
     def resolve(_: LocalCluster, __: Role, fit: ProcessState | None = None) -> int:
         fits.append(fit)
@@ -164,7 +165,7 @@ def test_a_session_of_a_broker_named_by_its_role_ends_with_the_fault(
 
     monkeypatch.setattr(LocalCluster, "resolve", resolve)
     monkeypatch.setattr(
-        LocalCluster, "_process", lambda _self, _target: LabProcess("broker-2", tmp_path / "broker-2", tmp_path)
+        LocalCluster, "process_of", lambda _self, _target: LabProcess("broker-2", tmp_path / "broker-2", tmp_path)
     )
     monkeypatch.setattr("tidegauge_lab.local.containment.require_own", lambda *_: None)
     monkeypatch.setattr(ZooKeeperTopology, "require_members", lambda _, targets: asked.extend(targets))

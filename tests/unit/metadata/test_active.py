@@ -102,7 +102,7 @@ class Walk:
             self.world.controller = ActiveController(
                 ControllerSettings(3000, CLUSTER_ID, session_timeout_ms=SESSION_MS),
                 image,
-                controller._epoch + 1,
+                controller.epoch + 1,
                 image.provenance.offset + 1,
                 self.world.now_ms,
             )

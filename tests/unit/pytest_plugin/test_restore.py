@@ -32,7 +32,8 @@ class Cluster(AsyncCluster):
             self.states |= dict.fromkeys(ids, ProcessState.DOWN)
 
         local: Any = SimpleNamespace(
-            file=SimpleNamespace(brokers=brokers, zookeeper_managed=False),
+            file=SimpleNamespace(brokers=brokers),
+            processes=lambda: self.states,
             state_of=self.states.__getitem__,
             up=up,
             wait_ready=lambda: self.done.append("wait_ready"),

@@ -16,6 +16,7 @@ from tests.unit.raft.driven_node import (
 
 from tidegauge.errors import ErrorCode
 from tidegauge_controller.raft import effects, events
+from tidegauge_controller.raft.config import QuorumConfig
 from tidegauge_controller.raft.log_view import Match, loaded
 from tidegauge_controller.raft.messages import (
     DescribeQuorumRequest,
@@ -372,3 +373,9 @@ def test_a_node_prunes_its_history_when_its_log_start_moves():
     node = driven(0, THREE, *log, batch(2, 1), snapshots=(OffsetAndEpoch(2, 1),))
     node.give(events.LogStartMoved(2))
     assert [at.offset for at in node.node.history.voters] == [1]
+
+
+@pytest.mark.parametrize(("fetch_timeout_ms", "wait_ms"), [(2000, 500), (500, 166), (1, 0)])
+def test_a_follower_hears_of_an_idle_leader_before_its_fetch_timeout(fetch_timeout_ms: int, wait_ms: int):
+    """KafkaRaftClient lets its leader wait 500 ms; with a fetch timeout as short each idle fetch was an election."""
+    assert QuorumConfig(CLUSTER, key(0), fetch_timeout_ms=fetch_timeout_ms).fetch_wait_ms == wait_ms

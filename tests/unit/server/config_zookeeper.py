@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+from tidegauge.settings import BrokerSettings, parse_broker_settings
 from tidegauge.znodes import CONFIG_CHANGES
+from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
+from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_controller.zookeeper.client import BadPath, BadVersion, MultiFailed, NodeExists, NoNode, SessionState
 from tidegauge_controller.zookeeper.decisions.steps import CheckVersion, CreateNode, SetNode, ZnodeStat
 
@@ -67,7 +71,7 @@ class FakeZooKeeper:
             if isinstance(operation, CreateNode):
                 if there is not None:
                     raise MultiFailed(index, NodeExists(operation.path))
-                if operation.sequence and operation.path.rpartition("/")[0] not in self.nodes:
+                if operation.path.rpartition("/")[0] not in self.nodes:
                     raise MultiFailed(index, NoNode(operation.path))
             elif there is None:
                 raise MultiFailed(index, NoNode(operation.path))
@@ -115,3 +119,39 @@ async def settle() -> None:
     """Let all tasks go on until they wait for something outside."""
     for _ in range(50):
         await asyncio.sleep(0)
+
+
+class Broker:
+    """One broker's dynamic settings, and what it was to bring into force."""
+
+    def __init__(self, zookeeper, broker_id: int = 0, **static: str) -> None:
+        values, _ = parse_broker_settings({key.replace("_", "."): text for key, text in static.items()})
+        self.settings = BrokerSettings(values)
+        stores = ZooKeeperStores(zookeeper, self.settings.live, lambda: zookeeper.now_ms)
+        self.configs = DynamicConfigs(stores, broker_id, self.settings, lambda topic: topic in {"t", "u"})
+        self.topics: dict[str, int] = {}
+        self.groups: dict[str, Any] = {}
+        self.unclean: list[str | None] = []
+        self.broker_changes = 0
+        self.advertised: list[str | None] = []
+
+    async def start(self) -> Broker:
+        await self.configs.read_all()
+        self.configs.follow(self)
+        await settle()
+        return self
+
+    def topic_settings_changed(self, topic, values) -> None:
+        self.topics[topic] = values.integer("min.insync.replicas")
+
+    def broker_settings_changed(self) -> None:
+        self.broker_changes += 1
+
+    def unclean_election_enabled(self, topic) -> None:
+        self.unclean.append(topic)
+
+    def group_settings_changed(self, group_id, values) -> None:
+        self.groups[group_id] = values
+
+    async def advertise(self) -> None:
+        self.advertised.append(self.settings.live["advertised.listeners"])

@@ -22,7 +22,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.apis import API_VERSIONS
+from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.kafka_connection import KafkaConnection as ClientConnection
@@ -45,7 +45,7 @@ from tidegauge_broker.server.service.produce_verification import ProduceVerifica
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_broker.server.wire.kafka.served import HANDLERS
+from tidegauge_broker.server.wire.kafka.served import HANDLERS, SERVED
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.turns import Turns
 
@@ -126,6 +126,8 @@ class _Listener:
     logical_clock: Any = None
 
     def __init__(self, service: BrokerService, now_ms: Callable[[], int]) -> None:
+        self.protocol = BROKER_PROTOCOL
+        self.served = SERVED
         self.handlers = dict(HANDLERS)
         self.handlers[API_VERSIONS] = handler_for(list(HANDLERS))
         self.turns = Turns()

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from tidegauge.kafka.apis import BROKER_PROTOCOL
 from tidegauge.kafka.frames import RequestHeader, decode, read_response_header
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.turns import Turns
 
 
@@ -71,6 +73,8 @@ class Listener:
     """Accepts connections; its handlers are the test's."""
 
     name = "PLAINTEXT"
+    protocol = BROKER_PROTOCOL
+    served = SERVED
     max_request_bytes = 1_000_000
     gate: Any = None
     responded: Any = None

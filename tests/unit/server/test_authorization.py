@@ -171,6 +171,8 @@ DENIED = [
     ("DeleteAcls", 3, {"filters": [{}]}, {CLUSTER}),
     ("DescribeConfigs", 4, {"resources": [{"resource_type": 2, "resource_name": "t"}]}, {TOPIC}),
     ("DescribeConfigs", 4, {"resources": [{"resource_type": 4, "resource_name": "0"}]}, {CLUSTER}),
+    ("DescribeConfigs", 4, {"resources": [{"resource_type": 32, "resource_name": "g"}]}, {GROUP}),
+    ("IncrementalAlterConfigs", 1, {"resources": [{"resource_type": 32, "resource_name": "g"}]}, {GROUP}),
     ("AlterConfigs", 2, {"resources": [{"resource_type": 2, "resource_name": "t"}]}, {TOPIC}),
     ("IncrementalAlterConfigs", 1, {"resources": [{"resource_type": 4, "resource_name": "0"}]}, {CLUSTER}),
     ("AlterReplicaLogDirs", 2, {"dirs": [{"path": "p", "topics": [PLAIN_T]}]}, {CLUSTER}),

@@ -6,13 +6,11 @@ import asyncio
 import json
 
 import pytest
-from config_zookeeper import FakeZooKeeper, settle
+from config_zookeeper import Broker, FakeZooKeeper, settle
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.settings import BrokerSettings, ListChange, parse_broker_settings
+from tidegauge.settings import ListChange
 from tidegauge_broker.server.cluster.zookeeper.config_changes import EXPIRATION_MS
-from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
-from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_controller.zookeeper.client import NoNode
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
@@ -20,38 +18,6 @@ MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 ADVERTISED = "advertised.listeners"
 MOVED = "PLAINTEXT://public:1"
-
-
-class Broker:
-    """One broker's dynamic settings, and what it was to bring into force."""
-
-    def __init__(self, zookeeper, broker_id: int = 0, **static: str) -> None:
-        values, _ = parse_broker_settings({key.replace("_", "."): text for key, text in static.items()})
-        self.settings = BrokerSettings(values)
-        stores = ZooKeeperStores(zookeeper, self.settings.live, lambda: zookeeper.now_ms)
-        self.configs = DynamicConfigs(stores, broker_id, self.settings, lambda topic: topic in {"t", "u"})
-        self.topics: dict[str, int] = {}
-        self.unclean: list[str | None] = []
-        self.broker_changes = 0
-        self.advertised: list[str | None] = []
-
-    async def start(self) -> Broker:
-        await self.configs.read_all()
-        self.configs.follow(self)
-        await settle()
-        return self
-
-    def topic_settings_changed(self, topic, values) -> None:
-        self.topics[topic] = values.integer(MIN_ISR)
-
-    def broker_settings_changed(self) -> None:
-        self.broker_changes += 1
-
-    def unclean_election_enabled(self, topic) -> None:
-        self.unclean.append(topic)
-
-    async def advertise(self) -> None:
-        self.advertised.append(self.settings.live[ADVERTISED])
 
 
 @pytest.fixture

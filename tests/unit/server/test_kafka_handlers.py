@@ -40,6 +40,7 @@ from tidegauge_broker.server.wire.kafka.served import HANDLERS
 from tidegauge_controller.admin import TopicOutcome
 from tidegauge_controller.zookeeper.client import BadPath, SessionExpired
 
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 ID_BYTES = bytes(15) + b"\x02"
 
@@ -495,13 +496,24 @@ async def test_reassignments_show_what_comes_and_goes() -> None:
         (2, "", [("a", 0, "1")], 42, "Default topic resources are not allowed."),
         (9, "t", [("a", 0, "1")], 42, "Unknown resource type 9"),
         (2, "t", [("retention.ms", 2, "1")], 40, "Config value append is not allowed for config key: retention.ms"),
+        (
+            32,
+            "g",
+            [(SESSION_TIMEOUT, 2, "1")],
+            40,
+            f"Config value append is not allowed for config key: {SESSION_TIMEOUT}",
+        ),
         (2, "t", [("retention.ms", 3, "1")], 40, "Config value subtract is not allowed for config key: retention.ms"),
     ],
 )
 async def test_an_alteration_is_refused_in_kafkas_order(
     kind: int, name: str, configs: list[tuple[str, int, str | None]], error: int, sentence: str
 ) -> None:
-    service = FakeService(describe_configs=coming(DescribedConfigs()), alter_configs=coming(AlteredConfigs()))
+    service = FakeService(
+        groups=SimpleNamespace(serves_consumer_groups=True),
+        describe_configs=coming(DescribedConfigs()),
+        alter_configs=coming(AlteredConfigs()),
+    )
     changes = [{"name": key, "config_operation": how, "value": value} for key, how, value in configs]
     resource = {"resource_type": kind, "resource_name": name, "configs": changes}
     for version in versions("IncrementalAlterConfigs"):
@@ -509,6 +521,41 @@ async def test_an_alteration_is_refused_in_kafkas_order(
         response = await ask(service, "IncrementalAlterConfigs", version, request)
         assert [(one.error_code, one.error_message) for one in response.responses] == [(error, sentence)]
     assert all(call[0] != "alter_configs" for call in service.calls)
+
+
+@pytest.mark.parametrize("name", ["IncrementalAlterConfigs", "AlterConfigs"])
+async def test_groups_have_settings_where_the_consumer_protocol_is_served(name: str) -> None:
+    """ConfigResource.Type.GROUP (32); a broker without the extension does not know the resource, as Kafka 3.9's."""
+    resource = {"resource_type": 32, "resource_name": "g", "configs": [{"name": SESSION_TIMEOUT, "value": "50000"}]}
+    for serves, error in ((True, 0), (False, 42)):
+        service = FakeService(
+            groups=SimpleNamespace(serves_consumer_groups=serves),
+            describe_configs=coming(DescribedConfigs()),
+            alter_configs=coming(AlteredConfigs()),
+        )
+        [found] = (await ask(service, name, 1, message(name, resources=[resource]))).responses
+        assert (found.error_code, found.resource_type, found.resource_name) == (error, 32, "g")
+        assert [call[1][:3] for call in service.calls if call[0] == "alter_configs"] == (
+            [(32, "g", {SESSION_TIMEOUT: "50000"})] if serves else []
+        )
+
+
+async def test_a_groups_settings_are_described_with_their_own_source() -> None:
+    """DescribeConfigsResponse.ConfigSource.GROUP_CONFIG is 8; all settings of groups are of type INT (3)."""
+    views = BrokerSettings(Values(BROKER_SETTINGS, {})).group_views({SESSION_TIMEOUT: "50000"})
+    service = FakeService(describe_configs=coming(DescribedConfigs(entries=views)))
+    resource = {"resource_type": 32, "resource_name": "g", "configuration_keys": []}
+    request = message("DescribeConfigs", resources=[resource], include_synonyms=True)
+    [result] = (await ask(service, "DescribeConfigs", 4, request)).results
+    assert [(one.name, one.value, one.config_source, one.config_type) for one in result.configs] == [
+        ("consumer.assignment.interval.ms", "1000", 5, 3),
+        ("consumer.heartbeat.interval.ms", "5000", 5, 3),
+        (SESSION_TIMEOUT, "50000", 8, 3),
+    ]
+    assert [(one.name, one.source) for one in result.configs[2].synonyms] == [
+        (SESSION_TIMEOUT, 8),
+        (f"group.{SESSION_TIMEOUT}", 5),
+    ]
 
 
 async def test_no_topic_has_the_empty_name() -> None:

@@ -13,9 +13,8 @@ from tidegauge.kafka.frames import codec_of, joined
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import api_versions, describe_quorum
-from tidegauge_broker.server.quorum.listener import QuorumConnection, Respond, Served
-from tidegauge_broker.server.quorum.proposals import Proposals
-from tidegauge_controller.raft import effects
+from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.listener import QuorumConnection
 
 
 class Wire:
@@ -47,10 +46,10 @@ class Listening:
 
     def __init__(self, *, has_room: bool = True) -> None:
         self.max_request_bytes = 1000
-        self.asked: list[tuple[int, Any, Respond]] = []
+        self.asked: list[Call] = []
         self._has_room = has_room
         keys = (API_VERSIONS, apis.DESCRIBE_QUORUM)
-        self.handlers = {key: Served(key, lambda *request: self.asked.append(request)) for key in keys}
+        self.handlers = {key: Served(key, self.asked.append) for key in keys}
 
     def opened(self, _connection: QuorumConnection) -> bool:
         return self._has_room
@@ -93,10 +92,10 @@ def test_requests_of_a_connection_are_handled_one_at_a_time(open_connection):
     give(connection, DESCRIBE + DESCRIBE)
     assert len(listening.asked) == 1
     assert not wire.is_reading
-    listening.asked[0][2](describe_quorum.DescribeQuorumResponse())
+    listening.asked[0].respond(describe_quorum.DescribeQuorumResponse())
     assert len(listening.asked) == 2
     assert struct.unpack_from(">i", wire.written, 4) == (7,)
-    listening.asked[1][2](describe_quorum.DescribeQuorumResponse())
+    listening.asked[1].respond(describe_quorum.DescribeQuorumResponse())
     assert wire.is_reading
 
 
@@ -116,7 +115,7 @@ def test_a_response_to_a_closed_connection_is_dropped(open_connection):
     connection, wire = open_connection(listening)
     give(connection, DESCRIBE)
     connection.connection_lost(None)
-    listening.asked[0][2](describe_quorum.DescribeQuorumResponse())
+    listening.asked[0].respond(describe_quorum.DescribeQuorumResponse())
     assert wire.written == b""
 
 
@@ -148,10 +147,10 @@ def test_api_versions_of_an_unknown_version_is_responded_to_in_version_0(open_co
     listening = Listening()
     connection, wire = open_connection(listening)
     give(connection, struct.pack(">ihhihb", 11, API_VERSIONS, 99, 5, -1, 0))
-    version, message, respond = listening.asked[0]
-    assert (version, message) == (-1, None)
+    call = listening.asked[0]
+    assert (call.version, call.message) == (-1, None)
     row = api_versions.ApiVersion(API_VERSIONS, 0, 4)
-    respond(api_versions.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row]))
+    call.respond(api_versions.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row]))
     found, _ = codec_of(API_VERSIONS, 0, KRAFT_PROTOCOL).decode_response(memoryview(wire.written), 8)
     assert (found.error_code, found.api_keys) == (ErrorCode.UNSUPPORTED_VERSION, [row])
 
@@ -172,25 +171,3 @@ def test_a_defect_of_a_handler_costs_its_connection(open_connection):
 def test_a_connection_too_many_is_closed_at_once(open_connection):
     _, wire = open_connection(Listening(has_room=False))
     assert wire.is_closed
-
-
-def test_a_proposal_is_committed_refused_or_lost():
-    """Its response comes once: at the commit, at the refusal, or when the leadership is lost."""
-    heard: list[tuple[str, ErrorCode]] = []
-    proposals = Proposals(3000)
-    names = ("committed", "later", "refused")
-    events = [
-        proposals.propose([b"record"], 4, lambda error, _text, name=name: heard.append((name, error)))  # type: ignore[misc]
-        for name in names
-    ]
-    proposals.proposal_decided(effects.Proposed(events[0].token, 5, 6))
-    proposals.proposal_decided(effects.Proposed(events[1].token, 6, 7))
-    proposals.proposal_decided(effects.NotProposed(events[2].token, ErrorCode.NOT_CONTROLLER, "no"))
-    proposals.proposal_decided(effects.Proposed("of someone else", 7, 8))
-    assert heard == [("refused", ErrorCode.NOT_CONTROLLER)]
-    proposals.high_watermark_moved(effects.HighWatermarkMoved(6))
-    proposals.leadership_changed(effects.LeadershipChanged(3000, 4))
-    assert heard[1:] == [("committed", ErrorCode.NONE)]
-    proposals.leadership_changed(effects.LeadershipChanged(None, 5))
-    proposals.high_watermark_moved(effects.HighWatermarkMoved(9))
-    assert heard[2:] == [("later", ErrorCode.NOT_CONTROLLER)]

@@ -1,17 +1,13 @@
 """The records of consumer groups: keys, values and their bytes, as Kafka 4.3 writes them into __consumer_offsets.
 
-A key is its type, an int16, and its fields, never flexible; a value is version 0 and its fields. A broker of 3.9 skips
-these keys with a warning when it loads (KIP-915).
+A broker of 3.9 skips their keys with a warning when it loads (KIP-915).
 Source: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde; the definitions of the records.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple, cast
 
-from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.compiler import codec
 from tidegauge.kafka.coordinator.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -47,10 +43,9 @@ from tidegauge.kafka.coordinator.consumer_group_target_assignment_metadata impor
 )
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import Partitions
 from tidegauge_broker.coordinator.consumer_group.member import ConsumerMember, Epochs
-from tidegauge_broker.coordinator.record_codec import Record, decoded, encoded, version_of
+from tidegauge_broker.coordinator.record_codec import Record
+from tidegauge_broker.coordinator.typed_records import RecordKinds
 
-_TYPE = struct.Struct(">h")
-_VALUE_VERSION = 0
 ConsumerGroupKey = (
     ConsumerGroupMetadataKey
     | ConsumerGroupPartitionMetadataKey
@@ -88,16 +83,12 @@ KINDS: dict[int, tuple[type[Any], type[Any]]] = {
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
 """Classes of key and value by type."""
-_TYPES = {key: number for number, (key, _) in KINDS.items()}
+CODEC = RecordKinds(KINDS)
 
 
 def to_bytes(record: ConsumerGroupRecord) -> Record:
     """Return a record as it is written."""
-    kind: type = record.key.__class__
-    encode = codec(kind, 0, False).encode
-    assert encode is not None, "no key has record batches inside"
-    key = _TYPE.pack(_TYPES[kind]) + encode(record.key)
-    return Record(key, None if record.value is None else encoded(record.value, _VALUE_VERSION, flexible=True))
+    return CODEC.to_bytes(record.key, record.value)
 
 
 def read_key(key: bytes) -> ConsumerGroupKey:
@@ -106,8 +97,7 @@ def read_key(key: bytes) -> ConsumerGroupKey:
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes are no such key.
     """
-    structure, _ = KINDS[version_of(key)]
-    return cast("ConsumerGroupKey", decoded(structure, key, 0))
+    return cast("ConsumerGroupKey", CODEC.read_key(key))
 
 
 def read_value(key: ConsumerGroupKey, value: bytes) -> ConsumerGroupValue:
@@ -116,11 +106,7 @@ def read_value(key: ConsumerGroupKey, value: bytes) -> ConsumerGroupValue:
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes are no such value.
     """
-    _, structure = KINDS[_TYPES[key.__class__]]
-    version = version_of(value)
-    if version != _VALUE_VERSION:
-        raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{structure.__name__} has the unknown version {version}")
-    return cast("ConsumerGroupValue", decoded(structure, value, version, flexible=True))
+    return cast("ConsumerGroupValue", CODEC.read_value(key, value))
 
 
 # What is written. Source: GroupCoordinatorRecordHelpers.

@@ -1,8 +1,7 @@
 """Writes the decisions about consumer groups, and puts them in force; runs the timers of their members.
 
-Contract: a group has one write in flight at a time. Its records are replayed on a copy of the group's state, which
-takes the state's place when they are committed; if they are not, nothing has changed. Records that are in the log, but
-were not committed in time, count: they usually commit later, and the next load reads them.
+Contract: see ``group_writes``; the decision's records are replayed on a copy of the group's state, which takes the
+state's place when they are committed.
 Source: CoordinatorRuntime; GroupMetadataManager (scheduleConsumerGroupSessionTimeout and its kin).
 """
 
@@ -31,31 +30,14 @@ from tidegauge_broker.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, Gro
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import STABLE
 from tidegauge_broker.coordinator.group.storing import metadata_record
-from tidegauge_broker.coordinator.led_partitions import ShardState
-from tidegauge_broker.coordinator.record_codec import Record, batch_of
-from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE
+from tidegauge_broker.coordinator.group_writes import Written, append
+from tidegauge_broker.coordinator.record_codec import Record
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.shard import Shard, tombstones_of
 from tidegauge_broker.coordinator.timers import Timer
 
 RETRY_MS = 500
 """After a failed write of a timer's decision it is tried again (CoordinatorTimerImpl.schedule)."""
-_IN_THE_LOG = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
-"""Outcomes of an append after which the records are in the log; without a commit in time they usually commit later."""
-_CLIENT_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-}
-"""What a client gets for the error of an append (CoordinatorOperationExceptionHelper)."""
-Written = Callable[[ErrorCode], None]
-"""Called with NONE when a decision's records are committed and its state is in force; else with a client's error."""
 
 
 class GroupWriter:
@@ -150,26 +132,7 @@ class GroupWriter:
     def _append(
         self, shard: Shard, group_id: str, records: list[Record], install: Callable[[], None], written: Written
     ) -> None:
-        if not records:
-            written(ErrorCode.NONE)
-            return
-
-        def outcome(error: ErrorCode, _base_offset: int) -> None:
-            if shard.state is not ShardState.ACTIVE:
-                written(ErrorCode.NOT_COORDINATOR)
-                return
-            if error in _IN_THE_LOG:
-                install()
-            else:
-                self._runtime.log(
-                    f"[GroupId {group_id}] A change of the group was not written: {error.name}", "warning"
-                )
-            shard.gates.open(group_id, lambda: written(_CLIENT_ERRORS.get(error, error)))
-
-        shard.gates.close(group_id)
-        compression = self._runtime.settings.offsets_topic_compression_codec
-        batch = batch_of(records, self._runtime.wall_ms, OFFSETS_BASE_SEQUENCE, compression)
-        self._runtime.append_record(shard.partition, batch, outcome)
+        append(self._runtime, shard, group_id, records, install, written)
 
     def _install(self, shard: Shard, group: ConsumerGroup, draft: Draft) -> None:
         """Put a decision's state in force, and start and stop the timers that follow from it."""
@@ -221,16 +184,16 @@ class GroupWriter:
         if member is None:
             return
         if timer is not None and timer.action is not None:
-            self._runtime.timers.postpone(timer, self._session_deadline_ms(member))
+            self._runtime.timers.postpone(timer, self._session_deadline_ms(group, member))
         else:
             self._start_session(shard, group, member)
 
-    def _session_deadline_ms(self, member: ConsumerMember) -> int:
-        timeout_ms = self._runtime.settings.consumer_session_timeout_ms
+    def _session_deadline_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        timeout_ms = self._runtime.times_of(group.group_id).session_timeout_ms
         return self._runtime.now_ms + (timeout_ms if member.classic is None else member.classic.session_timeout_ms)
 
     def _start_session(self, shard: Shard, group: ConsumerGroup, member: ConsumerMember) -> None:
-        member_id, deadline_ms = member.member_id, self._session_deadline_ms(member)
+        member_id, deadline_ms = member.member_id, self._session_deadline_ms(group, member)
         expire = partial(self._expire, shard, group, member_id, "its session expired", None)
         group.sessions[member_id] = self._runtime.start_timer(deadline_ms, "SessionExpiration", expire)
 

@@ -6,18 +6,29 @@ import logging
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import Values
+from tidegauge_broker.server.clock import Clock
+from tidegauge_broker.server.cluster.kraft.cluster import KRaftCluster
 from tidegauge_broker.server.cluster.ports import Cluster, Dial
 from tidegauge_broker.server.cluster.zookeeper.cluster import ZooKeeperCluster
+from tidegauge_broker.server.quorum.node_settings import NodeSettings
 
 
-def require_settings(settings: Values) -> None:
+def require_settings(settings: Values, node: NodeSettings | None = None) -> None:
     """Check that a broker's settings say where its cluster's metadata are.
+
+    Args:
+        settings: of the broker.
+        node: its settings as a node of a KRaft cluster, which were checked when they were read.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, they do not.
     """
-    if not settings.text("zookeeper.connect"):
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, "zookeeper.connect is missing: write HOST:PORT of ZooKeeper")
+    if node is None and not settings.text("zookeeper.connect"):
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            "zookeeper.connect is missing: write HOST:PORT of ZooKeeper; or process.roles=broker, for a cluster whose "
+            "controllers are a quorum (KRaft)",
+        )
 
 
 def quieten_logs() -> None:
@@ -25,15 +36,21 @@ def quieten_logs() -> None:
     logging.getLogger("kazoo").setLevel(logging.WARNING)
 
 
-async def connect(settings: Values, broker_id: int, dial: Dial | None = None) -> Cluster:
+async def connect(
+    settings: Values, broker_id: int, clock: Clock, node: NodeSettings | None = None, dial: Dial | None = None
+) -> Cluster:
     """Connect a broker to its cluster.
 
     Args:
         settings: of the broker.
         broker_id: this broker.
+        clock: of the process.
+        node: its settings as a node of a KRaft cluster; None: the cluster's metadata are in ZooKeeper.
         dial: opens the connections to the store; None: as the store's client does.
 
     Raises:
         TidegaugeError: the store did not respond in time, or what it holds is no cluster's.
     """
+    if node is not None:
+        return await KRaftCluster.connect(settings, node, clock)
     return await ZooKeeperCluster.connect(settings, broker_id, dial)

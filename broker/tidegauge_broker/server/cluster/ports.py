@@ -17,14 +17,21 @@ from tidegauge.cluster_metadata.access_lists import Binding, Filter, Operation, 
 from tidegauge.cluster_metadata.client_quotas import Entity, Quota
 from tidegauge.cluster_metadata.client_quotas import Filter as QuotaFilter
 from tidegauge.cluster_metadata.credentials import CredentialOutcome, Deletion, ScramCredential, Upsertion
-from tidegauge.control import Endpoint
+from tidegauge.control import Endpoint, IsrProposal, IsrVerdict
+from tidegauge.errors import ErrorCode
+from tidegauge.metadata_update import MetadataUpdate
 from tidegauge.partition import TopicPartition
+from tidegauge.partition_state import PartitionState, ReplicaStop
+from tidegauge.principal import Principal
 from tidegauge.settings import Values
+from tidegauge_broker.log.manager import LogManager, Owner
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer
 from tidegauge_broker.server.acls.access_control import Outcome
 from tidegauge_broker.server.cluster.control_ways import ControlWay
 from tidegauge_broker.server.configs.topic_configs import TopicConfigs
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
+from tidegauge_broker.server.registration.to_controller import ToController
+from tidegauge_controller.admin import NewTopic
 from tidegauge_controller.port import Controller
 
 if TYPE_CHECKING:  # its package imports what knows the ports
@@ -47,6 +54,10 @@ class SettingsStore(Protocol):
         Raises:
             MalformedMetadata: what is stored is no settings.
         """
+        ...
+
+    async def names(self, kind: str) -> Collection[str]:
+        """Return the names of the entities of a kind, such as ``groups``, that have settings."""
         ...
 
     async def alter(self, entity: str, change: Change) -> int:
@@ -157,6 +168,9 @@ class SettingsListener(Protocol):
     async def broker_changed(self, broker: str) -> None:
         """Take over the settings of a broker, by its id, or the default of all brokers."""
 
+    async def group_changed(self, name: str) -> None:
+        """Take over the settings of a group, by its entity's name."""
+
     async def addresses_changed(self) -> None:
         """Take over the quotas of addresses."""
 
@@ -210,6 +224,81 @@ class MetadataStores(Protocol):
         """Follow no more."""
 
 
+class ControllerRequests(Protocol):
+    """What this broker asks of the active controller for itself; retries are behind it."""
+
+    async def alter_partition(self, proposals: list[IsrProposal]) -> dict[TopicPartition, IsrVerdict]:
+        """Return the controller's verdicts; retry until a controller responds."""
+        ...
+
+    async def allocate_producer_ids(self) -> tuple[ErrorCode, int, int]:
+        """Ask once for a block of producer ids; return error, first id and count."""
+        ...
+
+    async def create_topic(self, topic: NewTopic) -> tuple[ErrorCode, str]:
+        """Ask once for a topic; return an error with its message."""
+        ...
+
+    async def controlled_shutdown(self) -> bool:
+        """Have this broker's leaders moved away; return whether they are."""
+        ...
+
+
+class Forwarding(Protocol):
+    """Hands requests of clients on to the active controller, in KRaft mode (KIP-590)."""
+
+    async def forward(self, request: bytes, principal: Principal, host: str) -> bytes:
+        """Have a whole request, its header included, responded to by the controller; return the whole response.
+
+        Args:
+            request: as the client sent it, without its length.
+            principal: for whom the client acts.
+            host: the client's address.
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, no controller has responded in time; UNSUPPORTED_VERSION, the controller
+                does not know the request; else it could not be read there.
+        """
+        ...
+
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """Return the lowest and the highest version of each API that the controller serves; empty if not known yet."""
+        ...
+
+
+class Features(NamedTuple):
+    """The features of a KRaft cluster.
+
+    Attributes:
+        epoch: the offset of the last metadata record that is in force.
+        finalized: levels in force, by name.
+        supported: levels that this broker supports, by name.
+    """
+
+    epoch: int
+    finalized: Mapping[str, int]
+    supported: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a member takes in of the metadata that its cluster publishes, in KRaft mode.
+
+    Attributes:
+        metadata_changed: takes over what clients see.
+        replicas_decided: deletes replicas, and takes over the states of others; of some no log can exist.
+        logs: returns the logs of this broker.
+        failed: is called with a sentence when the broker can't go on.
+    """
+
+    metadata_changed: Callable[[MetadataUpdate], None]
+    replicas_decided: Callable[
+        [Sequence[ReplicaStop], Sequence[PartitionState], Collection[TopicPartition]], Awaitable[object]
+    ]
+    logs: Callable[[], LogManager]
+    failed: Callable[[str], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """This broker as a member of its cluster.
@@ -221,7 +310,11 @@ class Member:
         settings: its settings.
         metadata: its metadata cache.
         to_brokers: how its requests reach the others while it is the controller.
+        to_controller: how its requests reach a controller that is one of the brokers.
+        broker_epoch: returns the broker epoch of its registration; -1 before it.
         registered: called with each new broker epoch.
+        complete: called with the broker epoch when all is there that its registration brings.
+        applied: what it takes in of published metadata.
         note: writes to the event log (kind, cause, fields).
         now_ms: wall clock.
         random_bytes: source of randomness.
@@ -233,7 +326,11 @@ class Member:
     settings: Values
     metadata: MetadataCache
     to_brokers: ControlWay
+    to_controller: ToController
+    broker_epoch: Callable[[], int]
     registered: Callable[[int], None]
+    complete: Callable[[int], None]
+    applied: Applied
     note: Callable[[str, str, dict[str, Any]], None]
     now_ms: Callable[[], int]
     random_bytes: Callable[[int], bytes]
@@ -252,6 +349,34 @@ class Cluster(Protocol):
 
     Order: ``stores``, ``prepare``, ``register``, ``take_part``; then ``leave``, ``close``.
     """
+
+    @property
+    def forwarding(self) -> Forwarding | None:
+        """Return what hands requests of clients on; None: clients ask the controller themselves (ZooKeeper mode)."""
+        ...
+
+    @property
+    def requests(self) -> ControllerRequests:
+        """Return what this broker asks of the controller; ``prepare`` comes first."""
+        ...
+
+    @property
+    def log_owner(self) -> Owner | None:
+        """Return what locks and checks the log directories; None: as ZooKeeper mode has them."""
+        ...
+
+    def features(self) -> Features | None:
+        """Return the features that are in force; None: the cluster has none (ZooKeeper mode)."""
+        ...
+
+    def is_stray(self, at: TopicPartition, topic_id: str) -> bool:
+        """Return whether a log that was found belongs to no replica of this broker any more.
+
+        Args:
+            at: the partition.
+            topic_id: that in the log's directory; empty where there is none.
+        """
+        ...
 
     @property
     def cluster_id(self) -> str:
@@ -314,8 +439,16 @@ class Cluster(Protocol):
         """Give up the reports that have not arrived."""
         ...
 
+    async def fence(self) -> None:
+        """Have the controller fence this broker at once, for the lab (KRaft mode).
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, no controller responds; UNSUPPORTED_VERSION, in ZooKeeper mode.
+        """
+        ...
+
     def session(self) -> Session:
-        """Return the session of this broker, for the lab, which ends it at the servers."""
+        """Return the session of this broker, for the lab, which ends it at the servers; in KRaft mode its epoch."""
         ...
 
     def on_session(self, listener: Callable[[Session], None]) -> None:

@@ -37,6 +37,7 @@ from tidegauge.settings import (
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge_broker.server.cluster.ports import MetadataStores
 from tidegauge_broker.server.configs.address_quotas import AddressQuotas
+from tidegauge_broker.server.configs.group_configs import GroupConfigs
 from tidegauge_broker.server.configs.quotas_in_force import QuotasInForce
 
 LOG = logging.getLogger("tidegauge.configs")
@@ -54,6 +55,9 @@ class Affected(Protocol):
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         """Rule 4; None: for all topics."""
+
+    def group_settings_changed(self, group_id: str, values: Values | None) -> None:
+        """Take over a group's settings; None: it has none of its own any more."""
 
     async def advertise(self) -> None:
         """Rule 5: register the addresses that are advertised now, where others are registered."""
@@ -79,6 +83,7 @@ class DynamicConfigs:
         self.quotas = stores.quotas
         self.users = stores.users
         self.acls = stores.acls
+        self.groups = GroupConfigs(stores.settings, settings)
         self.addresses = AddressQuotas(self.quotas)
         self.quotas_in_force = QuotasInForce(self.quotas, settings.live)
         self._stores = stores
@@ -98,6 +103,7 @@ class DynamicConfigs:
         """Read everything: at the start, before anything uses the settings, and after changes may have been missed."""
         await self._read_broker()
         await self.topics.read_all()
+        await self.groups.read_all()
         await self.addresses.read()
         await self.quotas_in_force.read_all()
         await self.users.read_all()
@@ -110,6 +116,7 @@ class DynamicConfigs:
     def follow(self, affected: Affected) -> None:
         """Apply changes from now on."""
         self._affected = affected
+        self.groups.follow(affected)
         self._stores.follow(self)
 
     async def close(self) -> None:
@@ -139,6 +146,10 @@ class DynamicConfigs:
             if self._settings.live.flag(UNCLEAN) and not was_unclean:
                 self._affected.unclean_election_enabled(None)
             await self._affected.advertise()
+
+    async def group_changed(self, name: str) -> None:
+        """Take over the settings of a group."""
+        await self.groups.changed(name)
 
     async def addresses_changed(self) -> None:
         """Take over the quotas of addresses."""

@@ -14,6 +14,7 @@ class InForce:
 
     Args:
         settings: the broker's settings in force.
+        group_settings_changed: hands a group's settings to the group coordinator.
         replicas: its replicas, and their logs.
         controller: the one in its process.
         advertise: registers the addresses that are advertised now, where others are registered.
@@ -25,11 +26,13 @@ class InForce:
         replicas: ReplicaManager,
         controller: Controller,
         advertise: Callable[[], Awaitable[None]],
+        group_settings_changed: Callable[[str, Values | None], None],
     ) -> None:
         self._settings = settings
         self._replicas = replicas
         self._controller = controller
         self._advertise = advertise
+        self._group_settings_changed = group_settings_changed
 
     def topic_settings_changed(self, topic: str, values: Values) -> None:
         """Take over a topic's new settings."""
@@ -46,6 +49,10 @@ class InForce:
     def unclean_election_enabled(self, topic: str | None) -> None:
         """Have the controller elect where that helps; None: for all topics."""
         self._controller.unclean_election_enabled(topic)
+
+    def group_settings_changed(self, group_id: str, values: Values | None) -> None:
+        """Take over a group's settings; None: it has none of its own any more."""
+        self._group_settings_changed(group_id, values)
 
     async def advertise(self) -> None:
         """Register the addresses that are advertised now."""

@@ -17,7 +17,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC, GroupRequest, GroupResult, JoinGroup
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
-from tidegauge.settings import Values
+from tidegauge.settings import Values, group_values
 from tidegauge.transaction_marker import Outcome
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.consumer_group.topic_patterns import MatchingTooLongError, PatternError, resolve
@@ -25,6 +25,7 @@ from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import Effect, ResolveRegexes, VerifyTransaction
 from tidegauge_broker.coordinator.events import (
+    GroupSettingsChanged,
     PartitionsDeleted,
     RegexesResolved,
     RequestArrived,
@@ -32,7 +33,7 @@ from tidegauge_broker.coordinator.events import (
     TransactionCompleted,
     TransactionVerified,
 )
-from tidegauge_broker.coordinator.settings import GroupSettings
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes, GroupSettings
 from tidegauge_broker.replica.verification import VerificationGuard
 from tidegauge_broker.server.coordinators.runner import AnyEvent, CoordinatorRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
@@ -60,13 +61,20 @@ def group_settings(settings: Values) -> GroupSettings:
         offsets_commit_required_acks=settings.integer("offsets.commit.required.acks"),
         offsets_topic_compression_codec=settings.integer("offsets.topic.compression.codec"),
         serves_consumer_groups=CONSUMER in settings["tidegauge.zookeeper.group.protocols"],
-        consumer_session_timeout_ms=settings.integer("group.consumer.session.timeout.ms"),
-        consumer_heartbeat_interval_ms=settings.integer("group.consumer.heartbeat.interval.ms"),
-        consumer_assignment_interval_ms=settings.integer("group.consumer.assignment.interval.ms"),
+        consumer_times=consumer_times(group_values({}, settings)),
         consumer_max_size=settings.integer("group.consumer.max.size"),
         consumer_assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
         consumer_regex_refresh_interval_ms=settings.integer("group.consumer.regex.refresh.interval.ms"),
         consumer_migration_policy=settings.text("group.consumer.migration.policy").lower(),
+    )
+
+
+def consumer_times(values: Values) -> ConsumerGroupTimes:
+    """Return a group's settings in force as the coordinator needs them."""
+    return ConsumerGroupTimes(
+        values.integer("consumer.session.timeout.ms"),
+        values.integer("consumer.heartbeat.interval.ms"),
+        values.integer("consumer.assignment.interval.ms"),
     )
 
 
@@ -138,6 +146,10 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         """Take up topics as the controller has sent them; None: deleted. Those that are as before change nothing."""
         if topics:
             self._put(TopicsChanged(topics))
+
+    def settings_changed(self, group_id: str, values: Values | None) -> None:
+        """Take up a group's settings; None: it has none of its own any more."""
+        self._put(GroupSettingsChanged(group_id, None if values is None else consumer_times(values)))
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Take up that partitions of other topics were deleted: their offsets are removed."""

@@ -168,7 +168,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         """Describe the groups that this broker coordinates, whatever faults are in force."""
         del context
         runner = self._parts.service.groups.runner
-        wanted = request.group_ids or sorted(view.group_id for view in runner.coordinator.group_views())
+        wanted = request.group_ids or runner.coordinator.group_ids()
         return lab_pb2.ObserveGroupsResponse(
             broker_id=self._parts.service.broker_id, groups=[to_observed_group(runner, one) for one in wanted]
         )

@@ -3,16 +3,17 @@
 Filled by what the controller makes known, in its order; it may lag behind what is stored, and behind other brokers'
 caches. The live brokers are always replaced together, partitions one by one. Serves the core
 (``ports.Metadata``), the controller's waiting admin requests (``MetadataView``) and clients.
-Source: Kafka's ZkMetadataCache.
+Source: Kafka's ZkMetadataCache and KRaftMetadataCache.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidegauge.kafka.topic_ids import topic_id_bytes
-from tidegauge.metadata_update import Endpoint, MetadataUpdate, ReportedPartition
+from tidegauge.metadata_update import ANY_BROKER, Endpoint, MetadataUpdate, ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import NO_LEADER
 from tidegauge.waits import until_set
@@ -21,6 +22,20 @@ from tidegauge_broker.replica.messages import LeaderHint
 
 _MAX_DELETED_TOPICS = 10_000
 """Maximum number of deleted topics that are remembered, the newest ones."""
+
+
+class CoreMetadata:
+    """The cache as the replication core asks it (``replica.ports.Metadata``).
+
+    Args:
+        cache: of this broker.
+    """
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self.knows = cache.knows
+        self.leader_hint = cache.leader_hint
+        self.is_alive = cache.is_alive
+        self.live_brokers = cache.isr_candidates
 
 
 class MetadataCache:
@@ -39,6 +54,8 @@ class MetadataCache:
         self._controller_id, self._controller_epoch = NO_LEADER, 0
         self._brokers: dict[int, Endpoint] = {}
         self._live: frozenset[int] = frozenset()
+        self._eligible: frozenset[int] = frozenset()
+        self._fenced: Sequence[Endpoint] = ()
         self._topics: dict[str, dict[int, ReportedPartition]] = {}
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -51,6 +68,8 @@ class MetadataCache:
         self._controller_id, self._controller_epoch = update.controller_id, update.controller_epoch
         self._brokers = {endpoint.broker_id: endpoint for endpoint in update.live_brokers}
         self._live = frozenset(self._brokers)
+        self._eligible = self._live - update.leaving
+        self._fenced = update.fenced
         self._racks |= {broker_id: endpoint.rack for broker_id, endpoint in self._brokers.items()}
         deleted: set[str] = set()
         for entry in update.partitions:
@@ -92,8 +111,11 @@ class MetadataCache:
             active_id: whom the store names; None: it names no controller.
 
         Returns:
-            The id is None unless both name the same broker and it is alive.
+            The id is None unless both name the same broker and it is alive. In KRaft mode it is that of any live
+            broker, another one each time (KRaftMetadataCache.getRandomAliveBrokerId): brokers hand requests on.
         """
+        if self._controller_id == ANY_BROKER:
+            return random.choice(sorted(self._live)) if self._live else None, self._controller_epoch
         is_it = active_id == self._controller_id and self._controller_id in self._live
         return active_id if is_it else None, self._controller_epoch
 
@@ -117,6 +139,10 @@ class MetadataCache:
     def live_brokers(self) -> frozenset[int]:
         """Ids of the registered brokers."""
         return self._live
+
+    def isr_candidates(self) -> frozenset[int]:
+        """Ids of the live brokers that may join an ISR: those that do not leave (Partition.isReplicaIsrEligible)."""
+        return self._eligible
 
     def rack_of(self, broker_id: int) -> str | None:
         """Return the rack of a live broker; None where it has none."""
@@ -165,6 +191,10 @@ class MetadataCache:
     def endpoints(self) -> Iterable[Endpoint]:
         """All live brokers, by id."""
         return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
+
+    def fenced_endpoints(self) -> Sequence[Endpoint]:
+        """Brokers that are registered and not alive, by id; none in ZooKeeper mode."""
+        return self._fenced
 
     def topics(self) -> Iterable[str]:
         """All topics, by name."""

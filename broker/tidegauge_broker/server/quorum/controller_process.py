@@ -1,8 +1,8 @@
-"""One controller process, from start to stop: its disk, its node, its listener and its links.
+"""One controller process, from start to stop: its disk, its node, its controller, its listener and its links.
 
 Start: the directory is locked and checked, the log recovered, the listener bound, then the node runs. Stop: the node
-hands its leadership over, then listener, links and log are closed.
-Source: ``KafkaRaftServer``, ``SharedServer``, ``KafkaRaftManager``.
+hands its leadership over, then listener, controller, links and log are closed.
+Source: ``KafkaRaftServer``, ``SharedServer``, ``KafkaRaftManager``, ``ControllerServer``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pathlib import Path
 
 from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, check_owner
 from tidegauge_broker.server.clock import Clock
+from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
+from tidegauge_broker.server.quorum.controller.controller_parts import ControllerParts
 from tidegauge_broker.server.quorum.driver import QuorumDriver
 from tidegauge_broker.server.quorum.links import OpenChannel, QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
 from tidegauge_broker.server.quorum.metadata_store import MetadataStore, read_node_properties
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
-from tidegauge_broker.server.quorum.proposals import Proposals
 from tidegauge_broker.server.quorum.quorum_events import QuorumEvents
 from tidegauge_broker.server.quorum.served_apis import served_apis
 from tidegauge_controller.raft.config import QuorumConfig
@@ -79,6 +80,7 @@ class ControllerProcess:
         self._driver: QuorumDriver | None = None
         self._listeners: list[QuorumListener] = []
         self._events: QuorumEvents | None = None
+        self._parts: ControllerParts | None = None
         self._links = QuorumLinks(
             settings.node_id,
             settings.listener_name,
@@ -111,17 +113,19 @@ class ControllerProcess:
         node = RaftNode(config, opened.log, opened.history, opened.election)
         event_log = values.text("event.log.file")
         self._events = QuorumEvents(node, Path(event_log) if event_log else None, settings.node_id, self._now_ms)
-        proposals = Proposals(settings.node_id)
+        bootstrap = read_bootstrap(directory)
+        parts = self._parts = ControllerParts(node, store, settings, config.cluster_id, bootstrap, self._now_ms)
         self._driver = QuorumDriver(
             node,
             store,
             self._links.send,
-            (self._events, proposals),
+            (self._events, parts.committed, parts.controller),
             self._now_ms,
             self._now_ms.wall_ms,
             self._pool,
         )
-        handlers = served_apis(self._driver, proposals, properties.cluster_id, settings.node_id, settings.endpoints[0])
+        parts.start(self._driver, self._links.open_other, self._now_ms.wall_ms)
+        handlers = served_apis(self._driver, parts.controller, settings)
         for at in settings.bound:
             limits = (values.integer("socket.request.max.bytes"), values.integer("connections.max.idle.ms") / 1000)
             listener = QuorumListener(at, handlers, *limits)
@@ -139,6 +143,8 @@ class ControllerProcess:
             await driver.shut_down(_SHUTDOWN_SECONDS)
         for listener in self._listeners:
             await listener.close()
+        if self._parts is not None:
+            await self._parts.close()
         if driver is not None:
             await driver.stop()
         self._links.close()

@@ -143,6 +143,11 @@ class QuorumDriver:
             LOG.exception("The node of the quorum has a defect")
             self._fail(f"{type(problem).__name__}: {problem}")
 
+    def fail(self, why: str) -> None:
+        """End the node: it can't go on."""
+        self._fail(why)
+        self._events.put_nowait(events.Tick())  # the task that drives the node sees that it has ended
+
     def _fail(self, why: str) -> None:
         self.failure = why
         LOG.error("The node of the quorum can't go on: %s", why)
@@ -261,8 +266,7 @@ class QuorumDriver:
         try:
             await self._in_pool(self._store.flush)
         except (TidegaugeError, OSError) as problem:
-            self._fail(problem.message if isinstance(problem, TidegaugeError) else str(problem))
-            self._events.put_nowait(events.Tick())  # the task that drives the node sees that it has ended
+            self.fail(problem.message if isinstance(problem, TidegaugeError) else str(problem))
         else:
             self.give(events.Flushed(effect.number, effect.end_offset))
 

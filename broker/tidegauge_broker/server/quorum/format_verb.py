@@ -7,37 +7,25 @@ Source: ``kafka.tools.StorageTool``; KIP-631, KIP-853, KIP-900, KIP-1022.
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, reports_errors
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.kraft.features import LATEST, LEVELS, METADATA_VERSION
-from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge.kafka.kraft.features import LATEST, LEVELS, METADATA_VERSION, read_feature
 from tidegauge.settings import read_properties
-from tidegauge_broker.log.files import DISK
-from tidegauge_broker.metadata_log.formatting import (
-    META_PROPERTIES,
-    Formatting,
-    bootstrap_sentence,
-    check_owner,
-)
+from tidegauge_broker.metadata_log.formatting import Formatting, bootstrap_sentence
 from tidegauge_broker.metadata_log.initial_voters import parse_initial_voters
-from tidegauge_broker.metadata_log.meta_properties import CorruptMetaProperties, decode_meta_properties
 from tidegauge_broker.metadata_log.scram_arguments import parse_scram
+from tidegauge_broker.server.quorum.format_directories import format_directories, random_uuid
 from tidegauge_broker.server.quorum.node_settings import NodeSettings, read_node_settings
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
 
 _SALT_BYTES = 25
-_RESERVED_IDS = 100
-_SNAPSHOT_MODE = 0o400
-"""Snapshots are read-only once they are complete (FileRawSnapshotWriter.freeze)."""
 
 
 @click.command("format")
@@ -112,7 +100,7 @@ def format_storage(
             initial_voters=_initial_voters(node, initial_controllers, standalone=standalone),
             no_initial_voters=no_initial_controllers,
             release=release_version,
-            features=dict(_feature_level(text) for text in features),
+            features=dict(read_feature(text) for text in features),
             credentials=[parse_scram(text, lambda: secrets.token_bytes(_SALT_BYTES)) for text in credentials],
         )
         _run(asked, node.directories, output, ignore_formatted=ignore_formatted)
@@ -129,23 +117,11 @@ def _initial_voters(node: NodeSettings, listed: str | None, *, standalone: bool)
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, "You can only use --standalone on a controller.")
     bound = node.bound[0]
     endpoint = Endpoint(node.listener_name, bound.host or "localhost", bound.port)
-    return VoterSet.of([Voter(ReplicaKey(node.node_id, random_directory_id()), (endpoint,))])
-
-
-def _feature_level(text: str) -> tuple[str, int]:
-    name, equals, level = text.partition("=")
-    unread = f"Can't parse feature=level string {text}"
-    if not equals:
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{unread}: equals sign not found.")
-    try:
-        return name.strip(), int(level)
-    except ValueError:
-        text = f"{unread}: unable to parse {level.strip()} as a short."
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, text) from None
+    return VoterSet.of([Voter(ReplicaKey(node.node_id, random_uuid()), (endpoint,))])
 
 
 def _run(asked: Formatting, directories: Sequence[str], output: str, *, ignore_formatted: bool) -> None:
-    """Check everything, then format the directories that are not formatted yet.
+    """Check everything, format the directories that are not formatted yet, and report.
 
     Raises:
         TidegaugeError: the request is refused, and nothing was changed.
@@ -153,58 +129,13 @@ def _run(asked: Formatting, directories: Sequence[str], output: str, *, ignore_f
     """
     asked.check_voters()
     levels = asked.levels()
-    missing = [one for one in directories if not _is_formatted(one, asked)]
-    formatted = [one for one in directories if one not in missing]
-    if formatted and not ignore_formatted:
-        raise TidegaugeError(
-            ErrorCode.INVALID_CONFIG,
-            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore this directory and "
-            "format the others.",
-        )
-    lines = ["All of the log directories are already formatted."]
-    if missing:
-        lines = [bootstrap_sentence(levels, asked.credentials)]
-    written: list[dict[str, str]] = []
-    for one in missing:
-        directory_id = asked.directory_id_of(one) or random_directory_id()
-        name = LEVELS[levels[METADATA_VERSION]]
-        lines.append(f"Formatting {asked.kind_of(one)} {one} with {METADATA_VERSION} {name}.")
-        _write(Path(one), asked.files_of(one, directory_id, levels, time.time_ns() // 1_000_000))
-        written.append({"directory": one, "kind": asked.kind_of(one), "directory_id": uuid_text(directory_id)})
+    written = format_directories(asked, directories, levels, ignore_formatted=ignore_formatted)
     if output == "json":
-        print_json({"formatted": written, "features": levels})
-    else:
-        click.echo("\n".join(lines))
-
-
-def _is_formatted(directory: str, asked: Formatting) -> bool:
-    """Return whether a directory has its meta.properties; refuse one that another node or cluster owns."""
-    path = Path(directory) / META_PROPERTIES
-    try:
-        properties = decode_meta_properties(path.read_bytes())
-    except FileNotFoundError:
-        return False
-    except CorruptMetaProperties as problem:
-        text = f"{path} can't be used: {problem}; name another directory in log.dirs, or remove the directory's content"
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, text) from None
-    check_owner(properties, str(path), asked.cluster_id, asked.node_id)
-    return True
-
-
-def _write(directory: Path, files: Mapping[str, bytes]) -> None:
-    for name, data in files.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        DISK.replace(path, data)
-        if path.parent != directory:
-            os.chmod(path, _SNAPSHOT_MODE)  # noqa: PTH101 - as the other calls of this function by the path
-            DISK.sync_directory(directory)
-
-
-def random_directory_id() -> bytes:
-    """Return a random UUID that is not reserved and whose text begins with no hyphen (Uuid.randomUuid)."""
-    while True:
-        found = bytearray(secrets.token_bytes(16))
-        found[6], found[8] = found[6] & 0x0F | 0x40, found[8] & 0x3F | 0x80
-        if int.from_bytes(found) >= _RESERVED_IDS and not uuid_text(bytes(found)).startswith("-"):
-            return bytes(found)
+        print_json({"formatted": [one._asdict() for one in written], "features": levels})
+        return
+    if not written:
+        click.echo("All of the log directories are already formatted.")
+        return
+    name = LEVELS[levels[METADATA_VERSION]]
+    lines = [f"Formatting {one.kind} {one.directory} with {METADATA_VERSION} {name}." for one in written]
+    click.echo("\n".join([bootstrap_sentence(levels, asked.credentials), *lines]))

@@ -62,6 +62,10 @@ class QuorumLinks:
             return known
         return read_response(effect.request, message, self._listener)
 
+    def open_other(self, address: str) -> KafkaChannel:
+        """Return a new channel for requests that are not of the quorum; the caller closes it."""
+        return self._open(address)
+
     def _channel(self, address: str) -> KafkaChannel:
         """Return the channel to an address; the one used longest ago is closed if there are too many."""
         channel = self._channels.pop(address, None) or self._open(address)

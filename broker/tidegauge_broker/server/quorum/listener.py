@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import peer_host
@@ -23,25 +23,11 @@ from tidegauge.kafka.frames import RequestHeader, UnsupportedRequest, codec_of, 
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages.api_versions import ApiVersionsResponse
 from tidegauge.listeners import Listener
+from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.wire.kafka.frame_reader import FrameReader
 
 LOG = logging.getLogger("tidegauge.quorum")
 MOST_CONNECTIONS = 1000
-
-Respond = Callable[[Any], None]
-"""Sends the message of a response; a response to a closed connection is dropped."""
-
-
-class Served(NamedTuple):
-    """An API that the listener serves.
-
-    Attributes:
-        key: its key.
-        handle: takes version and message of a request, and what its response is given to.
-    """
-
-    key: int
-    handle: Callable[[int, Any, Respond], None]
 
 
 class Owner(Protocol):
@@ -149,12 +135,22 @@ class QuorumConnection(asyncio.BufferedProtocol):
             else:
                 message, _ = codec_of(header.key, header.version, KRAFT_PROTOCOL).decode_request(frame, header.body_at)
             self._waits = True
-            served.handle(version, message, lambda response: self._respond(header, response))
+            served.handle(self._call(served, header, version, message))
         except (MalformedMessage, UnsupportedRequest) as problem:
             self._refuse(str(problem))
         except Exception:
             LOG.exception("A request of /%s fails here; its connection is closed", self.peer_host)
             self.close()
+
+    def _call(self, served: Served, header: RequestHeader, version: int, message: Any) -> Call:
+        def respond(response: Any) -> None:
+            self._respond(header, response)
+
+        def refuse(error: ErrorCode, text: str) -> None:
+            respond(served.refusal(version, message, error, text))
+
+        client_id = header.client_id or ""
+        return Call(header.key, version, message, respond, refuse, host=self.peer_host, client_id=client_id)
 
     def _respond(self, header: RequestHeader, response: Any) -> None:
         if self._transport is None:

@@ -237,13 +237,18 @@ class MetadataStore:
         if list(self.log.epochs) != entries:
             self.log.write_epochs(entries, sync=False)
 
-    def read(self, from_offset: int, max_bytes: int) -> bytes:
+    def read(self, from_offset: int, max_bytes: int, end_offset: int = LONG_MAX) -> bytes:
         """Return whole batches from an offset on, at least one if there are any.
+
+        Args:
+            from_offset: not below the log's start.
+            max_bytes: limit of more than one batch.
+            end_offset: batches that reach beyond it are left out.
 
         Raises:
             StorageError: the disk refused.
         """
-        return self.log.read(from_offset, self.log.log_end_offset, max_bytes, at_least_one_batch=True)
+        return self.log.read(from_offset, end_offset, max_bytes, at_least_one_batch=True)
 
     def truncate(self, end_offset: int) -> None:
         """Make ``end_offset`` the log's end.

@@ -65,7 +65,7 @@ class QuorumEvents:
             self._writer.note("controller", "LeaderChange", {"state": "elected", "controller_epoch": effect.epoch})
 
     def proposal_decided(self, effect: effects.Proposed | effects.NotProposed) -> None:
-        """Do nothing: whoever proposed knows (``proposals``)."""
+        """Do nothing: whoever proposed knows."""
 
     def close(self) -> None:
         """Write what is left."""

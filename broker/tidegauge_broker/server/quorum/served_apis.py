@@ -1,31 +1,48 @@
-"""The APIs of a controller's listener, by what handles them: the node of the quorum, or this module.
+"""The APIs of a controller's listener, by what handles them: the node of the quorum, the controller, or this module.
 
-ApiVersions reports what is served and which features this software knows. DescribeCluster names the controllers and the
-active one, by which admin clients with ``bootstrap.controllers`` find it. ControllerRegistration becomes a record of
-the metadata log: a controller of Apache Kafka registers at whoever leads (KIP-919).
-Source: ``ControllerApis``.
+ApiVersions reports what is served, and the features that are supported and finalised. DescribeCluster names the
+controllers and the active one, by which admin clients with ``bootstrap.controllers`` find it (KIP-919).
+Source: ``ControllerApis``, ``SimpleApiVersionManager``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
-from tidegauge.errors import ErrorCode
-from tidegauge.kafka.apis import API_VERSIONS, DESCRIBE_CLUSTER
-from tidegauge.kafka.kraft.apis import CONTROLLER_REGISTRATION, KRAFT_APIS
-from tidegauge.kafka.kraft.features import FEATURES, KRAFT_VERSION, LATEST, LEVELS, METADATA_VERSION
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.apis import (
+    ADD_RAFT_VOTER,
+    API_VERSIONS,
+    CONTROLLER_REGISTRATION,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_QUORUM,
+    KRAFT_APIS,
+    REMOVE_RAFT_VOTER,
+)
+from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
 from tidegauge.kafka.kraft.messages import api_versions, controller_registration, describe_cluster
-from tidegauge.kafka.kraft.record_types import encode_record
-from tidegauge.kafka.metadata_records import register_controller_record
-from tidegauge.kafka.metadata_records.register_controller_record import RegisterControllerRecord
+from tidegauge.kafka.topic_ids import topic_id_text
+from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.controller import (
+    access_served,
+    brokers_served,
+    envelope,
+    partitions_served,
+    settings_served,
+    topics_served,
+)
+from tidegauge_broker.server.quorum.controller.authorization import Authorization
+from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.features import FEATURE_RANGES
+from tidegauge_broker.server.quorum.controller.mutation_quotas import MutationQuotas
+from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.quorum.driver import QuorumDriver
-from tidegauge_broker.server.quorum.listener import Respond, Served
-from tidegauge_broker.server.quorum.proposals import Proposals
+from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.quorum.requests_in import READERS, Read, Refused, read_request, write_response
+from tidegauge_controller.metadata.decisions.registration import register_controller
+from tidegauge_controller.metadata.image import FeatureRange, NodeEndpoint, RegisteredController
 from tidegauge_controller.raft.messages import Response
-from tidegauge_controller.raft.values import Endpoint
 
 _CONTROLLERS, _BROKERS = 2, 1
 """Endpoint types of DescribeCluster."""
@@ -33,76 +50,97 @@ _WITH_ZERO_MINIMA = 4
 """The version of ApiVersions from which features may have 0 as the lowest level (KAFKA-17011)."""
 _NO_OPERATIONS = -(2**31)
 _MISMATCHED = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+_FORWARDED = {DESCRIBE_QUORUM, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER}
+"""APIs of the quorum that brokers forward for their clients."""
 
 
-def served_apis(
-    driver: QuorumDriver, proposals: Proposals, cluster_id: str, node_id: int, endpoint: Endpoint
-) -> dict[int, Served]:
-    """Return the APIs of a controller's listener, by key."""
-    served = {key: Served(key, partial(_ask_node, driver, key)) for key in READERS}
-    served[DESCRIBE_CLUSTER] = Served(
-        DESCRIBE_CLUSTER, partial(_describe_cluster, driver, cluster_id, node_id, endpoint)
+def served_apis(driver: QuorumDriver, controller: QuorumController, settings: NodeSettings) -> dict[int, Served]:
+    """Return the APIs of a controller's listener, by key.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, ``super.users`` names no principal.
+    """
+    handlers: dict[int, Served] = {}
+    values = settings.values
+    try:
+        authorization = Authorization(values, lambda: controller.image)
+    except ValueError as problem:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"super.users: {problem}") from None
+
+    def add(found: Iterable[Served]) -> None:
+        handlers.update({one.key: authorization.guarded(one) for one in found})
+
+    add(Served(key, partial(_ask_node, driver), is_forwarded=key in _FORWARDED) for key in READERS)
+    add(brokers_served.served(controller, values.integer("broker.heartbeat.interval.ms") // 2))
+    quotas = MutationQuotas(values, lambda: controller.image, lambda: controller.now_ms)
+    add(topics_served.served(controller, authorization, quotas, may_delete=values.flag("delete.topic.enable")))
+    add(partitions_served.served(controller))
+    add(settings_served.served(controller, authorization))
+    add(access_served.served(controller, authorization))
+    add(envelope.served(handlers))
+    add(
+        (
+            Served(DESCRIBE_CLUSTER, partial(_describe_cluster, driver, controller, settings)),
+            Served(CONTROLLER_REGISTRATION, partial(_register_controller, controller)),
+            Served(API_VERSIONS, partial(_api_versions, controller, lambda: sorted(handlers))),
+        )
     )
-    served[CONTROLLER_REGISTRATION] = Served(CONTROLLER_REGISTRATION, partial(_register_controller, driver, proposals))
-    served[API_VERSIONS] = Served(API_VERSIONS, partial(_api_versions, driver, lambda: sorted(served)))
-    return served
+    return handlers
 
 
-def _ask_node(driver: QuorumDriver, key: int, version: int, message: Any, respond: Respond) -> None:
+def _ask_node(driver: QuorumDriver, call: Call) -> None:
     """Give a request to the node."""
     try:
-        request = read_request(key, version, message)
+        request = read_request(call.key, call.version, call.message)
     except Refused as refused:
-        respond(refused.response)
+        call.respond(refused.response)
         return
 
     def on_response(response: Response, read: Read) -> None:
-        respond(write_response(key, response, read))
+        call.respond(write_response(call.key, response, read))
 
     driver.request(request, on_response)
 
 
-def _api_versions(
-    driver: QuorumDriver, keys: Callable[[], list[int]], version: int, _message: Any, respond: Respond
-) -> None:
+def _api_versions(controller: QuorumController, keys: Callable[[], list[int]], call: Call) -> None:
     rows = [api_versions.ApiVersion(key, KRAFT_APIS[key].first, KRAFT_APIS[key].last) for key in keys()]
-    if version < 0:
-        respond(api_versions.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows))
+    if call.version < 0:
+        call.respond(api_versions.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows))
         return
-    supported = {METADATA_VERSION: (min(LEVELS), LATEST)} | {one.name: (0, one.highest) for one in FEATURES.values()}
-    named = [
-        api_versions.SupportedFeatureKey(name, lowest, highest)
-        for name, (lowest, highest) in sorted(supported.items())
-        if lowest > 0 or version >= _WITH_ZERO_MINIMA
-    ]
-    level = driver.node.history.version
-    finalized = [api_versions.FinalizedFeatureKey(KRAFT_VERSION, level, level)] if level > 0 else []
-    respond(api_versions.ApiVersionsResponse(api_keys=rows, supported_features=named, finalized_features=finalized))
+    image = controller.image
+    levels = {KRAFT_VERSION: controller.kraft_version, METADATA_VERSION: image.metadata_version or 0, **image.features}
+    response = api_versions.ApiVersionsResponse(
+        api_keys=rows,
+        supported_features=[
+            api_versions.SupportedFeatureKey(name, levels.first, levels.last)
+            for name, levels in sorted(FEATURE_RANGES.items())
+            if levels.first > 0 or call.version >= _WITH_ZERO_MINIMA
+        ],
+        finalized_features=[
+            api_versions.FinalizedFeatureKey(name, level, level) for name, level in sorted(levels.items()) if level > 0
+        ],
+    )
+    if not image.is_empty:
+        response.finalized_features_epoch = image.provenance.offset
+    call.respond(response)
 
 
-def _describe_cluster(
-    driver: QuorumDriver,
-    cluster_id: str,
-    node_id: int,
-    endpoint: Endpoint,
-    _version: int,
-    message: describe_cluster.DescribeClusterRequest,
-    respond: Respond,
-) -> None:
+def _describe_cluster(driver: QuorumDriver, controller: QuorumController, settings: NodeSettings, call: Call) -> None:
+    message: describe_cluster.DescribeClusterRequest = call.message
     if message.endpoint_type != _CONTROLLERS:
         is_brokers = message.endpoint_type == _BROKERS
         error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_brokers else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         text = _MISMATCHED if is_brokers else f"Unsupported endpoint type {message.endpoint_type}"
-        respond(describe_cluster.DescribeClusterResponse(error_code=error, error_message=text, cluster_id=""))
+        call.respond(describe_cluster.DescribeClusterResponse(error_code=error, error_message=text, cluster_id=""))
         return
     node = driver.node
     known = {voter_id: node.history.current.endpoint(voter_id) for voter_id in node.history.current.ids}
-    known[node_id] = endpoint
+    known[settings.node_id] = settings.endpoints[0]
     leader_id = node.state.leader_id
-    respond(
+    call.respond(
         describe_cluster.DescribeClusterResponse(
             endpoint_type=_CONTROLLERS,
-            cluster_id=cluster_id,
+            cluster_id=controller.settings.cluster_id,
             controller_id=-1 if leader_id is None else leader_id,
             brokers=[
                 describe_cluster.DescribeClusterBroker(one, at.host, at.port)
@@ -114,30 +152,18 @@ def _describe_cluster(
     )
 
 
-def _register_controller(
-    driver: QuorumDriver,
-    proposals: Proposals,
-    _version: int,
-    message: controller_registration.ControllerRegistrationRequest,
-    respond: Respond,
-) -> None:
-    """Propose the record of a registration; respond when it is committed (ClusterControlManager.registerController)."""
-    record = RegisterControllerRecord(
-        controller_id=message.controller_id,
-        incarnation_id=message.incarnation_id,
-        zk_migration_ready=message.zk_migration_ready,
-        end_points=[
-            register_controller_record.ControllerEndpoint(one.name, one.host, one.port, one.security_protocol)
-            for one in message.listeners
-        ],
-        features=[
-            register_controller_record.ControllerFeature(one.name, one.min_supported_version, one.max_supported_version)
-            for one in message.features
-        ],
+def _register_controller(controller: QuorumController, call: Call) -> None:
+    """Write the registration of another controller (ClusterControlManager.registerController)."""
+    message: controller_registration.ControllerRegistrationRequest = call.message
+    registration = RegisteredController(
+        message.controller_id,
+        topic_id_text(message.incarnation_id),
+        tuple(NodeEndpoint(one.name, one.host, one.port, one.security_protocol) for one in message.listeners),
+        {one.name: FeatureRange(one.min_supported_version, one.max_supported_version) for one in message.features},
+        message.zk_migration_ready,
     )
 
-    def decided(error: ErrorCode, sentence: str) -> None:
-        text = None if error is ErrorCode.NONE else sentence
-        respond(controller_registration.ControllerRegistrationResponse(error_code=error, error_message=text))
+    def done(_: None) -> None:
+        call.respond(controller_registration.ControllerRegistrationResponse(error_message=None))
 
-    driver.give(proposals.propose([encode_record(record, 0)], driver.node.state.epoch, decided))
+    controller.write(WriteEvent("registerController", lambda *_: register_controller(registration), done, call.refuse))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, Endpoint, IsrProposal, IsrVerdict
 from tidegauge.errors import ErrorCode
@@ -20,6 +20,9 @@ from tidegauge.settings import Values
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.to_controller import NoResponse, ToController
 from tidegauge_controller.admin import NewTopic
+
+if TYPE_CHECKING:  # the ports name what knows this module
+    from tidegauge_broker.server.cluster.ports import ControllerRequests
 
 LOG = logging.getLogger("tidegauge.controller-client")
 RETRY_SECONDS = 0.05
@@ -143,7 +146,7 @@ class ControllerClient:
 class AlterPartitionManager:
     """Sends proposals to the controller: all pending ones in one request, one request in flight."""
 
-    def __init__(self, client: ControllerClient, apply_verdict: Callable[[IsrProposal, IsrVerdict], None]) -> None:
+    def __init__(self, client: ControllerRequests, apply_verdict: Callable[[IsrProposal, IsrVerdict], None]) -> None:
         self._client = client
         self._apply_verdict = apply_verdict
         self._waiting: list[IsrProposal] = []
@@ -196,7 +199,7 @@ class ProducerIds:
     when nine tenths of the current one are used.
     """
 
-    def __init__(self, client: ControllerClient) -> None:
+    def __init__(self, client: ControllerRequests) -> None:
         self._client = client
         self._next_id = 0
         self._block_end = 0

@@ -7,7 +7,7 @@ Log creation and other blocking disk I/O run in the log pool.
 Leader epochs that a follower finds in batches are written in the pool, all of a round together, and nothing waits for
 them: a recovery point moves past a batch only when its epoch is on the disk (``PartitionLog``).
 
-Parts: ``core_steps`` (an event, a decision, its effects), ``control_requests`` (what the controller asks),
+Parts: ``core_steps`` (an event, a decision, its effects), ``control_requests`` (what ZooKeeper's controller asks),
 ``log_dir_moves`` (replicas between log directories), this module (clients, followers, fetchers, retention, failures).
 
 Invariants:
@@ -62,6 +62,7 @@ from tidegauge_broker.replica.rounds import Admits
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.control_requests import ControlRequests
 from tidegauge_broker.server.replication.core_steps import CoreSteps
+from tidegauge_broker.server.replication.decided_states import DecidedStates
 from tidegauge_broker.server.replication.effect_host import EffectHost, Outlets
 from tidegauge_broker.server.replication.fetch_parts import is_one_part, parts_of
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves, MoveLimits
@@ -90,6 +91,7 @@ class ReplicaManager:
         moves: the replicas that move between log directories.
         changes: what the controller decides about them.
         control: the requests of ZooKeeper's controller.
+        decided: what KRaft's metadata say of the replicas.
         in_log_pool: as given.
         fetched: called with each fetch response of a leader that was taken in; metrics set it.
     """
@@ -117,6 +119,7 @@ class ReplicaManager:
         self.moves = LogDirMoves(self, move_limits, in_log_pool, now_ms)
         self.changes = ReplicaChanges(self, self._steps)
         self.control = ControlRequests(core, self.changes, self._steps, now_ms)
+        self.decided = DecidedStates(core, self.changes, self._steps, now_ms)
         self._wakes_fetches = False
         self._failed_directories: set[Path] = set()
         self._epoch_writes: set[asyncio.Task[None]] = set()

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import cache, partial
 
 from tidegauge.cluster_metadata import MalformedMetadata, MetadataUnavailable
@@ -52,6 +51,7 @@ from tidegauge_broker.replica.producer_state import ProducerEntry
 from tidegauge_broker.replica.refusals import Refusal
 from tidegauge_broker.server.cluster.ports import StoredTopicIds
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.controller_client import ProducerIds
 from tidegauge_broker.server.replication.log_dir_views import LogDirectoryView, describe_log_directories, log_on_disk
@@ -60,6 +60,7 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.admin_outcomes import (
     AlteredConfigs,
     DescribedConfigs,
+    ElectionType,
     PartitionOutcomes,
     Reassignments,
 )
@@ -87,21 +88,6 @@ from tidegauge_controller.port import Controller
 
 LOG = logging.getLogger("tidegauge.service")
 _DELETIONS_PER_STEP = 250
-
-
-class ElectionType(IntEnum):
-    """Kafka's numbers for the kinds of elections that an admin can ask for."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
-
-
-class ConfigResourceType(IntEnum):
-    """Kafka's numbers for what has settings here."""
-
-    TOPIC = 2
-    BROKER = 4
-    CLIENT_METRICS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +366,10 @@ class BrokerService:
             [one for one in endpoints if one.broker_id not in live] if unreachable is Unreachable.ALIVE else (),
         )
 
+    def fenced_brokers(self, caller: Caller) -> list[Endpoint]:
+        """Return the fenced brokers that have the caller's listener, with their addresses on it."""
+        return endpoints_through(caller.listener, self._metadata.fenced_endpoints())
+
     def _topic(self, name: str, live: Collection[int], unreachable: Unreachable) -> TopicView:
         entries = list(self._metadata.partitions(name).values())
         if entries:
@@ -494,7 +484,7 @@ class BrokerService:
 
         Args:
             resource_type: one of ``ConfigResourceType``; any other number is refused.
-            name: of a topic or a broker; empty for the default of all brokers.
+            name: of a topic, a group or a broker; empty for the default of all brokers.
             changed: new values, or changes of lists, by setting.
             deleted: settings that return to their default; None: all that are not among the changed ones.
             validate_only: say what would become of it, and change nothing.
@@ -505,6 +495,8 @@ class BrokerService:
                     number = await self.configs.alter_topic(name, changed, deleted, validate_only=validate_only)
                 case ConfigResourceType.BROKER:
                     number = await self.configs.alter_broker(name, changed, deleted, validate_only=validate_only)
+                case ConfigResourceType.GROUP if self.groups.serves_consumer_groups:
+                    number = await self.configs.groups.alter(name, changed, deleted, validate_only=validate_only)
                 case _:
                     return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
         except TidegaugeError as problem:
@@ -514,13 +506,15 @@ class BrokerService:
         return AlteredConfigs(change_number=number)
 
     async def describe_configs(self, resource_type: int, name: str) -> DescribedConfigs:
-        """Return the settings of a topic, of this broker, or (empty name) of all brokers; see ``alter_configs``."""
+        """Return the settings of a topic, a group, this broker, or (empty name) all brokers; see ``alter_configs``."""
         try:
             match resource_type:
                 case ConfigResourceType.TOPIC:
                     views = await self.configs.describe_topic(name)
                 case ConfigResourceType.BROKER:
                     views = self.configs.describe_broker(name)
+                case ConfigResourceType.GROUP if self.groups.serves_consumer_groups:
+                    views = await self.configs.groups.describe(name)
                 case ConfigResourceType.CLIENT_METRICS:
                     message = "Config type client-metrics is only supported on KRaft clusters"
                     return DescribedConfigs(ErrorCode.INVALID_REQUEST, message)
@@ -544,9 +538,13 @@ class BrokerService:
         if error is ErrorCode.NONE:
             self.metadata_changed(request.update)
             if request.startup_complete:
-                self._complete_for = request.header.broker_epoch
-                self._complete.set()
+                self.startup_completed(request.header.broker_epoch)
         return error
+
+    def startup_completed(self, broker_epoch: int) -> None:
+        """Take in that all is there that a registration brings."""
+        self._complete_for = broker_epoch
+        self._complete.set()
 
     def metadata_changed(self, update: MetadataUpdate) -> None:
         """Fill the metadata cache, and notify all that look at it."""

@@ -22,6 +22,7 @@ from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.grpc import authentication
 from tidegauge_broker.server.wire.grpc.offered_services import READY_SERVICE, OfferedServices
 from tidegauge_broker.server.wire.grpc.servers import STOP_GRACE_SECONDS, RpcServers
+from tidegauge_broker.server.wire.kafka.by_mode import Serving
 from tidegauge_broker.server.wire.kafka.servers import KafkaServers
 from tidegauge_broker.server.wire.limits import Limits
 from tidegauge_broker.server.wire.sasl_listener import SaslListener
@@ -93,6 +94,7 @@ class WireListeners:
         now_ms: the broker's clock.
         logical_clock: goes with the calls between brokers.
         rate_of_address: ``connection_creation_rate`` of an address.
+        serving: the APIs of Kafka's protocol.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class WireListeners:
         now_ms: Callable[[], int],
         logical_clock: LogicalClock,
         rate_of_address: Callable[[str], int],
+        serving: Serving,
     ) -> None:
         limits = Limits.of(settings)
         callers = _GrpcCallers(listeners, service, settings, now_ms)
@@ -141,7 +144,9 @@ class WireListeners:
             listeners.inter_broker.name if len(listeners.bound) > 1 else None,
             self._counts_of_grpc,
         )
-        self._kafka = KafkaServers(listeners, service, settings, security, now_ms, limits, rates, slots, logical_clock)
+        self._kafka = KafkaServers(
+            listeners, service, settings, security, now_ms, limits, rates, slots, logical_clock, serving
+        )
         service.responses.close_connection = self.close_connection
 
     async def start(self) -> None:

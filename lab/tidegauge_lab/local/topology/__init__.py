@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from tidegauge.faults.actions import Target
-from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.cluster_file import KRAFT_MODE, ClusterFile
+from tidegauge_client.quorum_admin import QuorumView
+from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.processes import LabProcess
-from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology
-from tidegauge_lab.local.topology.zookeeper_plan import ZooKeeperPlan
-from tidegauge_lab.local.topology.zookeeper_server import MAIN_CLASS
 from tidegauge_lab.local.wanted import Wanted
 
 
 class Topology(Protocol):
     """The processes beside the brokers. See the module."""
 
-    def broker_settings(self) -> dict[str, str]:
-        """Return the settings by which a broker finds its cluster."""
+    @property
+    def names_controller(self) -> bool:
+        """Return whether the brokers' metadata name the active controller."""
+        ...
+
+    def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the settings that say who a broker is, and by which it finds its cluster."""
+        ...
+
+    def prepare(self, broker_id: int) -> None:
+        """Prepare the directories of a broker that is about to start.
+
+        Raises:
+            TidegaugeError: they can't be its own.
+        """
+
+    @property
+    def targets(self) -> list[Target]:
+        """Return the processes that `tidegauge up` starts, in the order in which they start; brokers follow."""
         ...
 
     @property
-    def targets(self) -> list[str]:
-        """Return the processes that `tidegauge up` starts, in the order in which they start; brokers follow."""
+    def grace_seconds(self) -> float:
+        """Return how long these processes may take to stop by themselves when all of them end."""
         ...
 
     def process(self, target: Target) -> LabProcess:
@@ -49,14 +65,17 @@ class Topology(Protocol):
             TidegaugeError: with the holder's name.
         """
 
-    def start(self, target: Target) -> int:
-        """Start a process and wait until it serves; return its pid.
+    def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
+        """Start these processes, and wait until each one serves.
+
+        Args:
+            targets: of ``self.targets``; they are down.
+            launcher: starts processes of Python without loading what it has loaded; None: none is there.
 
         Raises:
-            TidegaugeError: it ended, or something that it needs is missing.
-            TimeLimitError: it does not serve in time.
+            TidegaugeError: one ended, or something that it needs is missing.
+            TimeLimitError: one does not serve in time.
         """
-        ...
 
     def require_ready(self) -> None:
         """Refuse to start brokers without what they register with.
@@ -94,8 +113,20 @@ class Topology(Protocol):
             TidegaugeError: INVALID_REQUEST.
         """
 
+    def quorum(self) -> QuorumView | None:
+        """Return the quorum as its leader describes it; None: there is no leader.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the mode has none.
+        """
+        ...
+
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
-        """Return the fields of the processes in `tidegauge status -o json`; ``end_of`` says how a process ended."""
+        """Return the fields of `tidegauge status -o json` that the mode decides; ``end_of`` says how a process ended.
+
+        Returns:
+            ``zookeeper``, ``controllers``, and ``controller`` if the processes beside the brokers know it.
+        """
         ...
 
 
@@ -134,16 +165,23 @@ class TopologyPlan(Protocol):
         ...
 
 
-def signs_of_processes(directory: Path) -> list[str]:
-    """Return what stands in the command lines of the processes of this directory's cluster."""
-    return [f" {MAIN_CLASS} {directory}/"]
+def planning_of(mode: str) -> TopologyPlan:
+    """Return what plans the processes beside the brokers; the other mode's is not loaded."""
+    if mode == KRAFT_MODE:
+        from tidegauge_lab.local.topology.kraft_plan import KRaftPlan  # noqa: PLC0415 - of this mode alone
 
+        return KRaftPlan()
+    from tidegauge_lab.local.topology.zookeeper_plan import ZooKeeperPlan  # noqa: PLC0415 - of this mode alone
 
-def planning_of() -> TopologyPlan:
-    """Return what plans the processes beside the brokers."""
     return ZooKeeperPlan()
 
 
 def topology_of(directory: Path, file: ClusterFile) -> Topology:
-    """Return the topology of a cluster."""
+    """Return the topology of a cluster; the other mode's is not loaded."""
+    if file.quorum is not None:
+        from tidegauge_lab.local.topology.kraft import KRaftTopology  # noqa: PLC0415 - of this mode alone
+
+        return KRaftTopology(directory, file)
+    from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology  # noqa: PLC0415 - of this mode alone
+
     return ZooKeeperTopology(directory, file)

@@ -7,7 +7,7 @@ leaders over without it.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.files import naming
 from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.broker_settings import session_timeout_ms
+from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
+from tidegauge_lab.local.takedown import GRACE_SECONDS
 from tidegauge_lab.local.topology import zookeeper_server as server
 from tidegauge_lab.local.topology import zookeeper_sessions as sessions
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
@@ -41,14 +44,27 @@ class ZooKeeperTopology:
         self._directory = directory
         self._file = file
 
-    def broker_settings(self) -> dict[str, str]:
-        """Return where brokers find ZooKeeper."""
-        return {"zookeeper.connect": self._file.zookeeper_address}
+    @property
+    def names_controller(self) -> bool:
+        """Return True: the controller tells every broker that it is the controller (UpdateMetadata)."""
+        return True
+
+    def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the broker's id, and where it finds ZooKeeper."""
+        return {"broker.id": str(broker_id), "zookeeper.connect": self._file.zookeeper_address}
+
+    def prepare(self, broker_id: int) -> None:
+        """Do nothing: a broker makes its directories by itself."""
 
     @property
-    def targets(self) -> list[str]:
+    def targets(self) -> list[Target]:
         """ZooKeeper, if it is the cluster's own."""
         return [ZOOKEEPER] if self._file.zookeeper_managed else []
+
+    @property
+    def grace_seconds(self) -> float:
+        """Return how long ZooKeeper may take."""
+        return GRACE_SECONDS
 
     def process(self, target: Target) -> LabProcess:
         """Return ZooKeeper's process.
@@ -83,14 +99,17 @@ class ZooKeeperTopology:
             [(_, port)] = server.split_address(self._file.zookeeper_address)
             ports.require_free(port, "ZooKeeper")
 
-    def start(self, target: Target) -> int:
-        """Start the cluster's own ZooKeeper and wait until it serves; gives its pid.
+    def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
+        """Start the cluster's own ZooKeeper, if it is a target, and wait until it serves.
 
         Raises:
             TidegaugeError: Java or PySpark is missing, or it ended.
             TimeLimitError: it does not serve in time.
         """
-        process = self.process(target)
+        del launcher  # it starts processes of Python
+        if ZOOKEEPER not in targets:
+            return
+        process = self.process(ZOOKEEPER)
         [(_, port)] = server.split_address(self._file.zookeeper_address)
         config = process.directory / _CONFIG_FILE
         command = server.server_command(config)
@@ -101,7 +120,7 @@ class ZooKeeperTopology:
         with naming(config):
             config.write_text(server.server_config(data, port), encoding="utf-8")
         since = process.log_size()
-        pid = process.spawn(command, umask=FOR_OWNER_ALONE)
+        process.spawn(command, umask=FOR_OWNER_ALONE)
 
         def serves() -> bool:
             if process.pid is None:
@@ -112,7 +131,6 @@ class ZooKeeperTopology:
             raise TimeLimitError(
                 f"ZooKeeper does not serve after {_ZOOKEEPER_LIMIT_SECONDS:g} s; its log is {process.log_file}"
             )
-        return pid
 
     def require_ready(self) -> None:
         """Refuse to start brokers without a ZooKeeper.
@@ -189,14 +207,21 @@ class ZooKeeperTopology:
                 "copied",
             )
 
+    def quorum(self) -> QuorumView | None:
+        """Refuse: the controller is a broker."""
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            "the cluster is in ZooKeeper mode, and its controller is a broker: there is no quorum",
+        )
+
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
-        """Return the field ``zookeeper``; ``end_of`` says how a process ended."""
+        """Return the fields ``zookeeper`` and ``controllers``; ``end_of`` says how a process ended."""
         address = self._file.zookeeper_address
         if not self._file.zookeeper_managed:
             state = ProcessState.UP if server.is_reachable(address) else ProcessState.DOWN
             is_up = state is ProcessState.UP
             end = {"pid": None, "state": state.value, "responds": is_up, "end": None}
-            return {"zookeeper": {"address": address, **end}}
+            return {"zookeeper": {"address": address, **end}, "controllers": []}
         process = self.process(ZOOKEEPER)
         return {
             "zookeeper": {
@@ -205,5 +230,6 @@ class ZooKeeperTopology:
                 "state": process.state.value,
                 "responds": process.state is ProcessState.UP and server.is_reachable(address),
                 "end": end_of(process),
-            }
+            },
+            "controllers": [],
         }

@@ -20,8 +20,8 @@ from pathlib import Path
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.extras import install_command
 from tidegauge.java import java_program
+from tidegauge_lab.local.topology.process_signs import ZOOKEEPER_CLASS
 
-MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM_FLAGS = (
     "-Xmx64m",
     "-XX:+UseSerialGC",
@@ -92,7 +92,7 @@ def server_command(config_file: Path) -> list[str]:
     """
     java, directory = java_command(), jars_directory()
     jars = sorted(str(jar) for pattern in JAR_PATTERNS for jar in directory.glob(pattern))
-    return [java, *JVM_FLAGS, "-cp", os.pathsep.join(jars), MAIN_CLASS, str(config_file)]
+    return [java, *JVM_FLAGS, "-cp", os.pathsep.join(jars), ZOOKEEPER_CLASS, str(config_file)]
 
 
 def server_config(data_directory: Path, port: int) -> str:

@@ -1,4 +1,4 @@
-// The cards of ZooKeeper and of each broker, with their buttons.
+// The cards of ZooKeeper or the controllers, and of each broker, with their buttons.
 "use strict";
 
 const cards = new Map(); // id -> card
@@ -70,7 +70,7 @@ function drawBroker(broker) {
   const pid = broker.pid === null ? "" : `, process ${broker.pid}`;
   drawCard(card, broker.state, `${broker.address}${pid}`, view.switchable);
   show(card.badge, broker.controller);
-  show(card.session, view.switchable || Boolean(view.past));
+  show(card.session, !inKRaft() && (view.switchable || Boolean(view.past)));
   write(card.session, `ZooKeeper: ${broker.sessionText}`);
   const kafka = broker.state === "kafka" ? "; an Apache Kafka broker: what its replicas hold can't be shown" : "";
   const silent = broker.state === "up" && !broker.answers ? "; does not respond" : kafka;
@@ -84,6 +84,30 @@ function drawBroker(broker) {
     write(head.state, broker.state === "up" ? "" : broker.state);
     mark(head.state, "class", `state ${broker.state === "up" ? "" : broker.state}`);
     write(head.controller, broker.controller ? "controller" : "");
+  }
+}
+
+function inKRaft() {
+  return (view.controllers || []).length > 0;
+}
+
+// A controller's card: its role in the quorum, and how far its log is and is committed.
+function drawControllers() {
+  for (const one of view.controllers || []) {
+    let card = cards.get(one.id);
+    if (!card) {
+      card = makeCard(one.id, `Controller ${one.id}`);
+      card.network.remove();
+      cards.set(one.id, card);
+      byId("cards").append(card.node);
+    }
+    const pid = one.pid === null ? "" : `, process ${one.pid}`;
+    drawCard(card, one.state, `${one.address}${pid}`, view.switchable);
+    show(card.badge, one.id === view.controller);
+    const epoch = one.epoch === null ? "" : `, epoch ${one.epoch}`;
+    write(card.session, one.state !== "up" ? "" : one.role === null ? "no leader is known" : `${one.role}${epoch}`);
+    const high = one.high_watermark === null ? "" : `, high watermark ${one.high_watermark}`;
+    write(card.leads, one.log_end_offset === null ? "" : `log end ${one.log_end_offset}${high}`);
   }
 }
 

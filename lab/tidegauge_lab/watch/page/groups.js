@@ -32,13 +32,34 @@ function lagChip(row) {
   return chip;
 }
 
+// Of a member of a consumer group: whether it has its target, and what it gives up or waits for.
+function reconciled(member) {
+  return member.state === "STABLE" && member.epoch >= 0 && !member.revoking.length && !member.awaits.length;
+}
+
+function reconciliationText(member) {
+  if (member.epoch === -2) return "away, its partitions stay reserved";
+  const parts = [`epoch ${member.epoch}`];
+  if (member.revoking.length) parts.push(`has yet to give up ${member.revoking.join(", ")}`);
+  for (const one of member.awaits) parts.push(`waits for ${one.partition} of ${one.member}`);
+  return parts.join(", ");
+}
+
 function memberLine(member, rows) {
   const about = [member.instance ? `static ${member.instance}` : "", member.leader ? "leader" : ""].filter(Boolean).join(", ");
   const line = make("li", {}, make("span", { class: "member" }, member.id), ` ${member.host}${about ? `, ${about}` : ""} `);
   if (member.awaited) line.append(make("span", { class: "awaited" }, `awaited: ${member.awaited}`), " ");
   else if (member.parked) line.append(make("span", { class: "parked" }, `${member.parked} parked`), " ");
+  if (member.epoch !== undefined) line.append(make("span", { class: reconciled(member) ? "epoch" : "awaited" }, reconciliationText(member)), " ");
   line.append(...rows.filter((row) => row.member === member.id).map(lagChip));
   return line;
+}
+
+// A consumer group has epochs; its target may be of an older one for a moment.
+function generationText(group) {
+  if (group.assignmentEpoch === undefined || group.assignmentEpoch === null) return `generation ${group.generation}`;
+  const target = group.assignmentEpoch === group.generation ? "" : `, target of epoch ${group.assignmentEpoch}`;
+  return `epoch ${group.generation}${target}`;
 }
 
 function drawGroup(group) {
@@ -50,8 +71,8 @@ function drawGroup(group) {
   const protocol = group.protocol ? `, ${group.protocol}` : "";
   const lag = group.lag === null ? "" : `, lag ${group.lagIsPart ? "at least " : ""}${group.lag}`;
   const seen = group.old ? "; its coordinator does not respond: as last seen" : "";
-  write(card.facts, `generation ${group.generation}, ${counted(count, "member")}${protocol}${lag}; coordinator: broker ${group.coordinator} ${group.offsetsTopicPartition === null ? "" : ` (${group.offsetsTopicPartition})`}${seen}${group.memberCount === undefined ? "" : "; events tell neither what its members read nor their lag"}`);
-  const rebalances = group.state === "PreparingRebalance" || group.state === "CompletingRebalance";
+  write(card.facts, `${generationText(group)}, ${counted(count, "member")}${protocol}${lag}; coordinator: broker ${group.coordinator} ${group.offsetsTopicPartition === null ? "" : ` (${group.offsetsTopicPartition})`}${seen}${group.memberCount === undefined ? "" : "; events tell neither what its members read nor their lag"}`);
+  const rebalances = ["PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"].includes(group.state);
   show(card.reason, rebalances && group.reason !== "");
   write(card.reason, `rebalances because: ${group.reason}`);
   const drawn = JSON.stringify([group.members, group.partitions, rebalances]);

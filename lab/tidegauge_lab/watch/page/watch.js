@@ -49,6 +49,7 @@ function draw() {
   }
   drawHeads();
   drawZooKeeper();
+  drawControllers();
   for (const broker of Object.values(view.brokers)) drawBroker(broker);
   for (const name of dirty.partitions) {
     if (view.partitions[name]) drawPartition(name);

@@ -142,3 +142,20 @@ def check_known(name: str) -> None:
 
 def _refusal(sentence: str) -> TidegaugeError:
     return TidegaugeError(ErrorCode.INVALID_CONFIG, sentence)
+
+
+def read_feature(text: str) -> tuple[str, int]:
+    """Return the name and level of a text such as ``metadata.version=29`` (FeatureCommand.parseNameAndLevel).
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, the text has another form.
+    """
+    name, equals, level = text.partition("=")
+    unread = f"Can't parse feature=level string {text}"
+    if not equals:
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"{unread}: equals sign not found.")
+    try:
+        return name.strip(), int(level)
+    except ValueError:
+        sentence = f"{unread}: unable to parse {level.strip()} as a short."
+        raise TidegaugeError(ErrorCode.INVALID_CONFIG, sentence) from None

@@ -1,5 +1,7 @@
 """AlterPartitionReassignments (key 45) of Kafka 3.9.1: versions 0, flexible in 0+.
 
+The versions up to 1 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegauge.kafka.fields import array, int16, int32, string
+from tidegauge.kafka.fields import array, boolean, int16, int32, string
 
 
 @dataclass(slots=True)
@@ -26,6 +28,7 @@ class ReassignableTopic:
 @dataclass(slots=True)
 class AlterPartitionReassignmentsRequest:
     timeout_ms: int = int32(default=60000)
+    allow_replication_factor_change: bool = boolean("1+", default=True)
     topics: Sequence[ReassignableTopic] = array(ReassignableTopic)
 
 
@@ -45,6 +48,7 @@ class ReassignableTopicResponse:
 @dataclass(slots=True)
 class AlterPartitionReassignmentsResponse:
     throttle_time_ms: int = int32()
+    allow_replication_factor_change: bool = boolean("1+", default=True)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
     responses: Sequence[ReassignableTopicResponse] = array(ReassignableTopicResponse)

@@ -1,5 +1,7 @@
 """DescribeCluster (key 60) of Kafka 3.9.1: versions 0-1, flexible in 0+.
 
+The versions up to 2 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -15,6 +17,7 @@ from tidegauge.kafka.fields import array, boolean, int8, int16, int32, string
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = int8("1+", default=1)
+    include_fenced_brokers: bool = boolean("2+")
 
 
 @dataclass(slots=True)
@@ -23,6 +26,7 @@ class DescribeClusterBroker:
     host: str = string()
     port: int = int32()
     rack: str | None = string(nullable="0+", default=None)
+    is_fenced: bool = boolean("2+")
 
 
 @dataclass(slots=True)

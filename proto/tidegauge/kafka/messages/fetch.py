@@ -1,5 +1,7 @@
 """Fetch (key 1) of Kafka 3.9.1: versions 0-17, flexible in 12+.
 
+The versions up to 18 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -27,6 +29,7 @@ class FetchPartition:
     log_start_offset: int = int64("5+", default=-1)
     partition_max_bytes: int = int32()
     replica_directory_id: bytes = uuid("17+", tag=0)
+    high_watermark: int = int64("18+", default=9223372036854775807, tag=1)
 
 
 @dataclass(slots=True)

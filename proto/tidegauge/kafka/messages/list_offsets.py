@@ -1,5 +1,7 @@
 """ListOffsets (key 2) of Kafka 3.9.1: versions 0-9, flexible in 6+.
 
+The versions up to 11 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -30,6 +32,7 @@ class ListOffsetsRequest:
     replica_id: int = int32()
     isolation_level: int = int8("2+")
     topics: Sequence[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32("10+")
 
 
 @dataclass(slots=True)

@@ -1,5 +1,7 @@
 """Metadata (key 3) of Kafka 3.9.1: versions 0-12, flexible in 9+.
 
+The versions up to 13 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -62,3 +64,4 @@ class MetadataResponse:
     controller_id: int = int32("1+", default=-1)
     topics: Sequence[MetadataResponseTopic] = array(MetadataResponseTopic)
     cluster_authorized_operations: int = int32("8-10", default=-2147483648)
+    error_code: int = int16("13+")

@@ -1,5 +1,7 @@
 """UpdateFeatures (key 57) of Kafka 3.9.1: versions 0-1, flexible in 0+.
 
+The versions up to 2 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -38,4 +40,4 @@ class UpdateFeaturesResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+")
-    results: Sequence[UpdatableFeatureResult] = array(UpdatableFeatureResult)
+    results: Sequence[UpdatableFeatureResult] = array(UpdatableFeatureResult, "0-1")

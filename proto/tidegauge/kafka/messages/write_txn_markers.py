@@ -1,5 +1,7 @@
 """WriteTxnMarkers (key 27) of Kafka 3.9.1: versions 0-1, flexible in 1+.
 
+The versions up to 2 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegauge.kafka.fields import array, boolean, int16, int32, int64, string
+from tidegauge.kafka.fields import array, boolean, int8, int16, int32, int64, string
 
 
 @dataclass(slots=True)
@@ -24,6 +26,7 @@ class WritableTxnMarker:
     transaction_result: bool = boolean()
     topics: Sequence[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
+    transaction_version: int = int8("2+")
 
 
 @dataclass(slots=True)

@@ -21,10 +21,13 @@ from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.effects import Effect, ResolveRegexes
 from tidegauge_broker.coordinator.events import RegexesResolved, TopicsChanged
 from tidegauge_broker.coordinator.record_codec import read_batches, version_of
+from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 IDS = {name: topic_id_bytes(text) for name, (text, _) in story()["topics"].items()}
 T4, T5 = IDS["t4"], IDS["t5"]
 """Topics with 4 and with 2 partitions."""
+WITH_INTERVAL = ConsumerGroupTimes(12_000, 3_000, 1_000)
+"""Times with Kafka's assignment interval; those of the other tests have none."""
 PARTITIONS = {"t4": 4, "t5": 2}
 
 
@@ -34,9 +37,7 @@ class ConsumerHarness(Harness):
     def __init__(self, **settings: Any) -> None:
         settings = {
             "serves_consumer_groups": True,
-            "consumer_session_timeout_ms": 12_000,
-            "consumer_heartbeat_interval_ms": 3_000,
-            "consumer_assignment_interval_ms": 0,
+            "consumer_times": ConsumerGroupTimes(12_000, 3_000, 0),
         } | settings
         self._settings = settings
         self.resolutions: list[ResolveRegexes] = []

@@ -4,6 +4,7 @@ import pytest
 from tests.unit.coordinator.consumer_groups.consumer_harness import (
     T4,
     T5,
+    WITH_INTERVAL,
     ConsumerHarness,
     heartbeat,
     joining,
@@ -205,7 +206,7 @@ def test_a_session_that_expires_while_a_write_is_in_flight_waits_for_it(broker):
 
 def test_the_target_is_computed_once_within_the_assignment_interval():
     """group.consumer.assignment.interval.ms: a second member waits at the old assignment epoch, Assigning."""
-    broker = ConsumerHarness(consumer_assignment_interval_ms=1_000)
+    broker = ConsumerHarness(consumer_times=WITH_INTERVAL)
     broker.enter("a", "t4")
     broker.after(90)
     assert broker.enter("b", "t4").member_epoch == 2

@@ -3,7 +3,14 @@
 from typing import Any
 
 import pytest
-from tests.unit.coordinator.consumer_groups.consumer_harness import T4, ConsumerHarness, joining, numbers, owned
+from tests.unit.coordinator.consumer_groups.consumer_harness import (
+    T4,
+    WITH_INTERVAL,
+    ConsumerHarness,
+    joining,
+    numbers,
+    owned,
+)
 from tests.unit.coordinator.consumer_groups.golden import migration
 from tests.unit.coordinator.consumer_groups.test_story_of_kafka import PLAY, expected_of, request_of
 
@@ -126,7 +133,7 @@ HANDLED = PLAY | {
 @pytest.fixture(scope="module")
 def played() -> tuple[ConsumerHarness, list[tuple[str, Any, Any]]]:
     """The broker after all requests, and of each its label, response and Kafka's response."""
-    broker = ConsumerHarness(consumer_assignment_interval_ms=1_000, now_ms=0, group_initial_rebalance_delay_ms=500)
+    broker = ConsumerHarness(consumer_times=WITH_INTERVAL, now_ms=0, group_initial_rebalance_delay_ms=500)
     responses = []
     for step in migration()["requests"]:
         if step["key"] in HANDLED:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.coordinator.consumer_groups.consumer_harness import ConsumerHarness
+from tests.unit.coordinator.consumer_groups.consumer_harness import WITH_INTERVAL, ConsumerHarness
 from tests.unit.coordinator.consumer_groups.golden import story
 
 from tidegauge import groups
@@ -114,9 +114,7 @@ PLAY = {
 def played() -> tuple[ConsumerHarness, list[tuple[str, Any, Any]]]:
     """The broker after all requests, and of each its label, response and Kafka's response."""
     # Kafka's first look for expired offsets, and so for groups that have nothing left, came at about this time.
-    broker = ConsumerHarness(
-        consumer_assignment_interval_ms=1_000, now_ms=0, offsets_retention_check_interval_ms=30_000
-    )
+    broker = ConsumerHarness(consumer_times=WITH_INTERVAL, now_ms=0, offsets_retention_check_interval_ms=30_000)
     responses = []
     for step in STORY["requests"]:
         broker.after(max(step["at_ms"] - broker.now_ms, 0))

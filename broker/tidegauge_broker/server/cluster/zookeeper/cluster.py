@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 from tidegauge.cluster_metadata import BrokerRegistration, Leadership, new_uuid
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.znodes import BrokerNode, MalformedZnode, PartitionStateNode, state_path
@@ -16,6 +17,7 @@ from tidegauge_broker.server.cluster.zookeeper.deleted_partitions import deleted
 from tidegauge_broker.server.cluster.zookeeper.log_dir_events import LogDirEvents
 from tidegauge_broker.server.cluster.zookeeper.registration import Registration, prepare_cluster
 from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
+from tidegauge_broker.server.registration.controller_client import ControllerClient
 from tidegauge_controller.zookeeper.client import NoNode, SessionState, ZooKeeper
 from tidegauge_controller.zookeeper.controller import Controller
 from tidegauge_controller.zookeeper.over_sessions import over_sessions
@@ -38,6 +40,7 @@ class ZooKeeperCluster:
         self._log_dir_events = LogDirEvents(zookeeper, broker_id)
         self._controller: Controller
         self._registration: Registration
+        self._requests: ControllerClient
 
     @classmethod
     async def connect(cls, settings: Values, broker_id: int, dial: Dial | None) -> ZooKeeperCluster:
@@ -61,6 +64,27 @@ class ZooKeeperCluster:
             await zookeeper.close()
             raise
         return cls(zookeeper, cluster_id, broker_id)
+
+    @property
+    def forwarding(self) -> None:
+        """Nothing: clients ask the controller themselves."""
+
+    @property
+    def requests(self) -> ControllerClient:
+        """What this broker asks of the controller, which is one of the brokers."""
+        return self._requests
+
+    @property
+    def log_owner(self) -> None:
+        """Nothing: the log directories have meta.properties of version 0, which the first start writes."""
+
+    def features(self) -> None:
+        """Return nothing: ZooKeeper mode has no features."""
+
+    def is_stray(self, at: TopicPartition, topic_id: str) -> bool:
+        """Return that no log is: the controller asks for the deletion of those that there should not be."""
+        del at, topic_id
+        return False
 
     def stores(self, settings: Values, now_ms: Callable[[], int]) -> ZooKeeperStores:
         """Return what ZooKeeper keeps for all brokers."""
@@ -87,6 +111,14 @@ class ZooKeeperCluster:
         def session_changed(state: SessionState) -> None:
             member.note("session", "ZooKeeper", {"state": state.value})
 
+        self._requests = ControllerClient(
+            member.registration.broker_id,
+            member.broker_epoch,
+            lambda: self._controller.active_controller_id,
+            member.metadata,
+            member.to_controller,
+            member.settings,
+        )
         node = BrokerNode.of(member.registration)
         self._registration = Registration(self._zookeeper, node, member.registered, session_changed)
         return self._controller
@@ -142,6 +174,10 @@ class ZooKeeperCluster:
     def stop_reporting(self) -> None:
         """Give up the notifications that ZooKeeper has not taken."""
         self._log_dir_events.close()
+
+    async def fence(self) -> None:
+        """Refuse: in ZooKeeper mode a session is ended at the servers."""
+        raise TidegaugeError(ErrorCode.UNSUPPORTED_VERSION, "ZooKeeper mode fences no broker; end its session")
 
     def session(self) -> Session:
         """Return the session's id and password, with which any client may end it."""

@@ -5,11 +5,13 @@ Source: ZkConfigManager, ``DynamicConfigManager.ConfigChangedNotificationHandler
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import Values
+from tidegauge.znodes import CONFIG
 from tidegauge_broker.server.acls.access_control import authorizer_of
 from tidegauge_broker.server.cluster.ports import Change, SettingsListener
 from tidegauge_broker.server.cluster.zookeeper.acl_changes import acl_changes
@@ -18,7 +20,7 @@ from tidegauge_broker.server.cluster.zookeeper.client_quotas import ClientQuotas
 from tidegauge_broker.server.cluster.zookeeper.config_changes import ConfigChanges
 from tidegauge_broker.server.cluster.zookeeper.scram_users import ScramUsers
 from tidegauge_broker.server.configs.topic_configs import TopicConfigs
-from tidegauge_controller.zookeeper.client import ZooKeeper, ZooKeeperError
+from tidegauge_controller.zookeeper.client import NodeExists, NoNode, ZooKeeper, ZooKeeperError
 from tidegauge_controller.zookeeper.config_admin import ConfigAdmin
 
 LOG = logging.getLogger("tidegauge.configs")
@@ -29,6 +31,7 @@ class ZooKeeperSettings:
     """Settings under ``/config`` (``ports.SettingsStore``)."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
         self._admin = ConfigAdmin(zookeeper)
 
     async def read(self, entity: str) -> dict[str, str]:
@@ -39,6 +42,19 @@ class ZooKeeperSettings:
         """
         return await self._admin.read(entity)
 
+    async def names(self, kind: str) -> Collection[str]:
+        """Return the names of the entities of a kind that have settings; none if the kind has no znode."""
+        try:
+            return await self._zookeeper.children(f"{CONFIG}/{kind}")
+        except NoNode:
+            return []
+
+    async def _make_parent(self, entity: str) -> None:
+        """Make the znode of a kind of entities that Kafka 3.9 does not make at its start: that of groups."""
+        kind, _, _ = entity.partition("/")
+        with contextlib.suppress(NodeExists):
+            await self._zookeeper.create(f"{CONFIG}/{kind}", b"")
+
     async def alter(self, entity: str, change: Change) -> int:
         """Write what ``change`` makes of the settings, with the notification of all brokers; return its number.
 
@@ -46,7 +62,11 @@ class ZooKeeperSettings:
             TidegaugeError: what ``change`` rejects, or UNKNOWN_SERVER_ERROR; nothing was written.
         """
         try:
-            return await self._admin.alter(entity, change)
+            try:
+                return await self._admin.alter(entity, change)
+            except NoNode:
+                await self._make_parent(entity)
+                return await self._admin.alter(entity, change)
         except ZooKeeperError as problem:
             raise TidegaugeError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper did not take the change: {problem}; look and try again"
@@ -106,6 +126,8 @@ class ZooKeeperStores:
                 await listener.topic_changed(name)
             case "brokers":
                 await listener.broker_changed(name)
+            case "groups":
+                await listener.group_changed(name)
             case "ips":
                 await listener.addresses_changed()
             case "users" | "clients":

@@ -30,7 +30,7 @@ from tidegauge.kafka.messages import (
     offset_for_leader_epoch,
     produce,
 )
-from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 
 _FOLLOWER = 0
 """Any replica id: who fetches as a follower needs the same, whichever it is."""

@@ -45,10 +45,7 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge.host_addresses import peer_host
-from tidegauge.kafka.apis import (
-    APIS,
-    PRODUCE,
-)
+from tidegauge.kafka.apis import PRODUCE
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import (
     RequestHeader,
@@ -73,7 +70,6 @@ from tidegauge_broker.server.wire.kafka.pacing import write_slowly
 from tidegauge_broker.server.wire.kafka.portions import in_portions
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Pending, Silent, give_up, settled
-from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.slot import Slot
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, Remaining
 
@@ -235,13 +231,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _begin(self, frame: memoryview) -> None:
         slot: Slot | None = None
         try:
-            header = read_request_header(frame)
+            header = read_request_header(frame, self._owner.protocol)
             handler = self._owner.handlers.get(header.key)
             if handler is None:
-                raise UnsupportedRequest(f"{APIS[header.key].name} is not served (API key {header.key})")
+                name = self._owner.protocol.apis[header.key].name
+                raise UnsupportedRequest(f"{name} is not served (API key {header.key})")
             if header.tags.logical_time and (clock := self._owner.logical_clock) is not None:
                 clock.receive(header.tags.logical_time)
-            slot = Slot(header, SERVED[header.key])
+            slot = Slot(header, self._owner.served[header.key], self._owner.protocol)
             if len(frame) > slot.api.large_from_bytes and slot.codec.version == header.version:
                 slot.is_large = True
                 handler = in_portions(slot.api.division, handler)
@@ -285,7 +282,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return handler(message, context)
             return quotas.around(message, size_bytes, lambda: handler(message, context))
         response = gated(
-            gate, header.key, self.caller, message, context, lambda request: handler(request, context), size_bytes
+            gate, slot.api, self.caller, message, context, lambda request: handler(request, context), size_bytes
         )
         return response if quotas is None else quotas.around(message, size_bytes, lambda: response)
 
@@ -297,7 +294,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             milliseconds: the time.
         """
         if self._transport is not None:
-            muted = Slot(header, SERVED[header.key])
+            muted = Slot(header, self._owner.served[header.key], self._owner.protocol)
             muted.waits_for = asyncio.get_running_loop().call_later(milliseconds / 1000, self._unmute, muted)
             self._slots.append(muted)
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode
 from tidegauge.kafka import apis
-from tidegauge.kafka.apis import message_class
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.fields import Versions, wires_of
 
 _EACH = Versions.of("0+")
@@ -85,7 +85,15 @@ NUMBER = {"partition_index": ""}
 """The names of a result whose item is the number of a partition."""
 
 
-def refusal(form: Form, key: int, version: int, request: Any, error: int, message: str | None = None) -> Any:
+def refusal(
+    form: Form,
+    key: int,
+    version: int,
+    request: Any,
+    error: int,
+    message: str | None = None,
+    protocol: Protocol = BROKER_PROTOCOL,
+) -> Any:
     """Return the response to a request that fails as a whole; None where it has none (Produce with acks=0).
 
     Args:
@@ -95,12 +103,13 @@ def refusal(form: Form, key: int, version: int, request: Any, error: int, messag
         request: the decoded message; None where it was not read, of ApiVersions.
         error: number of the error.
         message: what the client is to read of it; None: nothing, or what the error means in general; rule 2.
+        protocol: that of the response's message.
     """
     if key == apis.PRODUCE and request.acks == 0:
         return None
     if message is None and form.is_explained:
         message = ERROR_TABLE[ErrorCode.of(error)].meaning
-    response_class = message_class(key, response=True)
+    response_class = protocol.message_class(key, response=True)
     response: Any = response_class()
     copied = {name: getattr(request, of) for name, of in form.names.items()}
     _fill(response, version, error, message, {**copied, **form.values})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Protocol as Interface
 
+from tidegauge.kafka.apis import Protocol
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.principal import Principal
@@ -11,16 +14,19 @@ from tidegauge_broker.server.service.gate import Gate
 from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 from tidegauge_broker.server.wire.kafka.turns import Turns
 
 if TYPE_CHECKING:
     from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 
 
-class Owner(Protocol):
+class Owner(Interface):
     """What a connection needs of the listener that accepted it.
 
     Attributes:
+        protocol: the APIs and their versions.
+        served: what is said of each API that has a handler.
         serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
         serves_controller: whether the controller uses it, too.
         responses: counts what waits to be written; None: nothing is counted.
@@ -29,6 +35,8 @@ class Owner(Protocol):
 
     name: str
     max_request_bytes: int
+    protocol: Protocol
+    served: Mapping[int, ServedApi]
     handlers: dict[int, Handler]
     gate: Gate | None
     turns: Turns

@@ -113,7 +113,7 @@ class SaslConnection(KafkaConnection):
             broker_id = calling_broker(header.client_id, serves_controller=self._owner.serves_controller)
             caller = replace(caller, broker_id=broker_id)
         try:
-            slot = Slot(header, SERVED[header.key])
+            slot = Slot(header, SERVED[header.key])  # SASL's APIs are the same in both modes
         except UnsupportedRequest as problem:
             self._close(str(problem))
             return

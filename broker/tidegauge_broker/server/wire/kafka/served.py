@@ -31,9 +31,9 @@ def declared() -> Iterator[ServedApi]:
 
 
 SERVED: dict[int, ServedApi] = {api.key: api for api in sorted(declared(), key=lambda api: api.key)}
-_OWN = sorted([key for key in SERVED if key not in apis.EXTENSIONS] + [apis.API_VERSIONS])
+_OWN = sorted([key for key in SERVED if key in apis.APIS and key not in apis.EXTENSIONS] + [apis.API_VERSIONS])
 SERVED[apis.API_VERSIONS] = api_versions.api_for(_OWN)
-"""By key, the extensions as well."""
+"""By key, the extensions and what only KRaft mode has as well (``by_mode``)."""
 HANDLERS: dict[int, Handler] = {key: SERVED[key].handle for key in _OWN}
 """Without the extensions."""
 
@@ -46,12 +46,14 @@ def handlers_with(extensions: frozenset[int]) -> dict[int, Handler]:
     return {key: SERVED[key].handle for key in keys} | {apis.API_VERSIONS: api_versions.handler_for(keys)}
 
 
-def guarded(handlers: Mapping[int, Handler], acls: AccessLists | None) -> dict[int, Handler]:
+def guarded(
+    handlers: Mapping[int, Handler], acls: AccessLists | None, served: Mapping[int, ServedApi] = SERVED
+) -> dict[int, Handler]:
     """Return the handlers behind the guards of their APIs; as they are where there is no authorizer."""
     if acls is None:
         return dict(handlers)
     return {
-        key: partial(_guard, acls, SERVED[key], handler) if SERVED[key].guard else handler
+        key: partial(_guard, acls, served[key], handler) if served[key].guard else handler
         for key, handler in handlers.items()
     }
 

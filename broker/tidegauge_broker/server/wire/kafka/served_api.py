@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tidegauge.kafka.apis import APIS
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge_broker.server.wire.kafka import error_forms
 from tidegauge_broker.server.wire.kafka.authorization.asking import Guard
 from tidegauge_broker.server.wire.kafka.portions import Division
@@ -31,6 +31,7 @@ class ServedApi(NamedTuple):
             where most have few): such a response is encoded at once.
         is_measured_by_service: whether its metrics need more than its response.
         is_exempt: whether no client quota applies (``KafkaApis``: ``sendResponseExemptThrottle``).
+        protocol: that of its messages.
     """
 
     key: int
@@ -45,11 +46,12 @@ class ServedApi(NamedTuple):
     is_small: bool = False
     is_measured_by_service: bool = False
     is_exempt: bool = False
+    protocol: Protocol = BROKER_PROTOCOL
 
     @property
     def name(self) -> str:
         """Name of the API, as Kafka's protocol guide calls it."""
-        return APIS[self.key].name
+        return self.protocol.apis[self.key].name
 
     def refusal(self, version: int, request: Any, error: int, message: str | None = None) -> Any:
         """Return the response to a request that fails as a whole; the rules are ``error_forms``'.
@@ -63,4 +65,4 @@ class ServedApi(NamedTuple):
         Returns:
             None if the request has no response (Produce with acks=0).
         """
-        return error_forms.refusal(self.form, self.key, version, request, error, message)
+        return error_forms.refusal(self.form, self.key, version, request, error, message, self.protocol)

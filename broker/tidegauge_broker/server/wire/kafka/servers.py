@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.apis import EXTENSIONS
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.listeners import KAFKA, WITH_SASL, WITH_TLS, Listener, Listeners
 from tidegauge.logical_clock import LogicalClock
@@ -30,10 +29,11 @@ from tidegauge_broker.server.wire.client_certificates import ClientCertificates,
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
+from tidegauge_broker.server.wire.kafka.by_mode import Serving
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
-from tidegauge_broker.server.wire.kafka.served import SERVED, guarded, handlers_with
+from tidegauge_broker.server.wire.kafka.served import guarded
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas
 from tidegauge_broker.server.wire.kafka.turns import Turns
@@ -58,6 +58,7 @@ class KafkaServers:
         rates: how fast connections are accepted.
         slots: how many connections there may be.
         logical_clock: the broker's; goes with the requests of brokers.
+        serving: the APIs, by the broker's mode.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class KafkaServers:
         rates: ConnectionRates,
         slots: ConnectionSlots,
         logical_clock: LogicalClock,
+        serving: Serving,
     ) -> None:
         session_count = settings.integer("max.incremental.fetch.session.cache.slots")
         turns = Turns()
@@ -93,6 +95,7 @@ class KafkaServers:
                 rates,
                 slots,
                 logical_clock if one.name == listeners.inter_broker.name else None,
+                serving,
                 serves_controller=one.name == listeners.control_plane.name,
             )
             for one in listeners.bound_by(KAFKA)
@@ -180,14 +183,16 @@ class _KafkaListener:
         rates: ConnectionRates,
         slots: ConnectionSlots,
         logical_clock: LogicalClock | None,
+        serving: Serving,
         *,
         serves_controller: bool,
     ) -> None:
         self.logical_clock = logical_clock
         self.serves_controller = serves_controller
         self.serves_brokers = logical_clock is not None
-        extensions = EXTENSIONS if service.groups.serves_consumer_groups else frozenset[int]()
-        self.handlers = guarded(handlers_with(extensions), service.configs.acls)
+        self.protocol = serving.protocol
+        self.served = serving.apis
+        self.handlers = guarded(serving.handlers, service.configs.acls, serving.apis)
         self.max_request_bytes = limits.request_bytes
         self.connections: set[KafkaConnection] = set()
         self.name = at.name
@@ -224,7 +229,7 @@ class _KafkaListener:
                 header,
                 self._now_ms,
                 connection.mute,
-                is_exempt=SERVED[header.key].is_exempt,
+                is_exempt=self.served[header.key].is_exempt,
             )
         return context
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tidegauge.kafka.apis import API_VERSIONS, APIS
+from tidegauge.kafka.apis import API_VERSIONS, APIS, BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.frames import ApiCodec, RequestHeader, codec_of
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service.pending_responses import PendingResponse
@@ -23,15 +23,20 @@ class Slot:
         *("parts", "pending", "request", "waits_for"),
     )
 
-    def __init__(self, header: RequestHeader, api: ServedApi) -> None:
+    def __init__(self, header: RequestHeader, api: ServedApi, protocol: Protocol = BROKER_PROTOCOL) -> None:
         """Make the slot of a request whose header is read.
+
+        Args:
+            header: the header.
+            api: what is said of its API.
+            protocol: the versions that are served.
 
         Raises:
             UnsupportedRequest: its API has no such version.
         """
         self.header = header
         self.api = api
-        self.codec: ApiCodec = codec_of(header.key, _response_version(header))
+        self.codec: ApiCodec = codec_of(header.key, _response_version(header), protocol)
         """Of the request and of the response: version 0 for ApiVersions of an unknown version (KIP-511)."""
         self.began = time.monotonic()
         self.parts: Sequence[Buffer] | None = None

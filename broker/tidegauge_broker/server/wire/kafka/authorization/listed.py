@@ -22,6 +22,7 @@ from tidegauge.kafka.messages.offset_fetch import (
 )
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_GROUP,
+    BY_GROUP_MESSAGE,
     BY_TOPIC,
     BY_TRANSACTION,
     Ask,
@@ -38,7 +39,7 @@ _SEVERAL_KEYS_FROM = 4
 _SEVERAL_GROUPS_FROM = 8
 _GROUP_ERROR_FROM = 2
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
-_MESSAGES = {BY_GROUP: "Group authorization failed.", BY_TRANSACTION: "Transactional Id authorization failed."}
+_MESSAGES = {BY_GROUP: BY_GROUP_MESSAGE, BY_TRANSACTION: "Transactional Id authorization failed."}
 
 
 # Groups

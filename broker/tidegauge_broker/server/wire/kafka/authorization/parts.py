@@ -23,7 +23,7 @@ from tidegauge.kafka.messages.describe_producers import PartitionResponse, Topic
 from tidegauge.kafka.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 from tidegauge.kafka.messages.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderTopicResult
 from tidegauge.kafka.topic_ids import topic_id_text
-from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka import partial_errors
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_CLUSTER,
@@ -312,10 +312,13 @@ def _of_transaction(topics: Sequence[Any], error: Callable[[Any], ErrorCode]) ->
     )
 
 
+_CONFIG_REFUSALS = {ConfigResourceType.TOPIC: BY_TOPIC, ConfigResourceType.GROUP: BY_GROUP}
+
+
 def of_configs(
     operation: Operation, field: str, refuse: Callable[[Any, ErrorCode], Any], *, in_order: bool = False
 ) -> Guard:
-    """Return a guard of requests about settings: of topics by the topic, of brokers by the cluster.
+    """Return a guard of requests about settings: by the topic or the group; of brokers by the cluster.
 
     Args:
         operation: that is needed.
@@ -328,14 +331,14 @@ def of_configs(
         def may(resource: Any) -> bool:
             if resource.resource_type == ConfigResourceType.TOPIC:
                 return ask.topic(operation, resource.resource_name)
+            if resource.resource_type == ConfigResourceType.GROUP:
+                return ask.group(operation, resource.resource_name)
             return ask.cluster(operation)
 
         allowed, refused, verdicts = parted(request.resources, may)
         if not refused:
             return handler(request, ask.context)
-        results = [
-            refuse(one, BY_TOPIC if one.resource_type == ConfigResourceType.TOPIC else BY_CLUSTER) for one in refused
-        ]
+        results = [refuse(one, _CONFIG_REFUSALS.get(one.resource_type, BY_CLUSTER)) for one in refused]
         rest = handler(dataclasses.replace(request, resources=allowed), ask.context)
         return changed(rest, _in_order(field, verdicts, results) if in_order else _appended(field, results))
 

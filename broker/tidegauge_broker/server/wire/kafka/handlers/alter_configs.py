@@ -19,10 +19,15 @@ from tidegauge.kafka.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.error_forms import BY_RESOURCE
-from tidegauge_broker.server.wire.kafka.handlers.altered_resources import alter_each, null_settings, repeated_setting
+from tidegauge_broker.server.wire.kafka.handlers.altered_resources import (
+    alter_each,
+    is_altered,
+    null_settings,
+    repeated_setting,
+)
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
@@ -46,7 +51,7 @@ async def _alter(resource: AlterConfigsResource, context: Context, *, validate_o
         return problem
     if resource.resource_type == ConfigResourceType.TOPIC and not resource.resource_name:
         return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
-    if resource.resource_type not in {ConfigResourceType.TOPIC, ConfigResourceType.BROKER}:
+    if not is_altered(context, resource.resource_type):
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
     described = await context.service.describe_configs(resource.resource_type, resource.resource_name)
     if described.error in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}:

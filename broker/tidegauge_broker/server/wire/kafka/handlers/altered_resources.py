@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from tidegauge.errors import ErrorCode
+from tidegauge.settings import BROKER_SETTINGS, GROUP_CONFIGS, TOPIC_SETTINGS, Setting
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers.common import message_of
+from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+
+RESOURCE_TABLES: Mapping[int, Mapping[str, Setting]] = {
+    ConfigResourceType.TOPIC: TOPIC_SETTINGS,
+    ConfigResourceType.BROKER: BROKER_SETTINGS,
+    ConfigResourceType.GROUP: GROUP_CONFIGS,
+}
+"""The settings of each kind of resource, by Kafka's number."""
 
 
 class Resource(Protocol):
@@ -32,6 +42,13 @@ class Config(Protocol):
 AResource = TypeVar("AResource", bound=Resource)
 AResponse = TypeVar("AResponse")
 Problem = tuple[ErrorCode, str]
+
+
+def is_altered(context: Context, resource_type: int) -> bool:
+    """Return whether resources of this kind have settings here: groups do where the consumer protocol is served."""
+    if resource_type == ConfigResourceType.GROUP:
+        return context.service.groups.serves_consumer_groups
+    return resource_type in RESOURCE_TABLES
 
 
 async def alter_each(

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
 from tidegauge.settings import SettingView
-from tidegauge.settings.dynamic import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, DYNAMIC_TOPIC, STATIC
-from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge.settings.dynamic import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, DYNAMIC_GROUP, DYNAMIC_TOPIC, STATIC
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.admin import Mutate, unlimited
 
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 _writing: set[asyncio.Task[Any]] = set()
 """What ``to_its_end`` has begun; the event loop alone would not hold on to it."""
 
-SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
+SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5, DYNAMIC_GROUP: 8}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
 
 
@@ -100,6 +100,8 @@ def inherited_values(entries: Sequence[SettingView], resource_type: int, name: s
 def _own_source(resource_type: int, name: str) -> str:
     if resource_type == ConfigResourceType.TOPIC:
         return DYNAMIC_TOPIC
+    if resource_type == ConfigResourceType.GROUP:
+        return DYNAMIC_GROUP
     return DYNAMIC_BROKER if name else DYNAMIC_DEFAULT
 
 

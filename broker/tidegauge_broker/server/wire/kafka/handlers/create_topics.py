@@ -21,7 +21,7 @@ from tidegauge.kafka.messages.create_topics import (
 )
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.settings import SettingView
-from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES, message_of, mutate_of

@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), versions 0-4: settings of topics and of this broker, or what is set for all brokers.
+"""DescribeConfigs (32), versions 0-4: settings of topics, groups and this broker, or what is set for all brokers.
 
 A broker is asked for its own settings; another id gets INVALID_REQUEST, the empty name is the default of all. No names
 mean all; those that a resource does not have are skipped. Values of sensitive settings are null.
@@ -7,6 +7,7 @@ Source: ``ConfigHelper.describeConfigs``, ``KafkaApis.handleDescribeConfigsReque
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import Operation
@@ -20,11 +21,18 @@ from tidegauge.kafka.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, SettingView
-from tidegauge_broker.server.service.broker_service import ConfigResourceType
+from tidegauge.settings import Setting, SettingView
 from tidegauge_broker.server.wire.kafka.authorization import parts
-from tidegauge_broker.server.wire.kafka.authorization.asking import BY_CLUSTER_MESSAGE, BY_TOPIC, BY_TOPIC_MESSAGE
+from tidegauge_broker.server.wire.kafka.authorization.asking import (
+    BY_CLUSTER,
+    BY_CLUSTER_MESSAGE,
+    BY_GROUP,
+    BY_GROUP_MESSAGE,
+    BY_TOPIC,
+    BY_TOPIC_MESSAGE,
+)
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
+from tidegauge_broker.server.wire.kafka.handlers.altered_resources import RESOURCE_TABLES
 from tidegauge_broker.server.wire.kafka.handlers.common import SOURCES
 from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
@@ -49,7 +57,7 @@ async def _describe(
         resource.resource_type,
         resource.resource_name,
         [
-            _entry(entry, request, is_topic=resource.resource_type == ConfigResourceType.TOPIC)
+            _entry(entry, request, RESOURCE_TABLES[resource.resource_type])
             for entry in (found.entries if found.error is ErrorCode.NONE else ())
             if not keys or entry.name in keys
         ],
@@ -61,8 +69,10 @@ def _message(error: ErrorCode, message: str) -> str | None:
     return "" if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else message
 
 
-def _entry(view: SettingView, request: DescribeConfigsRequest, *, is_topic: bool) -> DescribeConfigsResourceResult:
-    setting = (TOPIC_SETTINGS if is_topic else BROKER_SETTINGS).get(view.name)
+def _entry(
+    view: SettingView, request: DescribeConfigsRequest, table: Mapping[str, Setting]
+) -> DescribeConfigsResourceResult:
+    setting = table.get(view.name)
     is_sensitive = setting is not None and setting.is_sensitive
     return DescribeConfigsResourceResult(
         view.name,
@@ -80,8 +90,11 @@ def _entry(view: SettingView, request: DescribeConfigsRequest, *, is_topic: bool
     )
 
 
+_REFUSALS = {BY_TOPIC: BY_TOPIC_MESSAGE, BY_GROUP: BY_GROUP_MESSAGE, BY_CLUSTER: BY_CLUSTER_MESSAGE}
+
+
 def _refused(resource: Any, error: ErrorCode) -> DescribeConfigsResult:
-    message = BY_TOPIC_MESSAGE if error is BY_TOPIC else BY_CLUSTER_MESSAGE
+    message = _REFUSALS[error]
     return DescribeConfigsResult(error, message, resource.resource_type, resource.resource_name)
 
 

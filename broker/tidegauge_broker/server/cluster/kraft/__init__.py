@@ -1,0 +1,1 @@
+"""Behind the ports: a cluster whose metadata are in the log of a quorum of controllers (KRaft)."""

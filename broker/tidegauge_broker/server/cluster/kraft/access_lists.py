@@ -1,0 +1,97 @@
+"""Access control lists of the image; alterations are the controller's (``ports.AccessLists``).
+
+Source: ``StandardAuthorizer``, ``AclPublisher``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tidegauge.cluster_metadata.access_lists import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    by_number,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.apis import CREATE_ACLS, DELETE_ACLS
+from tidegauge.kafka.kraft.messages.create_acls import AclCreation, CreateAclsRequest
+from tidegauge.kafka.kraft.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
+from tidegauge_broker.security.acls.authorizer import AclAuthorizer
+from tidegauge_broker.server.acls.access_control import AccessControl, Outcome
+from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
+from tidegauge_controller.metadata.image import MetadataImage
+
+
+class ImageAccessLists(AccessControl):
+    """See the module.
+
+    Args:
+        image: returns the image that is in force.
+        forwarding: to the controller.
+        authorizer: decides.
+    """
+
+    def __init__(self, image: Callable[[], MetadataImage], forwarding: Forwarding, authorizer: AclAuthorizer) -> None:
+        super().__init__(authorizer)
+        self._image = image
+        self._forwarding = forwarding
+
+    async def read_all(self) -> None:
+        """Put the lists of the image in force."""
+        found: dict[Pattern, set[Entry]] = {}
+        for pattern, entry in self._image().access_lists.values():
+            found.setdefault(pattern, set()).add(entry)
+        self.authorizer.replace(found)
+
+    async def create(self, bindings: Sequence[Binding]) -> list[Outcome]:
+        """Have entries added; return what became of each, in their order."""
+        creations = [
+            AclCreation(
+                int(pattern.kind),
+                pattern.name,
+                int(pattern.pattern_type),
+                entry.principal,
+                entry.host,
+                int(entry.operation),
+                int(entry.permission),
+            )
+            for pattern, entry in bindings
+        ]
+        try:
+            response = await self._forwarding.ask(CREATE_ACLS, CreateAclsRequest(creations))
+        except TidegaugeError as problem:
+            return [Outcome(problem.code, problem.message) for _ in bindings]
+        return [Outcome(ErrorCode.of(one.error_code), one.error_message) for one in response.results]
+
+    async def delete(self, filters: Sequence[Filter]) -> list[list[tuple[Binding, Outcome]]]:
+        """Have the entries removed that filters match; return those of each filter."""
+        wanted = [
+            DeleteAclsFilter(
+                int(one.kind),
+                one.name,
+                int(one.pattern_type),
+                one.principal,
+                one.host,
+                int(one.operation),
+                int(one.permission),
+            )
+            for one in filters
+        ]
+        response = await self._forwarding.ask(DELETE_ACLS, DeleteAclsRequest(wanted))
+        return [[_removed(one) for one in result.matching_acls] for result in response.filter_results]
+
+
+def _removed(one: DeleteAclsMatchingAcl) -> tuple[Binding, Outcome]:
+    pattern = Pattern(
+        by_number(ResourceType, one.resource_type), one.resource_name, by_number(PatternType, one.pattern_type)
+    )
+    entry = Entry(
+        one.principal, one.host, by_number(Operation, one.operation), by_number(Permission, one.permission_type)
+    )
+    return Binding(pattern, entry), Outcome(ErrorCode.of(one.error_code), one.error_message)

@@ -1,0 +1,14 @@
+"""What has settings here, by Kafka's numbers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ConfigResourceType(IntEnum):
+    """Kafka's numbers (``ConfigResource.Type``); GROUP counts where the consumer protocol is served."""
+
+    TOPIC = 2
+    BROKER = 4
+    CLIENT_METRICS = 16
+    GROUP = 32

@@ -1,0 +1,150 @@
+"""DescribeAcls, CreateAcls and DeleteAcls at the controller.
+
+Without an authorizer they get SECURITY_DISABLED. Source: ``AclApis``, ``ControllerApis``; KIP-801.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tidegauge.cluster_metadata.access_lists import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    by_number,
+)
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft import apis
+from tidegauge.kafka.kraft.messages import create_acls, delete_acls, describe_acls
+from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.controller.authorization import Authorization
+from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
+from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
+from tidegauge_controller.metadata.active import ActiveController
+from tidegauge_controller.metadata.decisions import access_lists
+from tidegauge_controller.metadata.decisions.view import Decision
+
+_RANDOM = random.SystemRandom()
+_NO_AUTHORIZER = "No Authorizer is configured."
+
+
+def served(controller: QuorumController, authorization: Authorization) -> list[Served]:
+    """Return the APIs."""
+    return [
+        Served(apis.DESCRIBE_ACLS, partial(_describe, authorization)),
+        Served(
+            apis.CREATE_ACLS,
+            partial(_create, controller, authorization),
+            Form((Part("results", "creations", {}),)),
+            is_forwarded=True,
+        ),
+        Served(
+            apis.DELETE_ACLS,
+            partial(_delete, controller, authorization),
+            Form((Part("filter_results", "filters", {}),)),
+            is_forwarded=True,
+        ),
+    ]
+
+
+def _describe(authorization: Authorization, call: Call) -> None:
+    message: describe_acls.DescribeAclsRequest = call.message
+    authorizer = authorization.authorizer
+    if authorizer is None:
+        call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
+        return
+    found: dict[Pattern, list[describe_acls.AclDescription]] = {}
+    for pattern, entry in authorizer.matching(_filter(message)):
+        described = describe_acls.AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
+        found.setdefault(pattern, []).append(described)
+    call.respond(
+        describe_acls.DescribeAclsResponse(
+            error_message=None,
+            resources=[
+                describe_acls.DescribeAclsResource(pattern.kind, pattern.name, pattern.pattern_type, entries)
+                for pattern, entries in found.items()
+            ],
+        )
+    )
+
+
+def _create(controller: QuorumController, authorization: Authorization, call: Call) -> None:
+    message: create_acls.CreateAclsRequest = call.message
+    if authorization.authorizer is None:
+        call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
+        return
+    bindings = [
+        Binding(
+            Pattern(
+                by_number(ResourceType, one.resource_type),
+                one.resource_name,
+                by_number(PatternType, one.resource_pattern_type),
+            ),
+            Entry(
+                one.principal, one.host, by_number(Operation, one.operation), by_number(Permission, one.permission_type)
+            ),
+        )
+        for one in message.creations
+    ]
+
+    def decide(active: ActiveController, _: int) -> Decision[list[TidegaugeError | None]]:
+        return access_lists.create_entries(active.view, bindings, _RANDOM)
+
+    def done(results: Sequence[TidegaugeError | None]) -> None:
+        found = [create_acls.AclCreationResult(*_error_of(problem)) for problem in results]
+        call.respond(create_acls.CreateAclsResponse(results=found))
+
+    controller.write(WriteEvent("createAcls", decide, done, call.refuse))
+
+
+def _delete(controller: QuorumController, authorization: Authorization, call: Call) -> None:
+    message: delete_acls.DeleteAclsRequest = call.message
+    if authorization.authorizer is None:
+        call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
+        return
+    filters = [_filter(one) for one in message.filters]
+
+    def decide(active: ActiveController, _: int) -> Decision[list[access_lists.DeletionResult]]:
+        return access_lists.delete_entries(active.view, filters)
+
+    def done(results: Sequence[access_lists.DeletionResult]) -> None:
+        found = [
+            delete_acls.DeleteAclsFilterResult(*_error_of(problem), [_matching(one) for one in removed])
+            for problem, removed in results
+        ]
+        call.respond(delete_acls.DeleteAclsResponse(filter_results=found))
+
+    controller.write(WriteEvent("deleteAcls", decide, done, call.refuse))
+
+
+def _filter(one: Any) -> Filter:
+    """Return a filter of DescribeAcls or DeleteAcls, whose fields have equal names."""
+    return Filter(
+        by_number(ResourceType, one.resource_type_filter),
+        one.resource_name_filter,
+        by_number(PatternType, one.pattern_type_filter),
+        one.principal_filter,
+        one.host_filter,
+        by_number(Operation, one.operation),
+        by_number(Permission, one.permission_type),
+    )
+
+
+def _matching(binding: Binding) -> delete_acls.DeleteAclsMatchingAcl:
+    (kind, name, pattern_type), entry = binding
+    return delete_acls.DeleteAclsMatchingAcl(
+        0, None, kind, name, pattern_type, entry.principal, entry.host, entry.operation, entry.permission
+    )
+
+
+def _error_of(problem: TidegaugeError | None) -> tuple[ErrorCode, str | None]:
+    return (ErrorCode.NONE, None) if problem is None else (problem.code, problem.message)

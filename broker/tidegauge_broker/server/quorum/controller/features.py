@@ -1,0 +1,12 @@
+"""The features that a controller supports: those of its own metadata, and those that only its brokers act by."""
+
+from __future__ import annotations
+
+from tidegauge.kafka.kraft.features import FEATURES, KRAFT_VERSION
+from tidegauge_controller.metadata.decisions.features import SUPPORTED_FEATURES
+from tidegauge_controller.metadata.image import FeatureRange
+
+FEATURE_RANGES = {name: FeatureRange(0, one.highest) for name, one in FEATURES.items()} | dict(SUPPORTED_FEATURES)
+"""Levels by name, kraft.version among them (``QuorumFeatures.defaultSupportedFeatureMap``)."""
+FINALIZED_HERE = {name: levels for name, levels in FEATURE_RANGES.items() if name != KRAFT_VERSION}
+"""Levels of the features whose finalised level is a metadata record; that of kraft.version is a control record."""

@@ -1,0 +1,141 @@
+"""Which APIs of Kafka's protocol a broker serves, in which versions, and how: that follows from its cluster's mode.
+
+In KRaft mode requests that change the cluster's metadata are handed on to the active controller (``FORWARDED``). What
+they say is not judged here: the controller knows for whom they are. ApiVersions of such an API has the versions that
+the controller serves as well.
+Source: ``ApiVersionManager``, ``ForwardingManagerImpl``, ``KafkaApis.forwardToController``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, EXTENSIONS, Protocol
+from tidegauge.kafka.frames import codec_of, encode, joined
+from tidegauge.kafka.kraft.broker_apis import ADVERTISED_FROM, FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
+from tidegauge.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from tidegauge_broker.server.cluster.ports import Features, Forwarding
+from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
+from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Encoded
+from tidegauge_broker.server.wire.kafka.served import SERVED, handlers_with
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+
+_LENGTH_BYTES = 4
+_WITH_ZERO_MINIMA = 4
+"""The version of ApiVersions from which features may have 0 as the lowest level (KAFKA-17011)."""
+
+
+class Serving(NamedTuple):
+    """What a broker's listeners serve.
+
+    Attributes:
+        protocol: the APIs and their versions.
+        apis: what is said of each API that has a handler.
+        handlers: by key.
+    """
+
+    protocol: Protocol
+    apis: Mapping[int, ServedApi]
+    handlers: Mapping[int, Handler]
+
+
+def serving_of(
+    forwarding: Forwarding | None, features: Callable[[], Features | None], *, serves_consumer_groups: bool
+) -> Serving:
+    """Return what a broker serves.
+
+    Args:
+        forwarding: hands requests on to the controller; None: the broker is in ZooKeeper mode.
+        features: returns the features that are in force.
+        serves_consumer_groups: whether groups of the consumer protocol are served (KIP-848).
+    """
+    extensions = EXTENSIONS if serves_consumer_groups else frozenset[int]()
+    if forwarding is None:
+        return Serving(BROKER_PROTOCOL, SERVED, handlers_with(extensions))
+    apis = {key: _served(key) for key in KRAFT_BROKER_APIS if key in SERVED or key in FORWARDED}
+    keys = [key for key in sorted(apis) if key not in EXTENSIONS or key in extensions]
+    handlers: dict[int, Handler] = {
+        key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
+    }
+    handlers[API_VERSIONS] = partial(_api_versions, keys, forwarding, features)
+    return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers)
+
+
+def _served(key: int) -> ServedApi:
+    """Return what is said of an API in KRaft mode: the controller judges what it gets."""
+    if key not in SERVED:
+        return ServedApi(key, _nowhere, guard=None, protocol=KRAFT_BROKER_PROTOCOL)
+    found = SERVED[key]._replace(protocol=KRAFT_BROKER_PROTOCOL)
+    return found._replace(guard=None, division=None) if key in FORWARDED else found
+
+
+def _nowhere(request: Any, context: Context) -> Coroutine[Any, Any, Any]:
+    """Handle nothing: the API is handed on."""
+    raise AssertionError(f"API {context.header.key} is handed on, and {request!r} with it")
+
+
+async def _forward(forwarding: Forwarding, api: ServedApi, request: Any, context: Context) -> Any:
+    """Return the controller's response; its error, in the API's own form, if there is none."""
+    header, caller = context.header, context.caller
+    codec = codec_of(header.key, header.version, KRAFT_BROKER_PROTOCOL)
+    frame = joined(codec.request_frame(header.correlation_id, header.client_id, request))[_LENGTH_BYTES:]
+    try:
+        response = memoryview(await forwarding.forward(frame, caller.principal, caller.host))
+    except TidegaugeError as problem:
+        if problem.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise CloseConnection(f"the controller does not serve {api.name} v{header.version}") from None
+        return api.refusal(header.version, request, problem.code, problem.message)
+    _, body_at, _ = codec.read_response_header(response)
+    message, _ = codec.decode_response(response, body_at)
+    return message
+
+
+def _api_versions(
+    keys: list[int],
+    forwarding: Forwarding,
+    features: Callable[[], Features | None],
+    request: ApiVersionsRequest | None,
+    context: Context,
+) -> Encoded:
+    version = context.version
+    if request is None:
+        row = KRAFT_BROKER_APIS[API_VERSIONS]
+        known = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(API_VERSIONS, row.first, row.last)])
+        return Encoded(encode(API_VERSIONS, 0, known), 0)
+    if not is_valid(context.header, request):
+        return Encoded(encode(API_VERSIONS, version, ApiVersionsResponse(ErrorCode.INVALID_REQUEST)), version)
+    response = ApiVersionsResponse(api_keys=list(_ranges(keys, forwarding.versions())))
+    found = features()
+    if found is not None:
+        response.finalized_features_epoch = found.epoch
+        response.finalized_features = [
+            FinalizedFeatureKey(name, level, level) for name, level in sorted(found.finalized.items()) if level > 0
+        ]
+        response.supported_features = [
+            SupportedFeatureKey(name, lowest, highest)
+            for name, (lowest, highest) in sorted(found.supported.items())
+            if lowest > 0 or version >= _WITH_ZERO_MINIMA
+        ]
+    return Encoded(encode(API_VERSIONS, version, response), version)
+
+
+def _ranges(keys: list[int], controllers: Mapping[int, tuple[int, int]]) -> Iterator[ApiVersion]:
+    """Yield the versions of each API; of one that is handed on only those that the controller serves too."""
+    for key in keys:
+        row = KRAFT_BROKER_APIS[key]
+        first, last = ADVERTISED_FROM.get(key, row.first), row.last
+        if key in FORWARDED and controllers:
+            lowest, highest = controllers.get(key, (0, -1))
+            first, last = max(first, lowest), min(last, highest)
+        if first <= last:
+            yield ApiVersion(key, first, last)

@@ -1,0 +1,207 @@
+"""Share sessions: which partitions a member fetches at a broker, so that a request names changes only (KIP-932).
+
+Contract: a broker has one session for each group and member. ShareFetch and ShareAcknowledge count its epoch together:
+0 opens it, -1 ends it, every other request has the next number. A session has no timeout of its own: it ends with the
+connection on which it was opened. A session that ends has its member's records released, by the caller.
+Source: SharePartitionManager (newContext, acknowledgeSessionUpdate, releaseSession), ShareSessionCache, ShareSession.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegauge.errors import ErrorCode
+
+INITIAL_EPOCH = 0
+"""Epoch of a request that opens a session."""
+FINAL_EPOCH = -1
+"""Epoch of a request that ends a session."""
+_MAX_EPOCH = 2**31 - 1
+
+
+class SessionRefused(Exception):
+    """A request is refused as a whole, before anything has changed.
+
+    Attributes:
+        error: INVALID_REQUEST, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH or SHARE_SESSION_LIMIT_REACHED. The
+            response with the last one is held back for as long as the request would wait for records, so that the
+            client does not try again at once.
+    """
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class SessionKey(NamedTuple):
+    """The name of a session."""
+
+    group_id: str
+    member_id: str
+
+
+class PartitionId(NamedTuple):
+    """A partition by topic id."""
+
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """A session.
+
+    Attributes:
+        connection: anything hashable; the session ends with it.
+        epoch: that of the next request.
+        partitions: in the order in which they were added.
+    """
+
+    key: SessionKey
+    connection: object
+    epoch: int = 1
+    partitions: dict[PartitionId, None] = field(default_factory=dict[PartitionId, None])
+
+    def change(self, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
+        """Take over which partitions a request adds and forgets, and count its epoch."""
+        self.partitions |= dict.fromkeys(added)
+        for one in forgotten:
+            self.partitions.pop(one, None)
+        self.count()
+
+    def count(self) -> None:
+        """Count the epoch of a request; 1 comes after the highest."""
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFetchContext:
+    """What a ShareFetch may do.
+
+    Attributes:
+        partitions: to fetch, in their turn; empty for the last request of a session.
+        is_initial: whether the request has opened its session: the response has each of its partitions.
+        is_final: whether the session ends: the member's records are released after its acknowledgements.
+    """
+
+    partitions: tuple[PartitionId, ...]
+    is_initial: bool = False
+    is_final: bool = False
+
+    def reports(self, *, has_records: bool, has_error: bool, is_acknowledged: bool) -> bool:
+        """Return whether a partition is in the response: one without news is left out."""
+        return self.is_initial or has_records or has_error or is_acknowledged
+
+
+class ShareSessions:
+    """The sessions of a broker.
+
+    Args:
+        max_sessions: group.share.max.share.sessions.
+    """
+
+    def __init__(self, max_sessions: int) -> None:
+        self.max_sessions = max_sessions
+        self._sessions: dict[SessionKey, ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def has_group(self, group_id: str) -> bool:
+        """Return whether a member of a group has a session: without one its share partitions may be forgotten."""
+        return any(key.group_id == group_id for key in self._sessions)
+
+    def fetch(
+        self,
+        key: SessionKey,
+        epoch: int,
+        added: Sequence[PartitionId],
+        forgotten: Sequence[PartitionId],
+        connection: object,
+        *,
+        acknowledges: bool,
+    ) -> ShareFetchContext:
+        """Take the session's part of a ShareFetch.
+
+        Args:
+            key: the group and the member.
+            epoch: of the request.
+            added: partitions that the request names.
+            forgotten: partitions that it no longer wants.
+            connection: on which the request came.
+            acknowledges: whether the request has acknowledgements.
+
+        Raises:
+            SessionRefused: see its ``error``.
+        """
+        if epoch == INITIAL_EPOCH:
+            return self._open(key, added, connection, acknowledges=acknowledges)
+        session = self._session(key)
+        if epoch == FINAL_EPOCH:
+            return ShareFetchContext((), is_final=True)
+        self._check(session, epoch)
+        session.change(added, forgotten)
+        return ShareFetchContext(rotated(tuple(session.partitions), epoch))
+
+    def acknowledge(self, key: SessionKey, epoch: int) -> bool:
+        """Take the session's part of a ShareAcknowledge, and return whether it is the last request of the session.
+
+        Raises:
+            SessionRefused: see its ``error``.
+        """
+        if epoch == INITIAL_EPOCH:
+            raise SessionRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        session = self._session(key)
+        if epoch == FINAL_EPOCH:
+            return True
+        self._check(session, epoch)
+        session.count()
+        return False
+
+    def end(self, key: SessionKey) -> ShareSession | None:
+        """End a session, and return it; None if there is none."""
+        return self._sessions.pop(key, None)
+
+    def connection_closed(self, connection: object) -> list[ShareSession]:
+        """End the sessions that were opened on a connection, and return them."""
+        ended = [session for session in self._sessions.values() if session.connection == connection]
+        for session in ended:
+            del self._sessions[session.key]
+        return ended
+
+    def _open(
+        self, key: SessionKey, partitions: Sequence[PartitionId], connection: object, *, acknowledges: bool
+    ) -> ShareFetchContext:
+        if acknowledges:
+            raise SessionRefused(ErrorCode.INVALID_REQUEST)
+        former = self._sessions.pop(key, None)
+        if former is None and len(self._sessions) >= self.max_sessions:
+            raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        made = ShareSession(key, connection, partitions=dict.fromkeys(partitions))
+        self._sessions[key] = made
+        return ShareFetchContext(tuple(made.partitions), is_initial=True)
+
+    def _session(self, key: SessionKey) -> ShareSession:
+        session = self._sessions.get(key)
+        if session is None:
+            raise SessionRefused(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        return session
+
+    def _check(self, session: ShareSession, epoch: int) -> None:
+        if session.epoch != epoch:
+            raise SessionRefused(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+
+
+def rotated(partitions: tuple[PartitionId, ...], epoch: int) -> tuple[PartitionId, ...]:
+    """Return the partitions of a request in their turn: each comes first once in as many requests (KIP-932)."""
+    if not partitions:
+        return ()
+    first = epoch % len(partitions)
+    return partitions[first:] + partitions[:first]

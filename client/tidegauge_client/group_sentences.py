@@ -1,0 +1,51 @@
+"""One statement about a consumer group, and the words that its explanations share. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegauge_client.group_descriptions import GroupDescription
+
+About = Literal["coordinator", "offsets-topic", "group", "member", "lag"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSentence:
+    """One statement about the group.
+
+    Attributes:
+        about: what it explains.
+        text: the state, and its cause.
+        rule: Kafka's rule.
+        change: what would change it; empty where nothing needs to.
+        member: the member concerned.
+        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
+    """
+
+    about: About
+    text: str
+    rule: str
+    change: str = ""
+    member: str | None = None
+    wait_ms: int | None = None
+
+
+def lasting(group: GroupDescription) -> str:
+    """Return how long a group has been in its state, as a clause; empty: that is not known."""
+    return "" if group.state_age_ms is None else f" for {seconds(group.state_age_ms)}"
+
+
+def because(group: GroupDescription) -> str:
+    """Return why the last rebalance began, as a clause; empty: that is not known."""
+    return f", because: {group.reason}" if group.reason else ""
+
+
+def at_most(left_ms: int | None) -> str:
+    """Return how long it may last still, in words."""
+    return "for an unknown time" if left_ms is None else f"for another {seconds(left_ms)} at most"
+
+
+def seconds(duration_ms: int) -> str:
+    """Return a duration in seconds, in words."""
+    return f"{duration_ms / 1000:.1f} s" if duration_ms < 10_000 else f"{round(duration_ms / 1000)} s"

@@ -1,0 +1,293 @@
+"""A cluster whose controllers keep its metadata in a log of their own (KIP-500): a quorum beside the brokers.
+
+Rules:
+- The controllers start first and stop last: brokers hand their leaders over to the active one.
+- Every node's directories are formatted before its first start, with the cluster's id and its first voters. A directory
+  that has lost its content later is formatted again with a new id and without voters: a controller that forgot its
+  votes must not count as the voter that it was (KIP-853); `tidegauge add-controller` makes it a voter again.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tidegauge.cluster_directory import command_for
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.faults.actions import ZOOKEEPER, Target
+from tidegauge.files import naming
+from tidegauge.kafka.kraft.uuids import uuid_of
+from tidegauge_broker.server.quorum.format_directories import format_directories
+from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.quorum_admin import QuorumView
+from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
+from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
+from tidegauge_lab.local import layout, ports
+from tidegauge_lab.local.fault_log import note_event
+from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
+from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
+from tidegauge_lab.local.topology.kraft_plan import formatting
+from tidegauge_lab.local.topology.kraft_properties import LISTENER, controller_properties, membership_of
+from tidegauge_lab.local.topology.kraft_quorum import described
+from tidegauge_lab.local.topology.process_signs import CONTROLLER_MODULE
+from tidegauge_lab.local.waiting import TimeLimitError, holds_within
+
+_LISTEN_LIMIT_SECONDS = 60.0
+_LEADER_LIMIT_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
+_GRACE_SECONDS = 1.0
+_STATE_SECONDS = 0.7
+
+
+class KRaftTopology:
+    """See the module (``Topology``).
+
+    Args:
+        directory: the cluster's.
+        file: its description.
+    """
+
+    def __init__(self, directory: Path, file: ClusterFile) -> None:
+        assert file.quorum is not None
+        self._directory = directory
+        self._file = file
+        self._quorum: QuorumEntry = file.quorum
+
+    @property
+    def names_controller(self) -> bool:
+        """Return False: a broker's metadata name any live broker as the controller (KIP-590)."""
+        return False
+
+    def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the broker's id as a node, and where it finds the controllers."""
+        return membership_of(self._quorum, broker_id, "broker")
+
+    def prepare(self, broker_id: int) -> None:
+        """Format those of a broker's log directories that are not formatted.
+
+        Raises:
+            TidegaugeError: one belongs to another node or cluster; nothing was changed.
+        """
+        directories = [str(path) for path in layout.broker_log_directories(self._directory, broker_id)]
+        asked = formatting(self._quorum, broker_id, directories[0], is_controller=False)
+        format_directories(asked, directories, asked.levels(), ignore_formatted=True)
+
+    @property
+    def targets(self) -> list[Target]:
+        """Return the controllers' ids, in their order."""
+        return [] if self._quorum.is_combined else [*self._quorum.ids]
+
+    @property
+    def grace_seconds(self) -> float:
+        """Return how long controllers may take: the leader of the last ones has none left to hand its leadership to."""
+        return _GRACE_SECONDS
+
+    def process(self, target: Target) -> LabProcess:
+        """Return a controller's process.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, it is ZooKeeper; BROKER_NOT_AVAILABLE, there is no such node.
+        """
+        if target in self._quorum.ids:
+            return layout.controller_process(self._directory, int(target))
+        if target == ZOOKEEPER:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "the cluster is in KRaft mode and has no ZooKeeper: its metadata are with the controllers "
+                f"{', '.join(map(str, self._quorum.ids))}; nothing was done",
+            )
+        brokers = ", ".join(map(str, self._file.broker_ids))
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            f"there is no node {target} in this cluster; its brokers are {brokers}, its controllers "
+            f"{', '.join(map(str, self._quorum.ids))}",
+        )
+
+    def require_installed(self) -> None:
+        """Check nothing: Python and the base installation are all that a cluster in KRaft mode needs."""
+
+    def require_ports(self, down: Collection[Target]) -> None:
+        """Refuse a busy port of a controller that is about to start.
+
+        Raises:
+            TidegaugeError: with the holder's name.
+        """
+        for entry in self._quorum.controllers:
+            if entry.id in down:
+                ports.require_free(entry.port, f"controller {entry.id}")
+                ports.require_free(entry.lab_port, f"controller {entry.id}, for gRPC,")
+
+    def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
+        """Format what has not been, start these controllers, and wait until each one listens.
+
+        Raises:
+            TidegaugeError: a directory belongs to another node or cluster, or a process ended.
+            TimeLimitError: one does not listen in time.
+        """
+        self._format_first(targets)
+        places = {}
+        for target in targets:
+            entry, process = self._quorum.controller(int(target)), self.process(target)
+            process.make_directories()
+            config = process.directory / layout.CONTROLLER_PROPERTIES
+            with naming(config):
+                config.write_text(controller_properties(entry, self._directory, self._file), encoding="utf-8")
+            places[entry] = process.log_size()
+            command = [sys.executable, "-P", "-m", CONTROLLER_MODULE, "--config", str(config)]
+            if launcher is None:
+                process.spawn(command, environment_of_brokers())
+            else:
+                launcher.start(process, command, environment_of_brokers())
+
+        def all_listen() -> bool:
+            for entry, place in places.items():
+                if self.process(entry.id).pid is None:
+                    raise ended(self.process(entry.id), place)
+            return all(ports.takes_connections(entry.port) for entry in places)
+
+        if not holds_within(all_listen, _LISTEN_LIMIT_SECONDS):
+            silent = ", ".join(str(one.id) for one in places if not ports.takes_connections(one.port))
+            raise TimeLimitError(
+                f"controller {silent} does not listen after {_LISTEN_LIMIT_SECONDS:g} s; logs are in "
+                f"{self._directory / layout.LOGS} ({command_for(self._directory, 'logs')})"
+            )
+
+    def require_ready(self) -> None:
+        """Wait for a leader of the quorum for a moment, since brokers can't register without one.
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, there is none.
+        """
+        if self._quorum.is_combined:
+            return
+        if self._up and holds_within(self._has_leader, _LEADER_LIMIT_SECONDS):
+            return
+        states = {one: self.process(one).state for one in self._quorum.ids}
+        up = [one for one, state in states.items() if state is ProcessState.UP]
+        needed = len(states) // 2 + 1
+        why, what = f"{len(up)} of its {len(states)} controllers are up", command_for(self._directory, "logs")
+        if len(up) < needed:
+            why += f", and {needed} are needed to elect one"
+            other = next(one for one in states if one not in up)
+            verb = "resume" if states[other] is ProcessState.PAUSED else "start"
+            what = command_for(self._directory, f"{verb} {other}")
+        raise TidegaugeError(
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            f"the quorum of controllers has no leader, and a broker can't register without one: {why}; {what} first",
+        )
+
+    def remarks(self) -> list[str]:
+        """Return nothing: all processes are the cluster's own."""
+        return []
+
+    def resume(self) -> None:
+        """Resume paused controllers: brokers that stop hand their leaders over to the active one."""
+        for target in self.targets:
+            self.process(target).send(signal.SIGCONT)
+
+    def require_members(self, targets: Collection[Target]) -> None:
+        """Refuse to end memberships: the controllers fence a broker that sends no heartbeats by themselves.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST.
+        """
+        if targets:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "a broker in KRaft mode has no session that can be ended from outside: the active controller fences it "
+                "when its heartbeats have failed to come for broker.session.timeout.ms; nothing was done",
+            )
+
+    def end_membership(self, broker_id: int) -> int:
+        """Refuse (``require_members``)."""
+        self.require_members([broker_id])
+        raise AssertionError("refused")
+
+    def require_own(self) -> None:
+        """Do nothing: all data are in the cluster's directory."""
+
+    def quorum(self) -> QuorumView | None:
+        """Return the quorum as its leader describes it; None: there is no leader."""
+        return described([one.address for one in self._up], _LOOK_SECONDS)
+
+    def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
+        """Return the fields ``zookeeper``, which is None, ``controllers`` and ``controller``.
+
+        Args:
+            end_of: says how a process ended.
+        """
+        view = described([one.address for one in self._up], _STATE_SECONDS) if self._up else None
+        rows = {} if view is None else {one.id: one for one in [*view.observers, *view.voters]}
+        voters = set() if view is None else {one.id for one in view.voters}
+        controllers = []
+        for entry in self._quorum.controllers:
+            process = self.process(entry.id)
+            row, state = rows.get(entry.id), process.state
+            role = None
+            if view is not None and row is not None:
+                is_follower = entry.id in voters
+                role = "leader" if entry.id == view.leader_id else "follower" if is_follower else "observer"
+            is_up = state is ProcessState.UP
+            controllers.append(
+                {
+                    "id": entry.id,
+                    "state": state.value,
+                    "pid": process.pid,
+                    "responds": is_up and ports.takes_connections(entry.port),
+                    "end": end_of(process),
+                    "address": entry.address,
+                    "dir": str(process.directory),
+                    "role": role if is_up else None,
+                    "epoch": None if view is None or not is_up else view.epoch,
+                    "log_end_offset": None if row is None or not is_up else row.log_end_offset,
+                    "high_watermark": None if view is None or not is_up else view.high_watermark,
+                }
+            )
+        leader = None if view is None else {"id": view.leader_id, "broker": view.leader_id, "epoch": view.epoch}
+        return {
+            "zookeeper": None,
+            "controllers": controllers,
+            "controller": leader or {"id": None, "broker": None, "epoch": None},
+        }
+
+    @property
+    def _up(self) -> list[ControllerEntry]:
+        return [one for one in self._quorum.controllers if self.process(one.id).state is ProcessState.UP]
+
+    def _has_leader(self) -> bool:
+        view = self.quorum()
+        return view is not None and view.high_watermark >= 0
+
+    def _format_first(self, targets: Sequence[Target]) -> None:
+        """Format the directories of these controllers that are not formatted (second rule of the module).
+
+        Raises:
+            TidegaugeError: a directory belongs to another node or cluster; nothing was changed.
+        """
+        file = load_cluster_file(self._directory)  # another object may have formatted since this one was made
+        assert file.quorum is not None
+        self._file, self._quorum = file, file.quorum
+        firsts = [one for one in self._quorum.controllers if one.directory_id]
+        voters = VoterSet.of(
+            Voter(ReplicaKey(one.id, uuid_of(one.directory_id)), (Endpoint(LISTENER, one.host, one.port),))
+            for one in firsts
+        )
+        for entry in [*firsts, *(one for one in self._quorum.controllers if one.id in targets and one not in firsts)]:
+            data = str(layout.controller_data(self._directory, entry.id))
+            asked = formatting(self._quorum, entry.id, data, is_controller=True)
+            if entry in firsts:
+                asked = replace(asked, initial_voters=voters, no_initial_voters=False)
+            written = format_directories(asked, [data], asked.levels(), ignore_formatted=True)
+            if written and entry not in firsts:
+                fields = {"action": "format", "broker": None, "process": self.process(entry.id).name}
+                fields["directory_id"] = written[0].directory_id
+                note_event(self._directory / layout.LOGS, "fault", "Lab", fields)
+        if firsts:
+            done = [replace(one, directory_id="") for one in self._quorum.controllers]
+            self._quorum = replace(self._quorum, controllers=done)
+            self._file = replace(self._file, quorum=self._quorum)
+            self._file.save(self._directory)

@@ -1,0 +1,191 @@
+"""The controllers of a cluster in KRaft mode: chosen with the first plan, kept by every later one.
+
+Controllers have the ids 3000, 3001, ..., as in Kafka's own test kit, so that no broker's id is ever one of theirs.
+Their ports for gRPC are 10000 above those of their CONTROLLER listeners, or the next free ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.features import LEVELS, METADATA_VERSION
+from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge_broker.metadata_log.formatting import Formatting
+from tidegauge_broker.server.quorum.format_directories import random_uuid
+from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID, ControllerEntry, QuorumEntry
+from tidegauge_lab.local import ports
+from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS, SIZES, Wanted, contradiction
+
+FIRST_CONTROLLER_PORT = 9392
+LAB_PORTS_ABOVE = 10_000
+NOT_SERVED = ("group.version", "share.version", "streams.version", "transaction.version")
+"""Features that brokers here support at level 0 alone: a new cluster has them at 0, so that brokers can register."""
+OLDEST_METADATA_VERSION = 25
+"""The lowest metadata.version with which brokers here can be members (4.0)."""
+
+
+class KRaftPlan:
+    """See the module (``TopologyPlan``)."""
+
+    def complete(
+        self, file: ClusterFile, wanted: Wanted, *, taken: Collection[int], free: Callable[[int], bool]
+    ) -> tuple[ClusterFile, list[str]]:
+        """Return the description of a new cluster with its controllers, and what the user should know of it.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, a port is busy; INVALID_CONFIG, an unknown feature, level or release, or
+                not 1, 3 or 5 controllers.
+        """
+        asked = wanted.quorum
+        count = DEFAULT_CONTROLLERS if asked.controllers is None else asked.controllers
+        _check_size(count)
+        if asked.is_combined:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "--combined is not served yet: brokers and controllers are processes of their own; leave it out",
+            )
+        quorum = QuorumEntry(
+            cluster_id=uuid_text(random_uuid()),
+            controllers=[],
+            release_version=asked.release_version or "",
+            features=dict(asked.features),
+        )
+        _check_levels(formatting(quorum, 0, "", is_controller=False).levels())
+        used = {*taken, *(port for broker in file.brokers for port in (broker.port, broker.kafka_port))}
+        chosen, notes = _controller_ports(count, asked.port, used, free)
+        lab_wanted = [port + LAB_PORTS_ABOVE for port in chosen]
+        of_lab = ports.choose_ports(lab_wanted, taken={*used, *chosen}, free=free)
+        if of_lab != lab_wanted:
+            notes.append(f"the controllers serve gRPC on {', '.join(map(str, of_lab))}")
+        controllers = [
+            _entry(Path(file.brokers[0].dir).parent, FIRST_CONTROLLER_ID + place, *both)
+            for place, both in enumerate(zip(chosen, of_lab, strict=True))
+        ]
+        return replace(file, quorum=replace(quorum, controllers=controllers)), notes
+
+    def require_same(self, directory: Path, recorded: ClusterFile, wanted: Wanted) -> None:
+        """Refuse another quorum than the one that has the cluster's metadata.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST.
+        """
+        quorum, asked = recorded.quorum, wanted.quorum
+        assert quorum is not None
+        count = len(quorum.controllers)
+        if asked.controllers is not None and asked.controllers != count:
+            raise _kept(
+                directory,
+                f"was made with {count} controllers",
+                "`tidegauge add-controller` adds one that runs, `tidegauge remove-controller` removes one",
+            )
+        if asked.is_combined and not quorum.is_combined:
+            raise contradiction(directory, "has controllers in processes of their own")
+        if asked.port is not None and asked.port != quorum.controllers[0].port:
+            raise contradiction(directory, f"has its controllers from port {quorum.controllers[0].port} on")
+        if asked.release_version not in {None, quorum.release_version} or (
+            asked.features and dict(asked.features) != dict(quorum.features)
+        ):
+            raise _kept(directory, "was formatted with other features", "they are kept in its metadata")
+
+    def ports_avoided(self, file: ClusterFile) -> set[int]:
+        """Return the ports that no broker gets: those of the controllers."""
+        return set(self.ports_bound(file))
+
+    def ports_bound(self, file: ClusterFile) -> list[int]:
+        """Return the ports that the controllers bind."""
+        assert file.quorum is not None
+        return [port for one in file.quorum.controllers for port in (one.port, one.lab_port)]
+
+
+def formatting(quorum: QuorumEntry, node_id: int, metadata_directory: str, *, is_controller: bool) -> Formatting:
+    """Return how a node of the cluster is formatted; without initial voters, which a first controller gets in addition.
+
+    Args:
+        quorum: the cluster's.
+        node_id: the node's id.
+        metadata_directory: its directory of the metadata log.
+        is_controller: whether it is a controller.
+    """
+    return Formatting(
+        cluster_id=quorum.cluster_id,
+        node_id=node_id,
+        metadata_directory=metadata_directory,
+        is_controller=is_controller,
+        no_initial_voters=True,
+        release=quorum.release_version or None,
+        features={**dict.fromkeys(NOT_SERVED, 0), **quorum.features},
+    )
+
+
+def _kept(directory: Path, fact: str, instead: str) -> TidegaugeError:
+    """Return the error for what a later ``up`` does not change: what the cluster is, and what can be done instead."""
+    return TidegaugeError(
+        ErrorCode.INVALID_REQUEST,
+        f"the cluster in {directory} {fact}, and `tidegauge up` does not change that: {instead}; for another cluster "
+        "use another directory (--dir)",
+    )
+
+
+def _check_levels(levels: Mapping[str, int]) -> None:
+    """Refuse a cluster in which no broker here could register.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    for name in NOT_SERVED:
+        if levels.get(name, 0) > 0:
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"brokers here support {name} at level 0 alone, not {levels[name]}; leave it out",
+            )
+    if levels[METADATA_VERSION] < OLDEST_METADATA_VERSION:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            f"brokers here support metadata.version from {OLDEST_METADATA_VERSION} ({LEVELS[OLDEST_METADATA_VERSION]}) "
+            f"on, not {levels[METADATA_VERSION]} ({LEVELS.get(levels[METADATA_VERSION], '?')}): choose a release from "
+            "4.0 on",
+        )
+
+
+def _check_size(count: int) -> None:
+    if count not in SIZES:
+        few = (
+            ""
+            if count < 1 or count % 2
+            else (
+                f": with {count} a majority is {count // 2 + 1}, so that no more of them may fail than of {count - 1}"
+            )
+        )
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            f"a quorum has {', '.join(map(str, SIZES[:-1]))} or {SIZES[-1]} controllers, not {count}{few}",
+        )
+
+
+def _controller_ports(
+    count: int, asked: int | None, used: set[int], free: Callable[[int], bool]
+) -> tuple[list[int], list[str]]:
+    if asked is None:
+        wanted = [FIRST_CONTROLLER_PORT + place for place in range(count)]
+        chosen = ports.choose_ports(wanted, taken=used, free=free)
+        return chosen, [] if chosen == wanted else [f"the controllers get ports {', '.join(map(str, chosen))}"]
+    chosen = [asked + place for place in range(count)]
+    for place, port in enumerate(chosen):
+        owner = f"controller {FIRST_CONTROLLER_ID + place}"
+        if port in used:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                f"port {port} of {owner} is taken by a broker or another cluster; give "
+                "another one with --controller-port",
+            )
+        ports.require_free(port, owner, option="--controller-port", free=free)
+    return chosen, []
+
+
+def _entry(directory: Path, controller_id: int, port: int, lab_port: int) -> ControllerEntry:
+    home = str(directory / f"controller-{controller_id}")
+    return ControllerEntry(controller_id, ports.HOST, port, lab_port, home, uuid_text(random_uuid()))

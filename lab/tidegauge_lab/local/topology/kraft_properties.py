@@ -1,0 +1,65 @@
+"""The properties of the nodes of a cluster in KRaft mode, with Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidegauge import event_log
+from tidegauge.settings import property_line
+from tidegauge.settings.quorum import CONTROLLER_SETTINGS
+from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
+from tidegauge_lab.local import layout
+from tidegauge_lab.local.broker_settings import IN_KRAFT, PROFILES_IN_KRAFT, settings_of
+
+LISTENER = "CONTROLLER"
+
+
+def membership_of(quorum: QuorumEntry, node_id: int, role: str) -> dict[str, str]:
+    """Return the settings that say who a node is, and by which it finds the controllers.
+
+    Args:
+        quorum: the cluster's.
+        node_id: the node's id.
+        role: ``controller`` or ``broker``.
+    """
+    return {
+        IN_KRAFT: role,
+        "node.id": str(node_id),
+        "controller.listener.names": LISTENER,
+        "controller.quorum.bootstrap.servers": ",".join(quorum.addresses),
+    }
+
+
+def controller_properties(entry: ControllerEntry, directory: Path, file: ClusterFile) -> str:
+    """Return the text of a controller's properties file.
+
+    Args:
+        entry: the controller.
+        directory: of the cluster.
+        file: the cluster.
+    """
+    assert file.quorum is not None
+    own = known_to(CONTROLLER_SETTINGS, settings_of(entry.id, file.settings))
+    of_profile = known_to(CONTROLLER_SETTINGS, PROFILES_IN_KRAFT[file.profile])
+    sections = {
+        "This controller; rewritten at every start by `tidegauge up` or `start`.": {
+            **membership_of(file.quorum, entry.id, "controller"),
+            "listeners": f"{LISTENER}://{entry.address}",
+            "log.dirs": str(layout.controller_data(directory, entry.id)),
+            "event.log.file": str(directory / layout.LOGS / event_log.file_name(f"controller-{entry.id}")),
+        },
+        f"Profile {file.profile}.": {key: value for key, value in of_profile.items() if key not in own},
+        "Given with --set.": own,
+    }
+    return "\n".join(
+        f"# {title}\n" + "".join(property_line(key, value) for key, value in lines.items())
+        for title, lines in sections.items()
+        if lines
+    )
+
+
+def known_to(table: Mapping[str, object], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a kind of node has."""
+    return {name: text for name, text in settings.items() if name in table}

@@ -1,0 +1,21 @@
+"""ShareGroupMetadata of Kafka 4.3.1: key versions 0, never flexible; value versions 0, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import int32, int64, string
+
+
+@dataclass(slots=True)
+class ShareGroupMetadataKey:
+    group_id: str = string("0")
+
+
+@dataclass(slots=True)
+class ShareGroupMetadataValue:
+    epoch: int = int32()
+    metadata_hash: int = int64()

@@ -1,0 +1,44 @@
+"""AlterConfigs (key 33) of Kafka 4.3.1: versions 0-2, flexible in 2+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import array, boolean, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class AlterableConfig:
+    name: str = string()
+    value: str | None = string(nullable="0+")
+
+
+@dataclass(slots=True)
+class AlterConfigsResource:
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: Sequence[AlterableConfig] = array(AlterableConfig)
+
+
+@dataclass(slots=True)
+class AlterConfigsRequest:
+    resources: Sequence[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+@dataclass(slots=True)
+class AlterConfigsResourceResponse:
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    resource_type: int = int8()
+    resource_name: str = string()
+
+
+@dataclass(slots=True)
+class AlterConfigsResponse:
+    throttle_time_ms: int = int32()
+    responses: Sequence[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

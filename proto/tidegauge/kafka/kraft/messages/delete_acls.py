@@ -1,0 +1,53 @@
+"""DeleteAcls (key 31) of Kafka 4.3.1: versions 1-3, flexible in 2+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import array, int8, int16, int32, string
+
+
+@dataclass(slots=True)
+class DeleteAclsFilter:
+    resource_type_filter: int = int8()
+    resource_name_filter: str | None = string(nullable="0+")
+    pattern_type_filter: int = int8("1+", default=3)
+    principal_filter: str | None = string(nullable="0+")
+    host_filter: str | None = string(nullable="0+")
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@dataclass(slots=True)
+class DeleteAclsRequest:
+    filters: Sequence[DeleteAclsFilter] = array(DeleteAclsFilter)
+
+
+@dataclass(slots=True)
+class DeleteAclsMatchingAcl:
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8("1+", default=3)
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@dataclass(slots=True)
+class DeleteAclsFilterResult:
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    matching_acls: Sequence[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
+
+
+@dataclass(slots=True)
+class DeleteAclsResponse:
+    throttle_time_ms: int = int32()
+    filter_results: Sequence[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

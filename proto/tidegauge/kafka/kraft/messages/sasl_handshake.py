@@ -1,0 +1,22 @@
+"""SaslHandshake (key 17) of Kafka 4.3.1: versions 0-1, never flexible.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import array, int16, string
+
+
+@dataclass(slots=True)
+class SaslHandshakeRequest:
+    mechanism: str = string()
+
+
+@dataclass(slots=True)
+class SaslHandshakeResponse:
+    error_code: int = int16()
+    mechanisms: Sequence[str] = array("string")

@@ -1,0 +1,51 @@
+"""ReadShareGroupStateSummary (key 87) of Kafka 4.3.1: versions 0-1, flexible in 0+.
+
+Generated: make kafka-messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegauge.kafka.fields import array, int16, int32, int64, string, uuid
+
+
+@dataclass(slots=True)
+class PartitionData:
+    partition: int = int32()
+    leader_epoch: int = int32()
+
+
+@dataclass(slots=True)
+class ReadStateSummaryData:
+    topic_id: bytes = uuid()
+    partitions: Sequence[PartitionData] = array(PartitionData)
+
+
+@dataclass(slots=True)
+class ReadShareGroupStateSummaryRequest:
+    group_id: str = string()
+    topics: Sequence[ReadStateSummaryData] = array(ReadStateSummaryData)
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    partition: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    state_epoch: int = int32()
+    leader_epoch: int = int32()
+    start_offset: int = int64()
+    delivery_complete_count: int = int32("1+", default=-1)
+
+
+@dataclass(slots=True)
+class ReadStateSummaryResult:
+    topic_id: bytes = uuid()
+    partitions: Sequence[PartitionResult] = array(PartitionResult)
+
+
+@dataclass(slots=True)
+class ReadShareGroupStateSummaryResponse:
+    results: Sequence[ReadStateSummaryResult] = array(ReadStateSummaryResult)

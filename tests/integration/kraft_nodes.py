@@ -1,0 +1,232 @@
+"""Brokers of a KRaft cluster for tests: Tidegauge's processes and Apache Kafka 4.3.1's, on a quorum of controllers."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from click.testing import CliRunner
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from tests.integration.quorum_nodes import CLUSTER, KAFKA, LIMIT_SECONDS, OURS, Quorum, unused_ports
+from tests.waiting import until
+
+from tidegauge.java import java_program
+from tidegauge_broker.server.quorum.format_verb import format_storage
+
+FEATURES = tuple(
+    word
+    for name in ("group.version", "share.version", "streams.version", "transaction.version")
+    for word in ("--feature", f"{name}=0")
+)
+"""Levels at which brokers of both kinds can be members: those that Tidegauge's lack are at 0."""
+SETTINGS = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "4000",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "5000",
+}
+_JVM = ("-Xmx384m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_COMPLAINT = re.compile(r"^\S+ (\[.*?\] )?(WARN|WARNING|ERROR|CRITICAL) ", re.MULTILINE)
+
+
+class BrokerNode:
+    """One broker and its directories.
+
+    Args:
+        broker_id: its id.
+        kind: ``OURS`` or ``KAFKA``.
+        quorum: of its controllers.
+        classpath: of Kafka's jars; empty for a broker of ours.
+        directories: how many log directories it has.
+        settings: over ``SETTINGS``.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        kind: str,
+        quorum: Quorum,
+        classpath: str = "",
+        directories: int = 1,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.id, self.kind, self._classpath, self._at = broker_id, kind, classpath, quorum.at
+        self.port, grpc_port = unused_ports(2)
+        self.directories = [quorum.at / f"broker-{broker_id}-{number}" for number in range(directories)]
+        self.config = quorum.at / f"broker-{broker_id}.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
+        if kind == OURS:
+            listeners += f",GRPC://127.0.0.1:{grpc_port}"
+        texts = {
+            **SETTINGS,
+            "process.roles": "broker",
+            "node.id": str(broker_id),
+            "listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,GRPC:PLAINTEXT",
+            "log.dirs": ",".join(map(str, self.directories)),
+            "controller.quorum.bootstrap.servers": quorum.servers,
+            **(settings or {}),
+        }
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
+        done = CliRunner().invoke(format_storage, ["-t", CLUSTER, "-c", str(self.config), *FEATURES])
+        assert done.exit_code == 0, done.output
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start its process."""
+        self._starts += 1
+        command = [sys.executable, "-m", "tidegauge_broker.server.verb", "--config", str(self.config)]
+        if self.kind == KAFKA:
+            simple = "-Dorg.slf4j.simpleLogger."
+            log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
+            command = [java_program(), *_JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
+        with self._out(self._starts).open("wb") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+
+    def _out(self, start: int) -> Path:
+        return self._at / f"broker-{self.id}-{start}.log"
+
+    def log(self) -> str:
+        """What its latest process has logged."""
+        return self._out(self._starts).read_text(errors="replace")
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def wait_started(self) -> None:
+        """Wait until clients are served: the broker is not fenced then."""
+
+        def is_served() -> bool:
+            assert self.runs, self.log()
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return "] started" in self.log() or "Kafka Server started" in self.log()
+            return False
+
+        until(is_served, LIMIT_SECONDS, f"broker {self.id} has started")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send its process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process has ended."""
+        self.send(signal.SIGKILL)
+        self.wait_ended()
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status when the process has ended."""
+        self.send(signal.SIGTERM)
+        return self.wait_ended()
+
+    def wait_ended(self) -> int:
+        """Wait until the process has ended; return its exit status."""
+        assert self._process is not None
+        return self._process.wait(LIMIT_SECONDS)
+
+    def complaints(self, expected: Sequence[str] = ()) -> list[str]:
+        """The lines of all its processes at WARN and above, but for those that contain one of these texts."""
+        lines = [
+            line
+            for start in range(1, self._starts + 1)
+            for line in self._out(start).read_text(errors="replace").splitlines()
+        ]
+        return [line for line in lines if _COMPLAINT.match(line) and not any(one in line for one in expected)]
+
+
+class KRaftBrokers:
+    """The brokers of one cluster.
+
+    Args:
+        quorum: their controllers, which run.
+        kinds: of each.
+        classpath: of Kafka's jars.
+    """
+
+    def __init__(self, quorum: Quorum, kinds: Sequence[str], classpath: str = "") -> None:
+        self.quorum = quorum
+        self.nodes = [BrokerNode(number, kind, quorum, classpath) for number, kind in enumerate(kinds)]
+
+    @property
+    def servers(self) -> str:
+        """The addresses of all of them."""
+        return ",".join(node.address for node in self.nodes)
+
+    def start(self) -> None:
+        """Start all, and wait until all are served."""
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            node.wait_started()
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """A client for admins; its requests end with it."""
+        return AdminClient({"bootstrap.servers": self.servers})
+
+    def produce(self, topic: str, values: Sequence[str], partition: int = 0) -> None:
+        """Produce with acks=all; every record is acknowledged."""
+        failed: list[str] = []
+        producer = Producer({"bootstrap.servers": self.servers, "acks": "all", "message.timeout.ms": 60_000})
+        for value in values:
+            producer.produce(
+                topic,
+                value.encode(),
+                partition=partition,
+                on_delivery=lambda error, _: failed.append(str(error)) if error is not None else None,
+            )
+        assert producer.flush(90) == 0
+        assert not failed, failed
+
+    def partition(self, topic: str, partition: int = 0) -> tuple[int, list[int]]:
+        """Leader and ISR of a partition, as clients see them."""
+        found = self.admin.list_topics(topic, timeout=20).topics[topic].partitions[partition]
+        return found.leader, sorted(found.isrs)
+
+    def wait_isr(self, topic: str, members: Sequence[int], partition: int = 0) -> None:
+        """Wait until these brokers are in sync."""
+
+        def is_so() -> bool:
+            with contextlib.suppress(KeyError):
+                return self.partition(topic, partition)[1] == sorted(members)
+            return False
+
+        until(is_so, LIMIT_SECONDS, f"the ISR of {topic}-{partition} is {sorted(members)}")
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for node in self.nodes:
+            if node.runs:
+                node.kill()
+
+
+@contextlib.contextmanager
+def brokers_of(quorum: Quorum, kinds: Sequence[str], classpath: str = "") -> Iterator[KRaftBrokers]:
+    """Brokers whose processes are killed in the end."""
+    brokers = KRaftBrokers(quorum, kinds, classpath)
+    try:
+        yield brokers
+    finally:
+        brokers.end()

@@ -1,0 +1,159 @@
+"""``up --kraft``: a quorum of controllers as a local cluster's processes, and what a user does to them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tidegauge.errors import TidegaugeError
+from tidegauge_client.cli.main import root
+from tidegauge_lab.local import layout
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.waiting import holds_within
+from tidegauge_lab.local.wanted import WantedQuorum
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+LIMIT_SECONDS = 60.0
+IDS = [3000, 3001, 3002]
+
+
+@pytest.fixture
+def kraft(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCluster]:
+    """Three controllers that are up, with a leader."""
+    made = LocalCluster.create(
+        tmp_path / "cluster",
+        base_port=next_base_port(),
+        mode="kraft",
+        quorum=WantedQuorum(port=next_base_port()),
+    )
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+
+
+def controllers(cluster: LocalCluster) -> dict[int, dict[str, Any]]:
+    return {one["id"]: one for one in cluster.status()["controllers"]}
+
+
+def wait(cluster: LocalCluster, *condition: str) -> None:
+    done = CliRunner().invoke(root, ["wait", *condition, "--dir", str(cluster.directory)])
+    assert done.exit_code == 0, done.output
+
+
+def test_up_waits_for_a_leader_and_status_says_all(kraft: LocalCluster) -> None:
+    status = kraft.status()
+    assert (status["mode"], status["zookeeper"]) == ("kraft", None)
+    found = {one["id"]: one for one in status["controllers"]}
+    assert list(found) == IDS
+    fields = ["id", "state", "pid", "responds", "end", "address", "dir", "role", "epoch", "log_end_offset"]
+    assert all(list(one) == [*fields, "high_watermark"] for one in found.values())
+    assert all((one["state"], one["responds"], one["end"]) == ("up", True, None) for one in found.values())
+    assert sorted(one["role"] for one in found.values()) == ["follower", "follower", "leader"]
+    leader = next(one for one in found.values() if one["role"] == "leader")
+    assert status["controller"] == {"id": leader["id"], "broker": leader["id"], "epoch": leader["epoch"]}
+    assert leader["high_watermark"] >= 3, "its LeaderChange and the voters are committed"
+
+
+def test_the_active_controller_is_killed_by_its_role_and_comes_back(kraft: LocalCluster) -> None:
+    """Issue: each verb takes a controller, and returns when its effect is true."""
+    [killed] = kraft.kill("controller")
+    assert (killed.name, killed.state) == (f"controller {killed.target}", ProcessState.DOWN)
+    wait(kraft, "--quorum-leader")
+    now = controllers(kraft)
+    assert (now[int(killed.target)]["role"], now[int(killed.target)]["end"]["how"]) == (None, "killed")
+    assert kraft.status()["controller"]["id"] not in {None, killed.target}
+    [started] = kraft.start(killed.target)
+    assert (started.changed, started.state) == (True, ProcessState.UP)
+    assert holds_within(lambda: controllers(kraft)[int(killed.target)]["role"] == "follower", LIMIT_SECONDS)
+
+
+def test_without_a_majority_there_is_no_leader_and_with_it_there_is(kraft: LocalCluster) -> None:
+    """KIP-595: a leader is elected, and stays, by a majority of the voters; check-quorum ends the rest."""
+    two = [one for one in IDS if one != kraft.status()["controller"]["id"]]
+    kraft.pause(*two)
+    assert holds_within(lambda: kraft.status()["controller"]["id"] is None, LIMIT_SECONDS)
+    with pytest.raises(TidegaugeError, match="no active controller"):
+        kraft.kill("controller")
+    kraft.resume(two[0])
+    wait(kraft, "--quorum-leader")
+    assert {one["state"] for one in controllers(kraft).values()} == {"up", "paused"}
+
+
+def test_a_stopped_leader_hands_its_leadership_over(kraft: LocalCluster) -> None:
+    """EndQuorumEpoch (KIP-595): its successor does not wait for the fetch timeout."""
+    before = kraft.status()["controller"]
+    [stopped] = kraft.stop("controller")
+    wait(kraft, "--quorum-leader")
+    assert kraft.status()["controller"]["epoch"] > before["epoch"]
+    assert controllers(kraft)[int(stopped.target)]["end"]["how"] == "stopped"
+    log = (kraft.logs / f"controller-{stopped.target}.log").read_text()
+    assert f"is Resigned in epoch {before['epoch']}" in log
+
+
+def test_down_and_up_again_keep_epochs_and_votes(kraft: LocalCluster) -> None:
+    epoch = kraft.status()["controller"]["epoch"]
+    kraft.down()
+    assert all(one["state"] == "down" for one in controllers(kraft).values())
+    assert LocalCluster(kraft.directory).up() == [f"controller-{one}" for one in IDS]
+    assert kraft.status()["controller"]["epoch"] > epoch
+
+
+def test_a_snapshot_of_the_quorum_comes_back(kraft: LocalCluster) -> None:
+    states = [layout.controller_data(kraft.directory, one) / "__cluster_metadata-0" / "quorum-state" for one in IDS]
+    kraft.snapshot("first")
+    kept = [kraft.directory / "snapshots" / "first" / one.relative_to(kraft.directory) for one in states]
+    assert all(one.exists() for one in kept), "votes are data, too"
+    marks = [one.with_name("later") for one in states]
+    for mark in marks:
+        mark.touch()
+    kraft.restore("first")
+    assert [one["state"] for one in controllers(kraft).values()] == ["up"] * 3
+    assert not any(mark.exists() for mark in marks)
+    wait(kraft, "--quorum-leader")
+
+
+def test_a_controller_that_lost_its_disk_does_not_count_as_the_voter_that_it_was(kraft: LocalCluster) -> None:
+    """KIP-853: the voter is an id and a directory id; with a new directory id the node is an observer."""
+    lost = next(one for one in IDS if one != kraft.status()["controller"]["id"])
+    kraft.kill(lost)
+    shutil.rmtree(layout.controller_data(kraft.directory, lost))
+    kraft.start(lost)
+    described = CliRunner().invoke(root, ["describe-quorum", "-o", "json", "--dir", str(kraft.directory)])
+    assert described.exit_code == 0, described.output
+    other = next(one for one in IDS if one not in {lost, kraft.status()["controller"]["id"]})
+    kraft.pause(other)
+    assert holds_within(lambda: kraft.status()["controller"]["id"] is None, LIMIT_SECONDS), "no majority is left"
+    kraft.resume(other)
+    wait(kraft, "--quorum-leader")
+
+
+def test_neither_zookeepers_client_nor_pyspark_is_loaded_and_no_java_is_needed(tmp_path: Path) -> None:
+    """The base installation is enough for a cluster in KRaft mode: there is no Java on this path."""
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tidegauge_lab.cli.cluster import up\n"
+        "from tidegauge_lab.local.cluster import LocalCluster\n"
+        "from tidegauge_lab.local.wanted import WantedQuorum\n"
+        f"made = LocalCluster.create(Path({str(tmp_path / 'c')!r}), mode='kraft', quorum=WantedQuorum(controllers=1))\n"
+        "made.up()\n"
+        "made.status()\n"
+        "made.down(purge=True)\n"
+        "print([name for name in ('kazoo', 'pyspark') if name in sys.modules])\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": ""}
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")

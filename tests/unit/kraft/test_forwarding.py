@@ -1,0 +1,149 @@
+"""Requests that a broker in KRaft mode hands on to the controller, and those that it serves (KIP-590, KIP-896)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka import apis
+from tidegauge.kafka.frames import RequestHeader, codec_of, decode, joined, read_request_header
+from tidegauge.kafka.kraft.apis import DESCRIBE_QUORUM
+from tidegauge.kafka.kraft.broker_apis import FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
+from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidegauge.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidegauge.principal import ANONYMOUS, Principal
+from tidegauge_broker.server.cluster.kraft.forwarding import serialized
+from tidegauge_broker.server.cluster.ports import Features
+from tidegauge_broker.server.wire.kafka.by_mode import Serving, serving_of
+from tidegauge_broker.server.wire.kafka.request import CloseConnection
+
+ALICE = Principal("User", "alice")
+
+
+class Controller:
+    """A controller that responds with a message, or a refusal; it notes what it is sent."""
+
+    def __init__(self, response: Any = None, refusal: ErrorCode | None = None) -> None:
+        self.response = response
+        self.refusal = refusal
+        self.known: dict[int, tuple[int, int]] = {}
+        self.sent: list[tuple[bytes, Principal, str]] = []
+
+    async def forward(self, request: bytes, principal: Principal, host: str) -> bytes:
+        self.sent.append((request, principal, host))
+        if self.refusal is not None:
+            raise TidegaugeError(self.refusal, "no controller has responded")
+        header = read_request_header(memoryview(request), KRAFT_BROKER_PROTOCOL)
+        codec = codec_of(header.key, header.version, KRAFT_BROKER_PROTOCOL)
+        return joined(codec.response_frame(header.correlation_id, codec.encode(self.response)))[4:]
+
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        return self.known
+
+
+def served(controller: Controller) -> Serving:
+    """What a broker serves that hands requests on to this controller."""
+    features = Features(41, {"metadata.version": 30}, {"metadata.version": (25, 30), "kraft.version": (0, 1)})
+    return serving_of(controller, lambda: features, serves_consumer_groups=False)
+
+
+def context(key: int, version: int) -> Any:
+    """The context of a request of alice."""
+    header = RequestHeader(key, version, 7, "c", 0)
+    caller = SimpleNamespace(principal=ALICE, host="10.0.0.9")
+    return SimpleNamespace(header=header, version=version, caller=caller)
+
+
+async def ask(serving: Serving, key: int, version: int, request: Any) -> Any:
+    found = serving.handlers[key](request, context(key, version))
+    return await found if hasattr(found, "__await__") else found
+
+
+def advertised(serving: Serving, version: int = 4) -> ApiVersionsResponse:
+    encoded: Any = serving.handlers[apis.API_VERSIONS](
+        ApiVersionsRequest("a", "1"), context(apis.API_VERSIONS, version)
+    )
+    message, _ = decode(apis.API_VERSIONS, version, memoryview(joined(encoded.body)), response=True)
+    return message  # type: ignore[no-any-return] # of this API
+
+
+async def test_a_request_goes_to_the_controller_as_it_came_with_the_clients_principal() -> None:
+    """Envelope: the whole request, header included; the response comes back to the client."""
+    controller = Controller(CreateTopicsResponse(topics=[CreatableTopicResult("t", bytes(16), 36, "there")]))
+    request = CreateTopicsRequest([CreatableTopic("t", 1, 1)], 5_000)
+    response = await ask(served(controller), apis.CREATE_TOPICS, 7, request)
+    assert [(one.name, one.error_code) for one in response.topics] == [("t", 36)]
+    [(sent, principal, host)] = controller.sent
+    assert (principal, host) == (ALICE, "10.0.0.9")
+    header = read_request_header(memoryview(sent), KRAFT_BROKER_PROTOCOL)
+    assert (header.key, header.version, header.correlation_id, header.client_id) == (apis.CREATE_TOPICS, 7, 7, "c")
+
+
+async def test_without_a_controller_the_response_is_the_apis_own_error() -> None:
+    controller = Controller(refusal=ErrorCode.REQUEST_TIMED_OUT)
+    response = await ask(served(controller), apis.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+    assert [one.error_code for one in response.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+async def test_a_version_that_the_controller_does_not_know_closes_the_connection() -> None:
+    """ForwardingManager: UNSUPPORTED_VERSION makes the client ask for the versions again."""
+    controller = Controller(refusal=ErrorCode.UNSUPPORTED_VERSION)
+    with pytest.raises(CloseConnection):
+        await ask(served(controller), apis.CREATE_TOPICS, 7, CreateTopicsRequest())
+
+
+def test_a_principal_is_serialized_as_kafkas() -> None:
+    """DefaultKafkaPrincipalBuilder.serialize, as recorded from a broker of 4.3.1."""
+    assert serialized(ANONYMOUS) == bytes.fromhex("000005557365720a414e4f4e594d4f55530000")
+
+
+def test_what_kraft_mode_does_not_have_is_not_served() -> None:
+    """The control requests of ZooKeeper mode, delegation tokens, and what brokers ask of controllers."""
+    serving = served(Controller())
+    removed = {4, 5, 6, 7, 38, 39, 40, 41, apis.ALTER_PARTITION, apis.ALLOCATE_PRODUCER_IDS}
+    assert removed.isdisjoint(serving.handlers)
+    assert removed.isdisjoint(one.api_key for one in advertised(serving).api_keys)
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "last"), [(apis.PRODUCE, 3, 11), (apis.FETCH, 4, 18), (apis.LIST_OFFSETS, 1, 11), (19, 2, 7)]
+)
+def test_removed_versions_are_refused(key: int, first: int, last: int) -> None:
+    """KIP-896."""
+    row = KRAFT_BROKER_APIS[key]
+    assert (row.first, row.last) == (first, last)
+    assert not row.has(first - 1)
+
+
+def test_produce_is_advertised_from_version_0() -> None:
+    """KAFKA-18659: as brokers of 4.3.1 do."""
+    found = {one.api_key: (one.min_version, one.max_version) for one in advertised(served(Controller())).api_keys}
+    assert found[apis.PRODUCE] == (0, 11)
+
+
+def test_what_is_handed_on_has_the_versions_of_both() -> None:
+    """ApiVersionManager: the intersection with the controller's."""
+    controller = Controller()
+    controller.known = {apis.CREATE_TOPICS: (0, 5), DESCRIBE_QUORUM: (3, 4)}
+    found = {one.api_key: (one.min_version, one.max_version) for one in advertised(served(controller)).api_keys}
+    assert found[apis.CREATE_TOPICS] == (2, 5)
+    assert DESCRIBE_QUORUM not in found, "they have no version in common"
+    assert FORWARDED & found.keys() == {apis.CREATE_TOPICS}
+
+
+def test_features_are_advertised_with_the_offset_at_which_they_are_in_force() -> None:
+    """finalizedFeaturesEpoch is the metadata offset; before version 4 a lowest level of 0 is left out (KAFKA-17011)."""
+    found = advertised(served(Controller()))
+    assert found.finalized_features_epoch == 41
+    assert [(one.name, one.max_version_level) for one in found.finalized_features] == [("metadata.version", 30)]
+    assert [one.name for one in found.supported_features] == ["kraft.version", "metadata.version"]
+    assert [one.name for one in advertised(served(Controller()), 3).supported_features] == ["metadata.version"]

@@ -1,0 +1,222 @@
+"""A cluster in KRaft mode: its controllers at the first ``up``, what a later one may change, and its nodes' files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import read_properties
+from tidegauge_broker.server.quorum.metadata_store import read_node_properties
+from tidegauge_broker.server.quorum.verb import controller_settings
+from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_lab.cli.cluster import up
+from tidegauge_lab.local import layout
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
+from tidegauge_lab.local.topology.kraft import KRaftTopology
+from tidegauge_lab.local.topology.kraft_properties import controller_properties
+from tidegauge_lab.local.wanted import Wanted, WantedQuorum
+
+HOME = Path("/cluster")
+
+
+@pytest.fixture(autouse=True)
+def no_mode_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEGAUGE_MODE", raising=False)
+
+
+def all_free(_: int) -> bool:
+    return True
+
+
+def made(directory: Path = HOME, **wanted: object) -> ClusterFile:
+    quorum = WantedQuorum(**wanted)
+    return first_plan(directory, Wanted(mode="kraft", quorum=quorum), free=all_free).file
+
+
+def test_three_controllers_with_the_ids_and_ports_of_the_design() -> None:
+    """Ids as in Kafka's own test kit (TestKitNodes, BROKER_ID_OFFSET and CONTROLLER_ID_OFFSET), no ZooKeeper."""
+    file = made()
+    assert file.quorum is not None
+    assert [(one.id, one.address, one.lab_address) for one in file.quorum.controllers] == [
+        (3000, "127.0.0.1:9392", "127.0.0.1:19392"),
+        (3001, "127.0.0.1:9393", "127.0.0.1:19393"),
+        (3002, "127.0.0.1:9394", "127.0.0.1:19394"),
+    ]
+    assert (file.mode, file.zookeeper_address, file.zookeeper_managed) == ("kraft", "", False)
+    assert len(set(ports_of(file))) == 6 + 6
+
+
+def test_other_ports_are_said_and_a_port_that_was_asked_for_is_never_exchanged() -> None:
+    plan = first_plan(HOME, Wanted(mode="kraft"), free=lambda port: port not in {9393, 19392})
+    assert plan.file.quorum is not None
+    assert [one.port for one in plan.file.quorum.controllers] == [9392, 9394, 9395]
+    assert any("9392, 9394, 9395" in note for note in plan.notes)
+    assert any("gRPC" in note and "19393" in note for note in plan.notes)
+    assert [one.port for one in made(port=20_000).quorum.controllers] == [20_000, 20_001, 20_002]  # type: ignore[union-attr]
+    with pytest.raises(TidegaugeError, match=r"port 20001 of controller 3001 is in use .* --controller-port"):
+        first_plan(HOME, Wanted(mode="kraft", quorum=WantedQuorum(port=20_000)), free=lambda port: port != 20_001)
+
+
+@pytest.mark.parametrize("count", [0, 2, 4, 7, -1])
+def test_a_quorum_has_one_three_or_five_controllers(count: int) -> None:
+    with pytest.raises(TidegaugeError, match=rf"a quorum has 1, 3 or 5 controllers, not {count}") as refused:
+        made(controllers=count)
+    assert (f"so that no more of them may fail than of {count - 1}" in refused.value.message) == (count in {2, 4})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ({"features": {"no.such.feature": 1}}, "no.such.feature"),
+        ({"features": {"eligible.leader.replicas.version": 9}}, "9"),
+        ({"release_version": "1.0"}, "1.0"),
+        ({"features": {"kraft.version": 0}}, "kraft.version"),
+        ({"features": {"group.version": 1}}, "brokers here support group.version at level 0 alone"),
+        ({"release_version": "3.9"}, r"from 25 \(4.0-IV3\) on, not 21 \(3.9-IV0\): choose a release from 4.0 on"),
+    ],
+)
+def test_an_unknown_feature_level_or_release_is_refused_in_kafkas_words(
+    wanted: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(TidegaugeError, match=sentence) as refused:
+        made(**wanted)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_the_variable_is_the_mode_of_a_new_directory_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGAUGE_MODE", "kraft")
+    file = first_plan(HOME, Wanted(), free=all_free).file
+    assert file.mode == "kraft"
+    monkeypatch.setenv("TIDEGAUGE_MODE", "zookeeper")
+    assert next_plan(HOME, file, Wanted(), free=all_free).file.mode == "kraft", "a directory keeps its mode"
+    monkeypatch.setenv("TIDEGAUGE_MODE", "raft")
+    with pytest.raises(TidegaugeError, match="TIDEGAUGE_MODE is 'raft'; a cluster's mode is zookeeper or kraft"):
+        first_plan(HOME, Wanted(), free=all_free)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "wanted", "sentence"),
+    [
+        ("kraft", Wanted(mode="zookeeper"), "is in KRaft mode; that can't be changed"),
+        ("zookeeper", Wanted(mode="kraft"), "is in ZooKeeper mode; that can't be changed"),
+        ("kraft", Wanted(zookeeper="localhost:2181"), "a cluster in KRaft mode has no ZooKeeper"),
+        ("zookeeper", Wanted(quorum=WantedQuorum(controllers=3)), "in ZooKeeper mode has no quorum"),
+        ("kraft", Wanted(quorum=WantedQuorum(controllers=5)), "`tidegauge add-controller` adds one that runs"),
+        ("kraft", Wanted(quorum=WantedQuorum(port=1234)), "has its controllers from port 9392 on"),
+        ("kraft", Wanted(quorum=WantedQuorum(release_version="4.0")), "was formatted with other features"),
+    ],
+)
+def test_a_later_up_can_t_turn_a_cluster_into_another(recorded: str, wanted: Wanted, sentence: str) -> None:
+    file = first_plan(HOME, Wanted(mode=recorded), free=all_free).file
+    with pytest.raises(TidegaugeError, match=sentence):
+        next_plan(HOME, file, wanted, free=all_free)
+    same = WantedQuorum(controllers=3, port=9392) if recorded == "kraft" else WantedQuorum()
+    assert next_plan(HOME, file, Wanted(mode=recorded, quorum=same), free=all_free).file == file
+
+
+def test_kraft_and_zookeeper_together_are_a_usage_error(tmp_path: Path) -> None:
+    for option in ("--zookeeper=localhost:2181", "--zookeeper-port=2181"):
+        result = CliRunner().invoke(up, ["--kraft", option, "--dir", str(tmp_path / "c")])
+        assert result.exit_code == 2
+        assert "--kraft is for a cluster without ZooKeeper" in result.output
+    assert not (tmp_path / "c").exists()
+
+
+def test_cluster_json_brings_the_quorum_back_and_a_strangers_is_checked(tmp_path: Path) -> None:
+    file = made(tmp_path)
+    file.save(tmp_path)
+    assert load_cluster_file(tmp_path) == file
+    path = tmp_path / "cluster.json"
+    for place, value in [("cluster_id", "../x"), ("controllers", []), ("features", {"a": "1"}), ("new", 1)]:
+        spoilt = json.loads(path.read_text())
+        spoilt["quorum"][place] = value
+        (tmp_path / "other").mkdir(exist_ok=True)
+        (tmp_path / "other" / "cluster.json").write_text(json.dumps(spoilt))
+        with pytest.raises(TidegaugeError, match="is damaged"):
+            load_cluster_file(tmp_path / "other")
+    first_plan(tmp_path, Wanted(), free=all_free).file.save(tmp_path)
+    assert "quorum" not in json.loads(path.read_text()), "a cluster in ZooKeeper mode is written as ever"
+
+
+def test_a_controllers_file_is_one_that_a_controller_reads(tmp_path: Path) -> None:
+    """Each node gets the settings that it knows, one node's own before those of all; a typing error is refused."""
+    settings = {
+        "controller.quorum.fetch.timeout.ms": "700",
+        "3001:controller.quorum.fetch.timeout.ms": "900",
+        "num.partitions": "4",
+    }
+    file = first_plan(tmp_path, Wanted(mode="kraft", settings=settings), free=all_free).file
+    assert file.quorum is not None
+    parsed = {
+        one.id: controller_settings(dict(read_properties(controller_properties(one, tmp_path, file))))
+        for one in file.quorum.controllers
+    }
+    assert all(not one.unknown for one in parsed.values())
+    values = {one: node.values for one, node in parsed.items()}
+    assert values[3000].integer("controller.quorum.election.timeout.ms") == 100, "of the profile fast"
+    assert [values[one].integer("controller.quorum.fetch.timeout.ms") for one in (3000, 3001)] == [700, 900]
+    assert [one.address for one in parsed[3002].bound] == ["127.0.0.1:9394"]
+    with pytest.raises(TidegaugeError, match=r"Unknown broker setting: controller\.quorum\.fetch\.timeout"):
+        first_plan(tmp_path, Wanted(mode="kraft", settings={"controller.quorum.fetch.timeout": "1"}), free=all_free)
+    with pytest.raises(TidegaugeError, match="whose nodes have no ZooKeeper"):
+        first_plan(tmp_path, Wanted(mode="kraft", settings={"zookeeper.session.timeout.ms": "1"}), free=all_free)
+
+
+def test_a_directory_that_lost_its_content_gets_a_new_id(tmp_path: Path) -> None:
+    """KIP-853: a voter is an id and a directory id; one that forgot its votes must not count as the old one."""
+    file = made(tmp_path)
+    layout.write(tmp_path, file)
+    assert file.quorum is not None
+    KRaftTopology(tmp_path, file)._format_first([3000])
+    data = layout.controller_data(tmp_path, 3001)
+    first = read_node_properties(data)
+    assert first.cluster_id == file.quorum.cluster_id
+    assert (data / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint").exists(), "its voters"
+    later = load_cluster_file(tmp_path)
+    assert later.quorum is not None
+    assert [one.directory_id for one in later.quorum.controllers] == ["", "", ""], "formatted once"
+    assert replace(later.quorum, controllers=[]) == replace(file.quorum, controllers=[])
+    for path in sorted(data.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    KRaftTopology(tmp_path, file)._format_first([3001])  # with the description of before, as a long-lived object has
+    assert read_node_properties(data).directory_id != first.directory_id
+    assert not (data / "__cluster_metadata-0").exists(), "it names no voters"
+    [event] = [json.loads(line) for line in (tmp_path / "logs" / "lab.events.jsonl").read_text().splitlines()]
+    assert (event["action"], event["process"]) == ("format", "controller-3001")
+
+
+def test_a_directory_of_another_cluster_is_refused_and_stays(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for directory in (one, other):
+        layout.write(directory, made(directory))
+        KRaftTopology(directory, load_cluster_file(directory))._format_first([])
+    stray = layout.controller_data(one, 3002)
+    stray.rename(tmp_path / "kept")
+    layout.controller_data(other, 3002).rename(stray)
+    before = sorted(path.read_bytes() for path in stray.rglob("*") if path.is_file())
+    with pytest.raises(TidegaugeError, match=r"Invalid cluster.id in: .*controller-3002"):
+        KRaftTopology(one, load_cluster_file(one))._format_first([3002])
+    assert sorted(path.read_bytes() for path in stray.rglob("*") if path.is_file()) == before
+
+
+def test_targets_that_a_cluster_in_kraft_mode_lacks_are_named(tmp_path: Path) -> None:
+    layout.write(tmp_path, made(tmp_path))
+    cluster = LocalCluster(tmp_path)
+    with pytest.raises(
+        TidegaugeError, match="in KRaft mode and has no ZooKeeper: its metadata are with the controller"
+    ):
+        cluster.kill("zookeeper")
+    with pytest.raises(TidegaugeError, match=r"there is no node 7 .* brokers are 0, 1, 2, its controllers 3000, 3001"):
+        cluster.kill(7)
+    with pytest.raises(TidegaugeError, match="no session that can be ended"):
+        cluster.expire_session(0)
+    with pytest.raises(
+        TidegaugeError, match=r"0 of its 3 controllers are up, and 2 are needed to elect one; .*start 3000"
+    ):
+        KRaftTopology(tmp_path, cluster.file).require_ready()
