@@ -1,4 +1,4 @@
-"""One story of requests at the active controller, told by brokers that exist as requests alone.
+"""One story of requests at the active controller; its brokers exist as requests alone.
 
 Two quorums of one controller each hear the same story: one of ours, and one of Apache Kafka 4.3.1. Topic ids are given
 by the controllers, so each side has names for its own.
