@@ -45,6 +45,10 @@ _WITH_DISABLED = 3
 
 _SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
+_REMOVED = {"message.downconversion.enable", "message.format.version", "message.timestamp.difference.max.ms"}
+"""Settings of topics that Kafka 4 no longer has."""
+_DEFAULTS = {"message.timestamp.after.max.ms": "3600000"}
+"""Defaults that Kafka 4 has changed (KIP-1030)."""
 _STRICT_CREATE, _STRICT_DELETE, _STRICT_PARTITIONS = 6, 5, 3
 """The versions from which clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
@@ -146,8 +150,14 @@ def _configs(controller: QuorumController, own: Mapping[str, str]) -> list[creat
     own_of_node = image.config(BROKER, str(controller.settings.node_id))
     settings.replace(default=image.config(BROKER, CLUSTER_DEFAULT), own=own_of_node)
     return [
-        create_topics.CreatableTopicConfigs(one.name, one.value, one.is_read_only, _SOURCES[one.source])
+        create_topics.CreatableTopicConfigs(
+            one.name,
+            _DEFAULTS.get(one.name, one.value) if one.source == DEFAULT else one.value,
+            one.is_read_only,
+            _SOURCES[one.source],
+        )
         for one in settings.topic_views(own)
+        if one.name not in _REMOVED
     ]
 
 
@@ -166,12 +176,11 @@ def _delete_topics(
         return
     names: list[str] = list(message.topic_names)
     ids: list[str] = []
+    both: list[topics.TopicResult] = []
     if call.version >= _STATES:
-        names = [one.name for one in message.topics if one.name is not None]
+        both = [_named_twice(one) for one in message.topics if one.name is not None and one.topic_id != NIL_UUID]
+        names = [one.name for one in message.topics if one.name is not None and one.topic_id == NIL_UUID]
         ids = [topic_id_text(one.topic_id) for one in message.topics if one.name is None]
-        if any(one.name is not None and one.topic_id != NIL_UUID for one in message.topics):
-            call.refuse(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
-            return
     of_ids = {one: controller.image.topics[one].name for one in ids if one in controller.image.topics}
     refused = authorization.refused_topics(call, Operation.DELETE, {*names, *of_ids.values()})
     refused_ids = [one for one in ids if of_ids.get(one) in refused]
@@ -184,11 +193,16 @@ def _delete_topics(
         return topics.delete_topics(active.view, names, ids, mutations.mutate)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
-        found = [_deleted(one) for one in (*unauthorized, *results)]
+        found = [_deleted(one) for one in (*both, *unauthorized, *results)]
         call.respond(delete_topics.DeleteTopicsResponse(mutations.throttle_ms, found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
     controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
+
+
+def _named_twice(one: delete_topics.DeleteTopicState) -> topics.TopicResult:
+    text = "You may not specify both topic name and topic id."
+    return topics.TopicResult(one.name or "", ErrorCode.INVALID_REQUEST, text, topic_id_text(one.topic_id))
 
 
 def _deleted(one: topics.TopicResult) -> delete_topics.DeletableTopicResult:
