@@ -53,6 +53,7 @@ class World:
         self.calls: list[tuple[str, int]] = []
         self.states: list[PartitionState] = []
         self.stops: list[ReplicaStop] = []
+        self.placed: list[TopicPartition] = []
         self.new: set[TopicPartition] = set()
         self.updates: list[MetadataUpdate] = []
         self.on_image: Any = None
@@ -60,7 +61,7 @@ class World:
         stores: Any = self
         self.publisher = Publisher(ME, source)
         applied = Applied(self.metadata_changed, self.replicas_decided, lambda: None, lambda _: None)  # type: ignore[arg-type, return-value] # no logs
-        self.publisher.prepare("PLAINTEXT", applied, stores, lambda: self.step("assigned"))
+        self.publisher.prepare("PLAINTEXT", applied, stores, self.place, lambda: self.step("assigned"))
 
     def step(self, name: str) -> None:
         self.calls.append((name, self.publisher.applied_offset))
@@ -70,6 +71,9 @@ class World:
     def follow(self, on_image: Any) -> None:
         self.on_image = on_image
 
+    def place(self, states: Sequence[PartitionState]) -> None:
+        self.placed = [one.topic_partition for one in states]
+
     def metadata_changed(self, update: MetadataUpdate) -> None:
         self.updates.append(update)
         self.step("clients")
@@ -77,6 +81,7 @@ class World:
     async def replicas_decided(
         self, deletions: Sequence[ReplicaStop], states: Sequence[PartitionState], new: Collection[TopicPartition]
     ) -> None:
+        assert self.placed == [one.topic_partition for one in states], "places are known before logs are made"
         self.stops += deletions
         self.states += states
         self.new |= set(new)
