@@ -71,6 +71,7 @@ class Stage:
     async def until_dead(self, controller: int) -> None:
         """Its process has killed itself; its session is over and another broker is the controller."""
         await self.until_down(controller)
+        await asyncio.to_thread(self.cluster.expire_session, controller)
 
         async def replaced() -> bool:
             return self.view.controller()[0] not in {None, controller}

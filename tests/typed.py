@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import NamedTuple
 
 from click.testing import CliRunner
+
+from tidegauge_client.cli.main import run
 
 
 class Typed(NamedTuple):
@@ -16,10 +17,13 @@ class Typed(NamedTuple):
     stderr: str
 
 
-def typed(verb: str, *arguments: object) -> Typed:
-    """Run a verb to its end; a crash of the tool itself is raised."""
-    (entry,) = entry_points(group="tidegauge.verbs", name=verb)
-    done = CliRunner().invoke(entry.load(), [str(argument) for argument in arguments], prog_name=f"tidegauge {verb}")
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return Typed(done.exit_code, done.stdout, done.stderr)
+def typed(verb: str, *arguments: object, given: str = "") -> Typed:
+    """Run a verb to its end as the entry point ``tidegauge`` does, with this standard input."""
+    with CliRunner().isolation(given) as (out, err, _):
+        try:
+            code = run([verb, *map(str, arguments)])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    found = Typed(code, *(stream.getvalue().decode().replace("\r\n", "\n") for stream in (out, err)))
+    assert "This is a fault in Tidegauge" not in found.stderr, found.stderr
+    return found

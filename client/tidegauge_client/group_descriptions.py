@@ -1,4 +1,4 @@
-"""What a client is told of groups, as plain values: by Kafka's protocol, or in full by a coordinator's Lab service."""
+"""Descriptions of groups for clients, in plain values: by Kafka's protocol, or in full by the Lab service."""
 
 from __future__ import annotations
 

@@ -21,6 +21,12 @@ from tidegauge.consumer_groups import (
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import (
+    DescribeShareGroup,
+    DescribeShareGroupResult,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResult,
+)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 NO_GENERATION = -1
@@ -413,6 +419,8 @@ GroupRequest = (
     | DeleteGroup
     | ConsumerGroupHeartbeat
     | DescribeConsumerGroup
+    | ShareGroupHeartbeat
+    | DescribeShareGroup
 )
 GroupResult = (
     JoinGroupResult
@@ -429,4 +437,6 @@ GroupResult = (
     | DeleteGroupResult
     | ConsumerGroupHeartbeatResult
     | DescribeConsumerGroupResult
+    | ShareGroupHeartbeatResult
+    | DescribeShareGroupResult
 )

@@ -50,11 +50,16 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ReportedPartition:
-    """One partition of an update; ``deleted`` removes it from the metadata cache."""
+    """One partition of an update; ``deleted`` removes it from the metadata cache.
+
+    Attributes:
+        last_known_elr: the last leader, while there is none (KIP-966); empty in ZooKeeper mode.
+    """
 
     state: PartitionState
     offline_replicas: tuple[int, ...] = ()
     deleted: bool = False
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class MetadataUpdate:
         controller_epoch: its epoch.
         live_brokers: all of them.
         leaving: those of them that are in their controlled shutdown: they may not join an ISR (KRaft mode).
+        fenced: brokers that are registered and not alive (KRaft mode).
         partitions: those that changed.
     """
 
@@ -74,3 +80,4 @@ class MetadataUpdate:
     live_brokers: Sequence[Endpoint]
     partitions: Sequence[ReportedPartition]
     leaving: frozenset[int] = frozenset()
+    fenced: Sequence[Endpoint] = ()

@@ -1,15 +1,17 @@
-"""Share groups of KIP-932 as plain values: requests to the share coordinator and their results.
+"""Share groups of KIP-932 as plain values: requests to the group and the share coordinator, and their results.
 
-Offsets in ranges are inclusive at both ends, as in Kafka's protocol; topics are known by their ids.
-Source: the APIs 83 to 87 of Kafka 4.3.
+Offsets in ranges are inclusive at both ends, as in Kafka's protocol; topics are known by their ids. Times are ms.
+Source: the APIs 76, 77 and 83 to 87 of Kafka 4.3.
 """
 
 from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
+from tidegauge.consumer_groups import Assignment, NamedPartitions
 from tidegauge.errors import ErrorCode
 
 SHARE_STATE_TOPIC = "__share_group_state"
@@ -111,3 +113,83 @@ class ShareStateResult:
 
 
 ShareStateRequest = InitializeShareState | ReadShareState | WriteShareState | DeleteShareState | ReadShareSummary
+
+
+SHARE = "share"
+"""The type of these groups, and the protocol type in listings (Group.GroupType)."""
+
+
+class ShareGroupState(Enum):
+    """The states of a share group, by Kafka's names (ShareGroup.ShareGroupState)."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeat:
+    """A member's heartbeat (API 76), by which it joins, leaves and changes its subscription.
+
+    Attributes:
+        member_epoch: 0 joins, -1 leaves.
+        topic_names: None: unchanged.
+    """
+
+    group_id: str | None
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    topic_names: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeatResult:
+    """The response to a ShareGroupHeartbeat.
+
+    Attributes:
+        assignment: the partitions that the member is to fetch; None: unchanged.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeShareGroup:
+    """A request to describe one group (API 77; a request may name several: one value for each)."""
+
+    group_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedShareMember:
+    """A member in a description."""
+
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    assignment: tuple[NamedPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeShareGroupResult:
+    """A group as ShareGroupDescribe shows it."""
+
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state: str = ShareGroupState.DEAD.value
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedShareMember, ...] = ()

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -180,8 +181,9 @@ class KRaftBrokers:
         for node in self.nodes:
             node.wait_started()
 
+    @cached_property
     def admin(self) -> AdminClient:
-        """A client for admins."""
+        """A client for admins; its requests end with it."""
         return AdminClient({"bootstrap.servers": self.servers})
 
     def produce(self, topic: str, values: Sequence[str], partition: int = 0) -> None:
@@ -200,7 +202,7 @@ class KRaftBrokers:
 
     def partition(self, topic: str, partition: int = 0) -> tuple[int, list[int]]:
         """Leader and ISR of a partition, as clients see them."""
-        found = self.admin().list_topics(topic, timeout=20).topics[topic].partitions[partition]
+        found = self.admin.list_topics(topic, timeout=20).topics[topic].partitions[partition]
         return found.leader, sorted(found.isrs)
 
     def wait_isr(self, topic: str, members: Sequence[int], partition: int = 0) -> None:

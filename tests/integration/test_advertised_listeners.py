@@ -7,6 +7,7 @@ followers and the next controller find the broker there. It outlives restarts; d
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -130,18 +131,18 @@ def test_a_broker_moves_stays_there_through_restarts_and_returns(
 
     used = others["PLAINTEXT" if "PLAINTEXT" in cluster.file.settings["inter.broker.listener.name"] else "GRPC"]
     taken = used.taken
-    cluster.kill(1)
+    cluster.kill(1, expire=True)
     cluster.start(1)
     wait_in_sync(cluster)
     assert used.taken > taken, "a follower finds its leader at the new address"
 
-    for end in (cluster.stop, cluster.kill):
+    for end in (cluster.stop, partial(cluster.kill, expire=True)):
         end(0)
         cluster.start(0)
         wait_sent_to(cluster, new_address)
     wait_in_sync(cluster)
     controller = cluster.status()["controller"]["broker"]
-    cluster.kill(controller)
+    cluster.kill(controller, expire=True)
     cluster.start(controller)
     wait_sent_to(cluster, new_address)
     wait_in_sync(cluster)

@@ -110,7 +110,7 @@ async def test_nothing_acknowledged_is_lost_or_doubled_when_leaders_die_in_mid_s
         for number, value in enumerate(sent):
             futures.append(await producer.send(TOPIC, value, key=b"k%d" % (number % 7)))
             if number == 2_000:
-                await asyncio.to_thread(own.kill, (await partitions(admin))[0].leader_id)
+                await asyncio.to_thread(own.kill, (await partitions(admin))[0].leader_id, expire=True)
             if number > 2_000 and number % 200 == 0:
                 await asyncio.sleep(0)
         await producer.flush()
@@ -121,7 +121,7 @@ async def test_nothing_acknowledged_is_lost_or_doubled_when_leaders_die_in_mid_s
 async def test_the_death_of_the_controllers_own_broker_elects_another_with_a_higher_epoch(own, admin):
     """KafkaController.onControllerFailover: the new controller also removes the dead broker from leaders and ISRs."""
     before = own.status()["controller"]
-    await asyncio.to_thread(own.kill, before["broker"])
+    await asyncio.to_thread(own.kill, before["broker"], expire=True)
 
     def another() -> bool:
         now = own.status()["controller"]

@@ -7,8 +7,6 @@ One cluster for all tests. It looks at its logs every 300 ms.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.labs import whole
+from tests.typed import Typed, typed
 from tests.waiting import until
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -27,7 +26,6 @@ from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
-TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 MIN_ISR = "min.insync.replicas"
 EARLIEST = -2
 
@@ -60,11 +58,9 @@ def admin(own: LocalCluster) -> Iterator[SyncAdmin]:
         yield made
 
 
-def verb(own: LocalCluster, *arguments: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [TIDEGAUGE, *arguments, "--dir", str(own.directory)], capture_output=True, text=True, timeout=150, check=False
-    )
-    assert done.returncode == exit_code, done.stderr
+def verb(own: LocalCluster, *arguments: str, exit_code: int = 0) -> Typed:
+    done = typed(*arguments, "--dir", own.directory)
+    assert done.code == exit_code, done.stderr
     return done
 
 
@@ -169,7 +165,7 @@ def test_min_insync_replicas_by_topic_and_for_all_brokers_and_across_a_restart(o
 
     alter(own, "--broker", "0", min_insync_replicas="2")
     assert produce(own, "brokers-value") is ErrorCode.NONE
-    own.kill(0)
+    own.kill(0, expire=True)
     own.start(0)
     until(lambda: admin.describe_topics(["brokers-value"])[0].partitions[0].isr in {(1, 0), (0, 1)}, timeout=150)
     verb(own, "elect-leaders", "--election-type", "preferred", "--topic", "brokers-value", "--partition", "0")
@@ -185,7 +181,7 @@ def test_min_insync_replicas_by_topic_and_for_all_brokers_and_across_a_restart(o
 def test_a_broker_that_lost_its_session_applies_what_it_missed(own, admin):
     admin.create_topic("missed", assignment=[[0, 1, 2]])
     admin.wait_for_topic("missed")
-    own.pause(0)
+    own.pause(0, expire=True)
     until(lambda: 0 not in admin.metadata([]).brokers, timeout=150)
     alter(own, "--topic", "missed", max_message_bytes="500")
     own.resume(0)
@@ -199,7 +195,7 @@ def test_unclean_elections_are_made_as_soon_as_they_are_allowed(own, admin):
     admin.create_topic("unclean", assignment=[[1, 2]])
     admin.wait_for_topic("unclean")
     own.stop(2)
-    own.kill(1)
+    own.kill(1, expire=True)
     own.start(2)
 
     def state():

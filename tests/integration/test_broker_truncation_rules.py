@@ -55,7 +55,7 @@ async def test_a_follower_that_comes_back_truncates_by_the_rule_and_catches_up(
         await admin.wait_for_topic(TOPIC)
         await write(cluster, COUNT)
         leader, follower = (await partition(admin)).replicas
-        cluster.kill(follower)
+        cluster.kill(follower, expire=True)
 
         async def left() -> bool:
             return (await partition(admin)).isr == (leader,)

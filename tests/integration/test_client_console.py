@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.typed import typed
 from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -21,22 +22,24 @@ OF_DIRECTORY = {"logs", "timeline", "zk-tree"}
 """Verbs that read the cluster's directory, and take no address of brokers."""
 
 
+def where(cluster: LocalCluster, verb: str) -> tuple[str, str]:
+    """Return the option that tells a verb the cluster."""
+    return ("--dir", str(cluster.directory)) if verb in OF_DIRECTORY else ("-b", ",".join(cluster.bootstrap_servers))
+
+
 def start(cluster: LocalCluster, *words: str) -> subprocess.Popen[str]:
-    where = (
-        ("--dir", str(cluster.directory)) if words[0] in OF_DIRECTORY else ("-b", ",".join(cluster.bootstrap_servers))
-    )
-    command = [str(TIDEGAUGE), *words, *where]
+    """Start a verb in a process of its own, as a person at a terminal does."""
+    command = [str(TIDEGAUGE), *words, *where(cluster, words[0])]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )
 
 
 def run(cluster: LocalCluster, *words: str, code: int = 0) -> tuple[str, str]:
-    """What a verb prints on stdout and on stderr."""
-    process = start(cluster, *words)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == code, err
-    return out, err
+    """What a verb prints on stdout and on stderr; in this process."""
+    done = typed(*words, *where(cluster, words[0]))
+    assert done.code == code, done.stderr
+    return done.stdout, done.stderr
 
 
 def create(cluster: LocalCluster, topic: str, partitions: int = 3) -> None:
@@ -70,10 +73,10 @@ def test_verbs_take_the_addresses_of_kafka_listeners(cluster: LocalCluster) -> N
         ["produce", "console-kafka", "--count", "3"],
         ["health"],
     ):
-        done = subprocess.run([TIDEGAUGE, *verb, "-b", addresses[1]], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        done = typed(*verb, "-b", addresses[1])
+        assert done.code == 0, done.stderr
     read = ["consume", "console-kafka", "--from-beginning", "--max-messages", "3", "-b", ",".join(addresses)]
-    assert subprocess.run([TIDEGAUGE, *read], capture_output=True, text=True, check=True).stdout == "0\n1\n2\n"
+    assert typed(*read).stdout == "0\n1\n2\n"
 
 
 def test_a_negative_offset_is_the_last_records_of_each_partition(cluster: LocalCluster) -> None:
@@ -145,7 +148,7 @@ def test_an_offset_out_of_range_is_reported(cluster: LocalCluster) -> None:
 def test_a_partition_without_a_leader_is_reported_and_holds_up_no_other(cluster: LocalCluster) -> None:
     run(cluster, "create-topic", "console-dead", "--replica-assignment", "1,2")
     run(cluster, "produce", "console-dead", "--count", "5", "--partition", "1")
-    cluster.kill(1)
+    cluster.kill(1, expire=True)
     try:
         until(lambda: "Leader: none" in run(cluster, "describe-topic", "console-dead")[0], 60)
         for where in (("--from-beginning",), ("--offset", "-5")):
@@ -178,7 +181,7 @@ def test_log_directories_hold_the_replicas_that_the_files_show(cluster: LocalClu
 
 def test_a_deletion_that_waits_for_a_dead_broker_says_so(cluster: LocalCluster) -> None:
     create(cluster, "console-gone", 1)
-    cluster.kill(2)
+    cluster.kill(2, expire=True)
     try:
         until(lambda: '"offline_brokers":[{"id":2' in run(cluster, "describe-cluster", "-o", "json")[0], 60)
         out, err = run(cluster, "delete-topic", "console-gone", "-o", "json")

@@ -227,7 +227,7 @@ async def test_a_topic_that_is_created_again_is_written_and_read_on(cluster: Loc
     ):
         consumer.assign([tp])
         victim = await leader_of(servers, topic)
-        await asyncio.to_thread(cluster.kill, victim)
+        await asyncio.to_thread(cluster.kill, victim, expire=True)
         await (await producer.send(topic, b"before"))
         assert [record.value for record in await consumer.poll(60_000)] == [b"before"]
         await asyncio.to_thread(cluster.start, victim)

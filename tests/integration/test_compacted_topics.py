@@ -194,7 +194,7 @@ async def test_a_follower_with_an_empty_disk_reaches_the_end_of_a_compacted_log(
     brokers: LocalCluster, compacted: TopicPartition, lab: Switches
 ) -> None:
     """KAFKA-17076; then it serves the records as the new leader."""
-    brokers.kill(2)
+    brokers.kill(2, expire=True)
     for directory in brokers.directory.rglob(str(compacted)):
         if "broker-2" in str(directory):
             shutil.rmtree(directory)

@@ -227,7 +227,7 @@ def test_a_group_outlives_its_coordinator(brokers: LocalCluster, topic: str, joi
     until(lambda: _own(first, second), what="both own two partitions")
     epochs = {member.member_id for member in describe("failing-over").members}
     old = brokers.coordinator_of("failing-over")
-    brokers.kill(old)
+    brokers.kill(old, expire=True)
     try:
         until(lambda: _coordinator_of(brokers, "failing-over") not in {None, old}, what="another broker coordinates")
         third = join("failing-over", "third", topic)

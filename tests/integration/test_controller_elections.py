@@ -71,7 +71,7 @@ async def test_the_isr_shrinks_to_its_last_member_and_what_follows(make_cluster)
                 await (await producer.send(topic, b"only a has it", partition=0))
 
         # The last member is never removed: no leader, the ISR stays, an epoch is used up.
-        await asyncio.to_thread(cluster.kill, a)
+        await asyncio.to_thread(cluster.kill, a, expire=True)
         for topic in ("led-by-b", "clean", "unclean"):
             story.until(topic, -1, [a], 2)
         story.until("alone", -1, [a], 1)

@@ -107,7 +107,7 @@ async def dies_electing(stage: Stage, step: str) -> None:
             await election
         else:
             stage.arm(step)
-            await asyncio.to_thread(stage.cluster.kill, victim)
+            await asyncio.to_thread(stage.cluster.kill, victim, expire=True)
             await stage.until_dead(controller)
             assert stage.view.state(topic, 0)["leader"] != victim
         await stage.all_back()

@@ -8,8 +8,6 @@ long as a test looks.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,12 +15,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.typed import typed
 from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
-TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 METRICS_PORT_OFFSET = 4
 LAG_MS = 600_000
 
@@ -48,9 +46,8 @@ def brokers(
 
 
 def tidegauge(brokers: LocalCluster, *arguments: str, stdin: str = "") -> str:
-    command = [TIDEGAUGE, *arguments, "--dir", str(brokers.directory)]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=150, check=False)
-    assert done.returncode == 0, done.stderr
+    done = typed(*arguments, "--dir", brokers.directory, given=stdin)
+    assert done.code == 0, done.stderr
     return done.stdout
 
 
@@ -192,8 +189,7 @@ def test_a_topic_is_described_without_zookeeper_too(brokers: LocalCluster) -> No
     for broker in brokers.file.brokers:
         tidegauge(brokers, "isolate", str(broker.id), "--from", "zookeeper")
     try:
-        command = [TIDEGAUGE, "describe-topic", "cut", "-o", "json", "--dir", str(brokers.directory)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
+        done = typed("describe-topic", "cut", "-o", "json", "--dir", brokers.directory)
         (part,) = json.loads(done.stdout)["topics"][0]["partitions"]
         assert any(state["leo"] == 0 for state in part["replicas_state"])
         assert "Configs are left out: no broker could read the topic's settings in ZooKeeper" in done.stderr

@@ -67,7 +67,7 @@ def test_a_restored_cluster_is_not_judged_by_the_time_line_that_it_abandoned(
     ok(shell, snapshot, "s1")
     shell.wait("--in-sync", topic)
     leader = json.loads(ok(shell, explain, f"{topic}-0", "-o", "json"))["leader"]
-    shell.cluster.kill(leader)
+    shell.cluster.kill(leader, expire=True)
     shell.wait("--leader", f"{topic}-0!={leader}")
     shell.produce(topic, "c", "d")
     ok(shell, restore, "s1")
@@ -85,12 +85,12 @@ def test_committed_records_that_a_clean_election_lost_are_found(shell_of_its_own
     shell = shell_of_its_own
     topic = shell.topic("emptied", (2, 1))
     shell.produce(topic, *"abcde")
-    shell.cluster.kill(1)
+    shell.cluster.kill(1, expire=True)
     shell.wait("--isr", f"{topic}-0=2")
     shell.produce(topic, "f", "g")
     # The newest high watermark is written within 100 ms: a process that is killed before takes it along.
     until(lambda: 7 in noted_high_watermarks(shell, topic), 60)
-    shell.cluster.kill(2)
+    shell.cluster.kill(2, expire=True)
     until(lambda: "There is no leader" in explained(shell, f"{topic}-0"), 60)
     shutil.rmtree(shell.cluster.directory / "broker-2" / "data" / f"{topic}-0")
     shell.cluster.start(2)
@@ -125,7 +125,7 @@ def test_a_refused_leader_and_isr_is_explained_with_both_topic_ids(shell_of_its_
     assert "none in the topic's znode" in explained(shell, f"{topic}-0")
     assert counts(shell.verify(topic)[1]) == {"topic-id-differs": 1}
     controller = shell.cluster.status()["controller"]["broker"]
-    shell.cluster.kill(controller)
+    shell.cluster.kill(controller, expire=True)
     until(lambda: shell.cluster.status()["controller"]["broker"] not in {None, controller}, 60)
     refused = "refused the controller's LeaderAndIsr"
     until(lambda: refused in explained(shell, f"{topic}-0"), 60)

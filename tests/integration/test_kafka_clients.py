@@ -74,7 +74,7 @@ class Failover:
         """The old leader and the new one."""
         assert self._enough.wait(LIMIT_SECONDS), "the client acknowledged nothing"
         old = self._cluster.leader_of(self._topic, 0)
-        self._cluster.kill(old)
+        self._cluster.kill(old, expire=True)
         until(lambda: self._led_by_another(old), what="another broker leads", timeout=LIMIT_SECONDS)
         new = self._cluster.leader_of(self._topic, 0)
         self._cluster.start(old)
@@ -241,7 +241,7 @@ def test_kcat_lists_produces_and_consumes(cluster: LocalCluster, topic: str, kca
     lines = b"".join(value + b"\n" for value in values())
     run(["-P", "-t", topic, "-X", "acks=all", "-z", "snappy"], lines)
     old = cluster.leader_of(topic, 0)
-    cluster.kill(old)
+    cluster.kill(old, expire=True)
     assert run(["-C", "-t", topic, "-o", "beginning", "-e", "-q"]) == lines
     cluster.start(old)
     seen = json.loads(run(["-L", "-J", "-t", topic]))

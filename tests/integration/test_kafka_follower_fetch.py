@@ -131,7 +131,7 @@ async def test_a_consumer_reads_from_the_follower_in_its_rack_through_its_death_
     reader.asks(FOLLOWER)
     produce(brokers, at, b"second")
     reader.reads(2)
-    brokers.kill(FOLLOWER)
+    brokers.kill(FOLLOWER, expire=True)
     produce(brokers, at, b"third")
     reader.reads(3)
     brokers.up(LIMIT_SECONDS)

@@ -118,7 +118,7 @@ def test_a_move_goes_on_after_the_broker_was_killed_in_the_midst(mover: Mover) -
     assert lag[0]
     assert 0 < lag[1] <= BATCHES
     assert mover.shown()[str(mover.home)] == (False, 0)
-    mover.cluster.kill(0)
+    mover.cluster.kill(0, expire=True)
     mover.cluster.up(LIMIT_SECONDS)
     mover.cluster.wait_ready(LIMIT_SECONDS)
     again = until(lambda: mover.shown().get(str(mover.target)), timeout=LIMIT_SECONDS, what="the copy goes on")

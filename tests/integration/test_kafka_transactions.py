@@ -282,7 +282,7 @@ def bounced(cluster: LocalCluster, topic: str, partition: int) -> None:
             return cluster.leader_of(topic, partition) != old
         return False
 
-    cluster.kill(old)
+    cluster.kill(old, expire=True)
     until(led_by_another, what="another broker leads", timeout=LIMIT_SECONDS)
     cluster.start(old)
     cluster.wait_ready(LIMIT_SECONDS)

@@ -7,6 +7,7 @@ it does not expect. Needs Maven, or the jars that it brought before; if they can
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 TIMERS = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "500"}
 BATCH = 200
+ROUNDS = 6
+"""Rounds of the long test of kills."""
 
 
 class Cluster:
@@ -244,3 +247,61 @@ def unregister(cluster: Cluster) -> None:
     cluster.wait_isrs("t", {0, 1}, {0, 1})
     response = cluster.ask(apis.UNREGISTER_BROKER, unregister_broker.UnregisterBrokerRequest(2))
     assert response.error_code == ErrorCode.NONE
+
+
+@pytest.mark.long
+def test_eligible_leader_replicas_save_what_was_acknowledged(cluster: Cluster):
+    """KIP-966: the ISR falls below min.insync.replicas and who leaves it stays eligible; a clean one may lead again.
+
+    All replicas die; the last one to come back cleanly leads, and every acknowledged record is there.
+    """
+    brokers = cluster.brokers
+    cluster.create("t", [0, 1, 2], min_insync_replicas="2")
+    cluster.produce("t")
+    brokers[2].kill()
+    cluster.wait_isrs("t", {0, 1})
+    assert brokers[1].stop() in {0, 143}
+    cluster.wait_isrs("t", {0})
+    assert list(cluster.state("t")[0].eligible_leader_replicas) == [1]
+    brokers[0].kill()
+    brokers[2].start()
+    brokers[2].wait_started()
+
+    def leaderless() -> bool:
+        found = cluster.state("t")[0]
+        return found.leader_id == -1 and set(found.eligible_leader_replicas) == {0, 1}
+
+    until(leaderless, what="nobody leads, two are eligible; one that left while the ISR sufficed is not")
+    assert list(cluster.state("t")[0].last_known_elr) == [0]
+    brokers[1].start()
+    brokers[1].wait_started()
+    cluster.wait_leaders("t", 1)
+    assert list(cluster.state("t")[0].eligible_leader_replicas) == [0]
+    cluster.wait_isrs("t", {1, 2})
+    brokers[0].start()
+    brokers[0].wait_started()
+    cluster.wait_isrs("t", {0, 1, 2})
+    cluster.produce("t")
+    assert sorted(cluster.read("t")) == sorted(cluster.written["t"])
+
+
+@pytest.mark.long
+def test_kills_of_brokers_and_controllers_lose_nothing(cluster: Cluster):
+    """Rounds of kills with acks=all; each process that was killed returns. What was acknowledged is read in the end."""
+    rng = random.Random(7)
+    cluster.create("t", [0, 1, 2], [1, 2, 0], [2, 0, 1], min_insync_replicas="2")
+    for number in range(ROUNDS):
+        cluster.produce("t")
+        broker, node = rng.choice(cluster.brokers), rng.choice(cluster.quorum.nodes)
+        broker.kill()
+        node.kill()
+        cluster.quorum.wait_leader()
+        cluster.wait_isrs("t", *[{0, 1, 2} - {broker.id}] * 3)
+        cluster.create(f"after-{number}", [one.id for one in cluster.brokers if one.runs])
+        cluster.produce("t")
+        node.start()
+        broker.start()
+        broker.wait_started()
+        cluster.wait_isrs("t", *[{0, 1, 2}] * 3)
+    assert sorted(cluster.read("t")) == sorted(cluster.written["t"])
+    cluster.quorum.wait_equal()

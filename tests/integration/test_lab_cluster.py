@@ -150,7 +150,7 @@ async def test_a_role_is_resolved_to_the_broker_that_holds_it(cluster: LocalClus
 
 def test_the_controllers_death_leaves_no_controller_until_the_next(cluster: LocalCluster) -> None:
     before = cluster.status()["controller"]
-    cluster.kill(before["broker"])
+    cluster.kill(before["broker"], expire=True)
     meanwhile = cluster.status()["controller"]
     # A machine that stalls for seconds may have the next one by now.
     assert meanwhile == {"broker": None, "epoch": before["epoch"]} or meanwhile["epoch"] > before["epoch"]
@@ -234,7 +234,7 @@ def test_a_broker_with_a_head_start_is_the_controller_and_another_one_after_the_
     cluster.down()
     cluster.up(controller=1)
     assert cluster.status()["controller"]["broker"] == 1
-    cluster.kill(0)
+    cluster.kill(0, expire=True)
     assert cluster.up(controller=0) == ["broker-0"]
     assert cluster.status()["controller"]["broker"] == 1, "a controller that is there stays"
 

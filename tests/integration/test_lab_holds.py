@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from tests.forwarder import Forwarder
 from tests.labs import make_topic
+from tests.typed import Typed, typed
 from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -25,7 +23,6 @@ from tidegauge_lab.switches import Direction, Plane, Step, Switches, Until
 from tidegauge_lab.switches.wire import BrokerSilentError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
-TIDEGAUGE = str(Path(sys.executable).parent / "tidegauge")
 SETTINGS = {"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"}
 
 
@@ -112,7 +109,7 @@ async def test_held_from_the_start_over_the_leaders_death_and_released_by_a_rest
         return await offsets(lab, at, 2) == [(1, 0)]
 
     await until_async(followed)
-    brokers.kill(1)
+    brokers.kill(1, expire=True)
     lost = await lab.step_fetch(at, 0)
     assert lost.error is ErrorCode.NETWORK_EXCEPTION
     assert changes(lost) == {}
@@ -132,7 +129,7 @@ async def test_held_from_the_start_over_the_leaders_death_and_released_by_a_rest
     assert (await offsets(lab, at, 1))[0][0] <= 1, "it has not fetched m2"
     with pytest.raises(TidegaugeError, match="is up already"):
         brokers.start(1, held=[at])
-    brokers.kill(1)
+    brokers.kill(1, expire=True)
     brokers.start(1)
     assert not (await lab.list_faults(1)).held
 
@@ -144,7 +141,7 @@ async def test_a_refused_step_says_so_at_once(brokers: LocalCluster, lab: Switch
     at = await make_topic(brokers, "fenced", [leader, dies, follower])
     await lab.hold_fetch(at, [follower])
     await lab.isolate(follower, [leader], Direction.IN)
-    brokers.kill(dies)
+    brokers.kill(dies, expire=True)
 
     async def shrunk() -> bool:
         return list((await lab.observe(leader, [at.topic]))[at].isr) == [leader, follower]
@@ -163,29 +160,19 @@ async def test_a_refused_step_says_so_at_once(brokers: LocalCluster, lab: Switch
     assert (await lab.step_fetch(at, follower)).error is ErrorCode.NONE
 
 
-def tidegauge(brokers: LocalCluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [TIDEGAUGE, *arguments, "--dir", str(brokers.directory)],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-
-
 async def test_the_verbs_print_what_a_round_changed_and_refuse_with_a_sentence(
     brokers: LocalCluster, lab: Switches
 ) -> None:
     at = await make_topic(brokers, "verbs", [2, 1, 0])
 
-    async def verb(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return await asyncio.to_thread(tidegauge, brokers, *arguments)
+    async def verb(*arguments: str) -> Typed:
+        return await asyncio.to_thread(typed, *arguments, "--dir", brokers.directory)
 
     refused = await verb("step-fetch", str(at))
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (refused.code, refused.stdout) == (1, "")
     assert "hold-fetch verbs-0" in refused.stderr
     held = await verb("hold-fetch", str(at))
-    assert (held.returncode, held.stdout) == (0, "Held verbs-0 on broker 0.\nHeld verbs-0 on broker 1.\n")
+    assert (held.code, held.stdout) == (0, "Held verbs-0 on broker 0.\nHeld verbs-0 on broker 1.\n")
     await produce(brokers, at, b"m1")
     stepped = await verb("step-fetch", str(at), "--broker", "1", "--rounds", "2")
     lines = stepped.stdout.splitlines()
@@ -196,18 +183,18 @@ async def test_the_verbs_print_what_a_round_changed_and_refuse_with_a_sentence(
     assert as_json["steps"][0]["fetch_offset"] == 1
     assert as_json["steps"][0]["error"] is None
     leader = await verb("step-fetch", str(at), "--broker", "2")
-    assert leader.returncode == 1
+    assert leader.code == 1
     assert "leads verbs-0" in leader.stderr
     shown = await verb("faults")
     assert shown.stdout.splitlines() == [f"Broker {one}: fetches of verbs-0 are held" for one in (0, 1)]
     unknown = await verb("hold-fetch", "nothing-0")
-    assert (unknown.returncode, unknown.stderr.split()[0]) == (1, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert (unknown.code, unknown.stderr.split()[0]) == (1, "UNKNOWN_TOPIC_OR_PARTITION")
     wrong = await verb("step-fetch", "verbs", "--until", "request")
-    assert wrong.returncode == 2
+    assert wrong.code == 2
     cleared = await verb("faults", "--clear")
     assert cleared.stdout == "Released verbs-0 on broker 0.\nReleased verbs-0 on broker 1.\n"
     empty = await verb("faults")
-    assert (empty.returncode, empty.stdout) == (0, "")
+    assert (empty.code, empty.stdout) == (0, "")
 
 
 async def test_a_partition_stops_steps_too(brokers: LocalCluster, lab: Switches) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.typed import typed
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
-from tidegauge_client.admin import Admin
+from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 
@@ -56,11 +57,11 @@ def test_up_detached_prints_what_to_paste_and_down_ends_all(
         "create-topic", "produce", "kill", "start", "wait", "describe-topic",
     ]  # fmt: skip
     for line in pasted:
-        done = run(*shlex.split(line)[1:])
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        done = typed(*shlex.split(line)[1:])
+        assert done.code == 0, f"{line}\n{done.stderr}"
     assert "leader  yes  0          1000  1000" in done.stdout
-    status = run("status", *where, "-o", "json")
-    assert status.returncode == 0
+    status = typed("status", *where, "-o", "json")
+    assert status.code == 0
     assert json.loads(status.stdout)["brokers"][0]["state"] == "up"
     assert status.stdout.count("\n") == 1
     again = run("up", "-d", *where, "-o", "json")
@@ -71,8 +72,8 @@ def test_up_detached_prints_what_to_paste_and_down_ends_all(
     down = run("down", "--purge", *where)
     assert down.returncode == 0, down.stderr
     assert not cluster.directory.exists()
-    missing = run("status", *where, "-o", "json")
-    assert (missing.returncode, missing.stdout) == (1, "")
+    missing = typed("status", *where, "-o", "json")
+    assert (missing.code, missing.stdout) == (1, "")
     assert json.loads(missing.stderr)["error"]["name"] == "BROKER_NOT_AVAILABLE"
 
 
@@ -110,50 +111,51 @@ def test_up_in_front_ends_when_another_command_takes_the_cluster_down(
         front.communicate()
 
 
-async def test_kill_the_leader_by_its_role(cluster: LocalCluster) -> None:
-    async with Admin(cluster.bootstrap_servers) as admin:
-        await admin.create_topic("verbs", assignment=[[1, 2]])
-        await admin.wait_for_topic("verbs")
+def test_kill_the_leader_by_its_role(cluster: LocalCluster) -> None:
+    with SyncAdmin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("verbs", assignment=[[1, 2]])
+        admin.wait_for_topic("verbs")
     where = ("--dir", cluster.directory)
     pid = cluster.pid_of(1)
-    killed = run("kill", "--leader-of", "verbs-0", *where)
-    assert (killed.returncode, killed.stdout) == (0, f"Killed broker 1, leader of verbs-0 (process {pid}).\n")
+    killed = typed("kill", "--leader-of", "verbs-0", *where)
+    assert (killed.code, killed.stdout) == (0, f"Killed broker 1, leader of verbs-0 (process {pid}).\n")
     assert f"tidegauge wait --leader verbs-0!=1 --dir {cluster.directory}" in killed.stderr
     for condition in (("--leader", "verbs-0=1"), ("--isr", "verbs-0=1,2"), ("--in-sync", "verbs")):
-        held = run("wait", *condition, "--timeout-ms", 500, *where)
-        assert held.returncode == 4, f"{condition} held, though metadata shows a dead leader at most"
-    again = run("kill", 1, *where, "-o", "json")
+        held = typed("wait", *condition, "--timeout-ms", 500, *where)
+        assert held.code == 4, f"{condition} held, though metadata shows a dead leader at most"
+    again = typed("kill", 1, *where, "-o", "json")
     assert json.loads(again.stdout)["processes"] == [
         {"process": "broker-1", "id": 1, "pid": None, "state": "down", "changed": False}
     ]
-    unknown = run("kill", "2", "7", *where)
-    assert unknown.returncode == 1
+    unknown = typed("kill", "2", "7", *where)
+    assert unknown.code == 1
     assert "there is no broker 7 in this cluster; its brokers are 0, 1, 2" in unknown.stderr
     assert cluster.state_of(2) is ProcessState.UP
     for far in (("isolate", 2, "--from", "0,7"), ("hold-requests", 2, "--rpc", "ReplicaFetch", "--caller", 7)):
-        refused = run(*far, *where)
-        assert refused.returncode == 1
+        refused = typed(*far, *where)
+        assert refused.code == 1
         assert "there is no broker 7 in this cluster; its brokers are 0, 1, 2" in refused.stderr
-    assert run("isolate", 2, "--from", "1", *where).returncode == 0, "broker 1 is down, and a broker of the cluster"
-    assert "ended" in run("heal", 2, *where).stdout
-    assert "Nothing is in force" in run("faults", *where).stderr
-    assert run("wait", "--leader", "verbs-0", "--timeout-ms", 60_000, *where).returncode == 0
-    sent = run("produce", "verbs", "--count", 1, "--delivery-timeout-ms", 5_000, *where)
-    assert sent.returncode == 0, sent.stderr
+    assert typed("isolate", 2, "--from", "1", *where).code == 0, "broker 1 is down, and a broker of the cluster"
+    assert "ended" in typed("heal", 2, *where).stdout
+    assert "Nothing is in force" in typed("faults", *where).stderr
+    cluster.expire_session(1)
+    assert typed("wait", "--leader", "verbs-0", "--timeout-ms", 60_000, *where).code == 0
+    sent = typed("produce", "verbs", "--count", 1, "--delivery-timeout-ms", 5_000, *where)
+    assert sent.code == 0, sent.stderr
     until(lambda: leader_of(cluster, "verbs") == 2, what="broker 1's session ends and its follower takes over")
-    started = run("start", "--follower-of", "verbs-0", *where)
-    assert started.returncode == 0, started.stderr
+    started = typed("start", "--follower-of", "verbs-0", *where)
+    assert started.code == 0, started.stderr
     assert states(cluster) == [ProcessState.UP] * 3
 
 
 def test_wrong_settings_and_usage_end_with_2_and_change_nothing(tmp_path: Path) -> None:
     where = ("--dir", tmp_path / "new")
-    wrong = run("up", "-d", *where, "--set", "min.insync.replica=2", "-o", "json")
-    assert wrong.returncode == 2
+    wrong = typed("up", "-d", *where, "--set", "min.insync.replica=2", "-o", "json")
+    assert wrong.code == 2
     assert json.loads(wrong.stderr)["error"]["name"] == "INVALID_CONFIG"
-    assert run("up", *where, "--brokers", "0").returncode == 2
-    assert run("logs", "everything", *where).returncode == 2
-    assert run("kill", *where).returncode == 2
+    assert typed("up", *where, "--brokers", "0").code == 2
+    assert typed("logs", "everything", *where).code == 2
+    assert typed("kill", *where).code == 2
     assert not (tmp_path / "new").exists()
 
 

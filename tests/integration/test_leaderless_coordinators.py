@@ -6,12 +6,10 @@ The internal topics have one replica, so that its broker's death leaves their pa
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from tests.typed import Typed, typed
 from tests.waiting import until
 
 from tidegauge.partition import TopicPartition
@@ -31,11 +29,8 @@ AT = TopicPartition("kept", 0)
 LIMIT_SECONDS = 120
 
 
-def verb(cluster: LocalCluster, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("tidegauge")), *words, "--dir", str(cluster.directory)]
-    return subprocess.run(
-        command, input=given, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
-    )  # fmt: skip
+def verb(cluster: LocalCluster, *words: str, given: str = "") -> Typed:
+    return typed(*words, "--dir", cluster.directory, given=given)
 
 
 def test_what_a_partition_without_a_leader_holds_is_missing_and_hangs_no_transaction(
@@ -46,7 +41,7 @@ def test_what_a_partition_without_a_leader_holds_is_missing_and_hangs_no_transac
     with SyncAdmin(cluster.bootstrap_servers) as admin:
         admin.create_topic(AT.topic, assignment=[[0, 1, 2]])
         begun = verb(cluster, "produce", AT.topic, "--transactional-id", "copier", "--leave-open", given="one\n")
-        assert begun.returncode == 0, begun.stderr
+        assert begun.code == 0, begun.stderr
         coordinator = cluster.coordinator_of("copier", TRANSACTION)
         for number in range(10):
             admin.commit_offsets(f"readers-{number}", {AT: OffsetAndMetadata(0)})
@@ -55,7 +50,7 @@ def test_what_a_partition_without_a_leader_holds_is_missing_and_hangs_no_transac
         others = sorted(one.group_id for one in listed if one.coordinator != coordinator)
         assert 0 < len(others) < 10, "the groups have several coordinators"
 
-        cluster.kill(coordinator)
+        cluster.kill(coordinator, expire=True)
 
         def is_leaderless() -> bool:
             known = admin.metadata([TRANSACTION_TOPIC, AT.topic])
@@ -63,16 +58,16 @@ def test_what_a_partition_without_a_leader_holds_is_missing_and_hangs_no_transac
             return None in led and known.leader(AT) is not None
 
         until(is_leaderless, what="the session of the coordinator has ended")
-        assert verb(cluster, "wait", "--leader", f"{AT}!={coordinator}").returncode == 0
+        assert verb(cluster, "wait", "--leader", f"{AT}!={coordinator}").code == 0
 
-        transactions = verb(cluster, "list-transactions")
-        assert transactions.returncode == 1
+        transactions = verb(cluster, "list-transactions", "--timeout-ms", "500")
+        assert transactions.code == 1
         assert "no leader; the transactional ids held there, if there are any, are missing" in transactions.stderr
-        groups = verb(cluster, "list-groups")
-        assert (groups.returncode, groups.stdout.split()) == (1, others)
+        groups = verb(cluster, "list-groups", "--timeout-ms", "500")
+        assert (groups.code, groups.stdout.split()) == (1, others)
         assert "no leader; the groups held there, if there are any, are missing" in groups.stderr
         hanging = verb(cluster, "find-hanging", "--topic", AT.topic, "--max-transaction-timeout", "0")
-        assert (hanging.returncode, hanging.stdout) == (1, "")
+        assert (hanging.code, hanging.stdout) == (1, "")
         explained = json.loads(verb(cluster, "explain", str(AT), "-o", "json").stdout)
         [sentence] = [one for one in explained["sentences"] if one["about"] == "transactions"]
         assert "Its coordinator could not be asked" in sentence["text"]
@@ -93,14 +88,14 @@ def test_lists_wait_for_the_election_that_gives_a_partition_its_next_coordinator
     with SyncAdmin(cluster.bootstrap_servers) as admin:
         admin.create_topic(AT.topic, assignment=[[0, 1, 2]])
         begun = verb(cluster, "produce", AT.topic, "--transactional-id", "copier", "--leave-open", given="one\n")
-        assert begun.returncode == 0, begun.stderr
+        assert begun.code == 0, begun.stderr
         for number in range(10):
             admin.commit_offsets(f"readers-{number}", {AT: OffsetAndMetadata(0)})
         names = sorted(one.group_id for one in admin.list_groups())
 
         cluster.kill(cluster.coordinator_of("copier", TRANSACTION))
         transactions = verb(cluster, "list-transactions", "--timeout-ms", "100000")
-        assert (transactions.returncode, transactions.stderr) == (0, "")
+        assert (transactions.code, transactions.stderr) == (0, "")
         groups = verb(cluster, "list-groups", "--timeout-ms", "100000")
-        assert (groups.returncode, groups.stderr) == (0, "")
+        assert (groups.code, groups.stderr) == (0, "")
         assert groups.stdout.split() == names

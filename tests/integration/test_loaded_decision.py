@@ -38,12 +38,14 @@ steps:
   - expect: {leo: {1: 4, 2: 4, 3: 3}, hw: {1: 3}, partition: __transaction_state-0}
   - kill_producer: first
   - kill: 1
+  - expire_zk_session: 1
   - wait_leader: {leader: 2, partition: __transaction_state-0}
   - wait_leo: {leo: {2: 5, 3: 3}, partition: __transaction_state-0}
     note: the next coordinator has loaded the decision, and has written it again
   - expect: {hw: {2: 3}, isr: [2, 3], partition: __transaction_state-0}
   - expect_transaction: {transactional_id: copier, state: PrepareCommit, partitions: [story-0, story-1]}
   - kill: 2
+  - expire_zk_session: 2
   - wait_leader: {leader: 3, partition: __transaction_state-0}
   - hold_fetch: {brokers: [3], release: true, partition: __transaction_state-0}
   - start: 1

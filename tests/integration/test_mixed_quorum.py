@@ -59,7 +59,9 @@ def test_controllers_of_both_kinds_lead_follow_and_return(kinds: list[str], clas
         assert {node.id: node.complaints() for node in quorum.nodes if node.kind == KAFKA} == {
             node.id: [] for node in quorum.nodes if node.kind == KAFKA
         }
-        assert len({node.segments() for node in quorum.nodes}) == 1
+        logs = [node.segments() for node in quorum.nodes]
+        shortest = min(map(len, logs))  # a registration may have been on its way to the others
+        assert {log[:shortest] for log in logs} == {logs[0][:shortest]}
         assert "FEATURE_LEVEL_RECORD" in quorum.nodes[0].dump()
 
 

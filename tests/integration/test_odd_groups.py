@@ -158,7 +158,7 @@ def test_a_record_that_makes_no_sense_costs_its_group_at_each_start(make_cluster
         assert produced.responses[0].partition_responses[0].error_code == 0
         peer.close()
     for _ in range(2):
-        cluster.kill(0)
+        cluster.kill(0, expire=True)
         cluster.start(0)
         pid = cluster.pid_of(0)
         with probing(cluster) as probe:

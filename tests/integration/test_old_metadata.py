@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from tests.typed import typed
 from tests.waiting import until
 
 from tidegauge_client.sync_admin import SyncAdmin
@@ -24,27 +22,23 @@ def test_a_broker_with_old_metadata_is_asked_first_and_counts_last(make_cluster:
     cluster.up(LIMIT_SECONDS, controller=0)
     [old] = [broker.address for broker in cluster.file.brokers if broker.id == 2]
 
-    def verb(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).with_name("tidegauge")), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS)
-
     with SyncAdmin([cluster.file.broker(0).address]) as admin:
         before = admin.metadata([])
         if before.controller_id == 2:
             pytest.skip("broker 2 won the election, although broker 0 had a head start")
-        assert verb("isolate", "2", "--from", "brokers", "--dir", str(cluster.directory)).returncode == 0
+        assert typed("isolate", "2", "--from", "brokers", "--dir", str(cluster.directory)).code == 0
         admin.create_topic("since", assignment=[[0, 1]])
-        cluster.kill(1)
+        cluster.kill(1, expire=True)
         until(lambda: 1 not in admin.metadata([]).live, what="the session of broker 1 has ended")
         assert 1 in admin.metadata_of(old).live, "broker 2 has old metadata"
 
-        described = json.loads(verb("describe-cluster", "-b", old, "-o", "json").stdout)
+        described = json.loads(typed("describe-cluster", "-b", old, "-o", "json").stdout)
         assert [one["id"] for one in described["offline_brokers"]] == [1]
-        explained = verb("explain", "since-0", "-b", old, "-o", "json")
-        assert explained.returncode == 0, explained.stderr
+        explained = typed("explain", "since-0", "-b", old, "-o", "json")
+        assert explained.code == 0, explained.stderr
         out = [one["text"] for one in json.loads(explained.stdout)["sentences"] if one["about"] == "isr"]
         assert [text.partition(": ")[2] for text in out] == [
             "it is not registered in ZooKeeper, so it is dead, paused or partitioned."
         ]
-        waited = verb("wait", "--leader", "since-0", "-b", old)
-        assert waited.returncode == 0, waited.stderr
+        waited = typed("wait", "--leader", "since-0", "-b", old)
+        assert waited.code == 0, waited.stderr

@@ -46,9 +46,9 @@ async def served(make_cluster: Any) -> LocalCluster:
     leader = until(lambda: leader_of(cluster), what="a leader is known", timeout=LIMIT_SECONDS)[0]
     for broker in cluster.file.brokers:
         if broker.id != leader:
-            cluster.kill(broker.id)
+            cluster.kill(broker.id, expire=True)
     await until_async(lambda: is_in_sync(cluster, {leader}), what="it leads alone, so that no other is elected")
-    cluster.kill(leader)
+    cluster.kill(leader, expire=True)
     log = broker_data(cluster.directory, leader) / "orders-0" / "00000000000000000000.log"
     assert log.read_bytes() == b""
     log.write_bytes(log_of("t-0").read_bytes())
@@ -91,5 +91,5 @@ async def test_a_client_gets_what_was_committed_or_all_as_it_asks(served: LocalC
     assert await asyncio.to_thread(read, served, "read_committed", 3) == committed
     assert await asyncio.to_thread(read, served, "read_uncommitted", 6) == everything
     await until_async(lambda: is_in_sync(served, {0, 1, 2}), what="all replicas are in sync")
-    await asyncio.to_thread(served.kill, leader_of(served)[0])
+    await asyncio.to_thread(served.kill, leader_of(served)[0], expire=True)
     assert await asyncio.to_thread(read, served, "read_committed", 3) == committed

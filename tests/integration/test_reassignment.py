@@ -348,7 +348,7 @@ async def test_a_source_or_target_dies_on_the_way(stage: Movers, victim: str):
         async with stage.load(topic):
             await stage.verb("--execute", "--reassignment-json-file", file, "--throttle", 50_000)
             dead = one if victim == "source" else three
-            await asyncio.to_thread(stage.cluster.kill, dead)
+            await asyncio.to_thread(stage.cluster.kill, dead, expire=True)
             for broker_id in BROKERS:
                 if broker_id != dead:
                     await admin.alter_broker_settings(broker_id, {}, (plan.LEADER_RATE, plan.FOLLOWER_RATE))

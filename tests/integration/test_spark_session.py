@@ -394,7 +394,7 @@ writer.trigger(availableNow=True).start().awaitTermination()
         await write(["lost-1", "lost-2", "lost-3"], acks=1)
         seen += await drain()
         assert seen == [["a", 0, 0], ["b", 1, 0]], "nothing above the high watermark"
-        await asyncio.to_thread(brokers.kill, 0)
+        await asyncio.to_thread(brokers.kill, 0, expire=True)
         async with Admin(brokers.bootstrap_servers) as admin:
             await admin.wait_for_epochs({at: 1})
         for broker_id in (1, 2):

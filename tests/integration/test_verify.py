@@ -50,7 +50,7 @@ def test_nothing_is_wrong_after_the_leader_and_then_the_producer_were_killed(she
     )
     try:
         until(lambda: history.exists() and history.read_bytes().count(b'"ok"') > 200, 150)
-        shell.cluster.kill(0)
+        shell.cluster.kill(0, expire=True)
         acknowledged = history.read_bytes().count(b'"ok"')
         until(lambda: history.read_bytes().count(b'"ok"') > acknowledged + 1000, 150)
     finally:
@@ -77,7 +77,7 @@ def test_what_only_the_dead_leader_had_is_lost_and_reported_by_its_level_of_acks
     # Paused ones would not do: a response to their last fetch would wait for them in the sockets' buffers.
     shell.hold(topic, 1, 2)
     shell.produce(topic, "c", "d", acks="1")
-    shell.cluster.kill(0)
+    shell.cluster.kill(0, expire=True)
     shell.wait("--leader", f"{topic}-0=1")
     shell.hold(topic, 1, 2, release=True)
 
@@ -284,12 +284,12 @@ def test_a_setting_changed_while_no_broker_ran_convicts_nothing_of_before(
     shell = Shell(cluster, tmp_path)
     topic = shell.topic("verify-setting", **{"min.insync.replicas": "1"})
     for broker in (1, 2):
-        cluster.kill(broker)
+        cluster.kill(broker, expire=True)
         shell.wait("--isr", f"{topic}-0={'0,2' if broker == 1 else '0'}")
     # Over half a second: what is acknowledged within 100 ms of a change of the ISR convicts nothing.
     done = shell.run(produce, topic, "--count", "50", "--rate", "100", "--history", tmp_path / "h")
     assert done.exit_code == 0, done.stderr
-    cluster.kill(0)
+    cluster.kill(0, expire=True)
     client = KazooClient(cluster.file.zookeeper_address)
     client.start()
     path = topic_config_path(topic)

@@ -46,6 +46,12 @@ from tidegauge.groups import (
     TxnOffsetCommit,
     partition_of,
 )
+from tidegauge.share_groups import (
+    DescribeShareGroup,
+    DescribeShareGroupResult,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResult,
+)
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.committing import Committing, failed_commit, fetch_offsets
 from tidegauge_broker.coordinator.consumer_group import checks
@@ -65,6 +71,7 @@ from tidegauge_broker.coordinator.events import (
     PartitionsDeleted,
     RegexesResolved,
     RequestArrived,
+    ShareStatesChanged,
     TopicsChanged,
     TransactionCompleted,
     TransactionVerified,
@@ -80,6 +87,10 @@ from tidegauge_broker.coordinator.reading import only_reads
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.settings import GroupSettings
 from tidegauge_broker.coordinator.shard import Expiration, Shard
+from tidegauge_broker.coordinator.share_group import checks as share_checks
+from tidegauge_broker.coordinator.share_group.describing import described_share_group
+from tidegauge_broker.coordinator.share_group.group import ShareGroup
+from tidegauge_broker.coordinator.share_group.serving import ShareGroups
 from tidegauge_broker.coordinator.text_limits import is_too_long, joins_with_long_text
 from tidegauge_broker.coordinator.transactional_commits import TransactionalCommits, failed_transactional_commit
 from tidegauge_broker.coordinator.views import ConsumerGroupView, Counters, Gauges, GroupView
@@ -96,11 +107,12 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         self._phases = Phases(runtime)
         self._topics = Topics()
         writer = GroupWriter(runtime, self._topics, self._phases)
+        self._share_groups = ShareGroups(runtime, self._topics)
         self._led = LedPartitions(
             runtime,
             OFFSETS_TOPIC,
             "offsets and group metadata",
-            partial(Shard, runtime, self._phases, writer),
+            partial(Shard, runtime, self._phases, writer, self._share_groups),
             takes_effect_at_once=False,
         )
         super().__init__(runtime, self._led)
@@ -117,6 +129,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             TopicsChanged: self._on_topics_changed,
             GroupSettingsChanged: self._on_group_settings_changed,
             RegexesResolved: self._on_regexes_resolved,
+            ShareStatesChanged: self._on_share_states_changed,
             TransactionVerified: self._transactional.verified,
             TransactionCompleted: self._transactional.completed,
         }
@@ -133,6 +146,8 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             OffsetDelete: self._delete_offsets,
             ConsumerGroupHeartbeat: self._consumer_groups.heartbeat,
             DescribeConsumerGroup: self._describe_consumer_group,
+            ShareGroupHeartbeat: self._share_groups.heartbeat,
+            DescribeShareGroup: self._describe_share_group,
         }
         interval_ms = settings.offsets_retention_check_interval_ms
         self._schedule(now_ms, interval_ms, "OffsetsRetention", self._expire_offsets)
@@ -193,6 +208,10 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         for shard in self._shards.values():
             yield from shard.consumer_groups.values()
 
+    def _all_share_groups(self) -> Iterator[ShareGroup]:
+        for shard in self._shards.values():
+            yield from shard.share_groups.values()
+
     def _groups(self) -> Iterator[Group]:
         for shard in self._shards.values():
             yield from shard.groups.values()
@@ -206,14 +225,23 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
 
     def _on_topics_changed(self, event: TopicsChanged) -> None:
         """Take over changed topics, and have the next heartbeat of each consumer group that they concern look."""
+        former = {name: self._topics.by_name[name].topic_id for name in event.changes if name in self._topics.by_name}
         changed = self._topics.change(event.changes)
+        deleted = [topic_id for topic_id in former.values() if topic_id not in self._topics.by_id]
         for shard in self._led.active() if changed else ():
             for group in shard.consumer_groups.values():
                 if not changed.isdisjoint(group.image.subscribed_topics()):
                     group.request_refresh()
+            for share_group in list(shard.share_groups.values()):
+                change = partial(self._share_groups.topics_changed, shard, share_group, changed, deleted)
+                self._runtime.attempt(shard.owner(share_group.group_id), change)
+
+    def _on_share_states_changed(self, event: ShareStatesChanged) -> None:
+        self._runtime.arrived(event.change_id, "ShareStates", event.errors)
 
     def _on_group_settings_changed(self, event: GroupSettingsChanged) -> None:
         self._runtime.set_times(event.group_id, event.times)
+        self._share_groups.set_times(event.group_id, event.share_times)
 
     def _on_regexes_resolved(self, event: RegexesResolved) -> None:
         self._runtime.arrived(event.resolution_id, "RegularExpressions", event.found, event.version, event.problem)
@@ -233,7 +261,8 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             self._runtime.read(event.token, request, partial(self._list, request, event.token))
             return
         shard = self._shard_of(request.group_id or "")
-        if isinstance(request, ConsumerGroupHeartbeat) and (refusal := self._refusal(request)) is not None:
+        refusal = self._refusal(request)
+        if refusal is not None:
             self._runtime.respond(event.token, refusal)
             return
         error = self._error_before(request, shard)
@@ -249,8 +278,26 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         waiting = Waiting(decide, event.token, request)
         self._runtime.attempt(owner, lambda: shard.gates.enter(request.group_id or "", waiting))
 
-    def _refusal(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult | None:
+    def _refusal(self, request: GroupRequest) -> GroupResult | None:
         """Return the response to a heartbeat that is refused before its group is looked at; None: it is not."""
+        if isinstance(request, ConsumerGroupHeartbeat):
+            return self._refusal_of_consumer(request)
+        if isinstance(request, ShareGroupHeartbeat):
+            return self._refusal_of_share(request)
+        return None
+
+    def _refusal_of_share(self, request: ShareGroupHeartbeat) -> ShareGroupHeartbeatResult | None:
+        if not self._runtime.settings.serves_share_groups:
+            return ShareGroupHeartbeatResult(ErrorCode.UNSUPPORTED_VERSION)
+        if not self._is_active:
+            return ShareGroupHeartbeatResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        try:
+            share_checks.check(request)
+        except GroupRefusal as refusal:
+            return ShareGroupHeartbeatResult(refusal.error, refusal.message)
+        return None
+
+    def _refusal_of_consumer(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult | None:
         settings = self._runtime.settings
         if not settings.serves_consumer_groups:
             return ConsumerGroupHeartbeatResult(ErrorCode.UNSUPPORTED_VERSION)
@@ -296,6 +343,9 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms
         ):
             self._runtime.respond(token, _failed(request, ErrorCode.INVALID_SESSION_TIMEOUT))
+            return
+        if group_id in shard.share_groups:
+            self._runtime.respond(token, _failed(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         if consumer_group is not None:
             again = partial(self._join, shard, request, token, member_uuid)
@@ -346,6 +396,9 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         self._runtime.respond(token, result)
 
     def _commit(self, shard: Shard, request: OffsetCommit, token: object, _uuid: str) -> None:
+        if request.group_id in shard.share_groups:
+            self._runtime.respond(token, failed_commit(request, ErrorCode.GROUP_ID_NOT_FOUND))
+            return
         consumer_group = shard.consumer_groups.get(request.group_id or "")
         if consumer_group is not None:
             self._commit_of_consumer(consumer_group, request, token)
@@ -373,7 +426,10 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             self._runtime.respond(token, failed_commit(request, error))
 
     def _commit_transactional(self, shard: Shard, request: TxnOffsetCommit, token: object, _uuid: str) -> None:
-        self._transactional.commit(shard, request, token)
+        if request.group_id in shard.share_groups:
+            self._runtime.respond(token, failed_transactional_commit(request, ErrorCode.GROUP_ID_NOT_FOUND))
+        else:
+            self._transactional.commit(shard, request, token)
 
     def _fetch(self, shard: Shard, request: OffsetFetch, token: object, _uuid: str) -> None:
         group_id = request.group_id or ""
@@ -388,17 +444,28 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def _describe_consumer_group(self, shard: Shard, request: DescribeConsumerGroup, token: object, _uuid: str) -> None:
         group_id = request.group_id or ""
         default = self._runtime.settings.consumer_assignors[0]
-        group, is_classic = shard.consumer_groups.get(group_id), group_id in shard.groups
+        group = shard.consumer_groups.get(group_id)
+        is_other = group_id in shard.groups or group_id in shard.share_groups
         self._runtime.respond(
-            token, described_consumer_group(group_id, group, self._topics, default, is_classic=is_classic)
+            token, described_consumer_group(group_id, group, self._topics, default, is_of_another_type=is_other)
         )
+
+    def _describe_share_group(self, shard: Shard, request: DescribeShareGroup, token: object, _uuid: str) -> None:
+        group_id = request.group_id or ""
+        is_other = group_id in shard.groups or group_id in shard.consumer_groups
+        group = shard.share_groups.get(group_id)
+        self._runtime.respond(token, described_share_group(group_id, group, self._topics, is_of_another_type=is_other))
 
     def _describe(self, shard: Shard, request: DescribeGroup, token: object, _uuid: str) -> None:
         group_id = request.group_id or ""
         self._runtime.respond(token, described(group_id, shard.groups.get(group_id)))
 
     def _delete(self, shard: Shard, request: DeleteGroup, token: object, _uuid: str) -> None:
-        self._runtime.respond(token, shard.delete_group(request.group_id or ""))
+        share_group = shard.share_groups.get(request.group_id or "")
+        if share_group is not None:
+            self._share_groups.delete(shard, share_group, token)
+        else:
+            self._runtime.respond(token, shard.delete_group(request.group_id or ""))
 
     def _delete_offsets(self, shard: Shard, request: OffsetDelete, token: object, _uuid: str) -> None:
         self._runtime.respond(token, shard.delete_offsets(request))
@@ -407,7 +474,8 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         if self._is_active:
             error = ErrorCode.NONE if self._led.loading is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             result = ListGroupsResult(
-                error, listed(self._groups(), self._all_consumer_groups(), self._refused(), request)
+                error,
+                listed(self._groups(), self._all_consumer_groups(), self._all_share_groups(), self._refused(), request),
             )
         else:
             result = ListGroupsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -431,6 +499,8 @@ _FAILURES: dict[type, Callable[[Any, ErrorCode], GroupResult]] = {
     DeleteGroup: lambda _, error: DeleteGroupResult(error),
     ListGroups: lambda _, error: ListGroupsResult(error),
     ConsumerGroupHeartbeat: lambda _, error: ConsumerGroupHeartbeatResult(error),
+    ShareGroupHeartbeat: lambda _, error: ShareGroupHeartbeatResult(error),
+    DescribeShareGroup: lambda request, error: DescribeShareGroupResult(request.group_id or "", error),
     DescribeConsumerGroup: lambda request, error: DescribeConsumerGroupResult(request.group_id or "", error),
 }
 _WHILE_LOADING: dict[type, ErrorCode] = {

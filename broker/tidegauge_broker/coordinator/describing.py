@@ -7,10 +7,12 @@ from collections.abc import Iterable
 
 from tidegauge.consumer_groups import CONSUMER, ConsumerGroupState
 from tidegauge.groups import DescribedMember, DescribeGroupResult, ListedGroup, ListGroups
+from tidegauge.share_groups import SHARE
 from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
 from tidegauge_broker.coordinator.group.group import Group
 from tidegauge_broker.coordinator.group.member import Member
 from tidegauge_broker.coordinator.group.states import DEAD, EMPTY, STABLE
+from tidegauge_broker.coordinator.share_group.group import ShareGroup
 from tidegauge_broker.coordinator.timers import Timer
 from tidegauge_broker.coordinator.views import CommittedOffsetView, Gauges, GroupView, MemberView
 
@@ -45,13 +47,18 @@ OUT_OF_SERVICE = "Unknown"
 
 
 def listed(
-    groups: Iterable[Group], consumer_groups: Iterable[ConsumerGroup], refused: Iterable[str], request: ListGroups
+    groups: Iterable[Group],
+    consumer_groups: Iterable[ConsumerGroup],
+    share_groups: Iterable[ShareGroup],
+    refused: Iterable[str],
+    request: ListGroups,
 ) -> list[ListedGroup]:
     """Return the groups that pass the filters; states and types are compared without regard to case.
 
     Args:
         groups: the classic groups that are served, and those that have offsets only.
         consumer_groups: those of KIP-848 that are served.
+        share_groups: those of KIP-932 that are served.
         refused: the ids of those that are out of service.
         request: the filters.
     """
@@ -60,6 +67,7 @@ def listed(
     everything = [
         *(ListedGroup(group.group_id, group.protocol_type or "", group.state.value) for group in groups),
         *(ListedGroup(group.group_id, CONSUMER, group.state.value, CONSUMER) for group in consumer_groups),
+        *(ListedGroup(group.group_id, SHARE, group.state.value, SHARE) for group in share_groups),
         *(ListedGroup(group_id, "", OUT_OF_SERVICE) for group_id in refused),
     ]
     return [

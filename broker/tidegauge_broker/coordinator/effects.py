@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tidegauge.consumer_groups import Permits
 from tidegauge.groups import GroupResult
 from tidegauge.partition import TopicPartition
-from tidegauge.share_groups import ShareStateResult
+from tidegauge.share_groups import DeleteShareState, InitializeShareState, ShareStateResult
 from tidegauge.transaction_marker import TransactionMarker
 from tidegauge.transactions import TransactionResult
 
@@ -187,6 +187,22 @@ class WriteMarkers:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeShareStates:
+    """Initialize or delete states of a share group's partitions, at the share coordinators that have them.
+
+    Report the outcome as ``ShareStatesChanged``, always exactly one. Errors that pass are retried for some time first
+    (DefaultStatePersister).
+
+    Attributes:
+        change_id: unique within the process.
+        requests: all of one kind, in ascending order of the partitions.
+    """
+
+    change_id: int
+    requests: tuple[InitializeShareState | DeleteShareState, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PruneLog:
     """Delete the records of a led partition of __share_group_state before an offset, as DeleteRecords does.
 
@@ -209,5 +225,6 @@ Effect = (
     | AllocateProducerId
     | FindLeaders
     | WriteMarkers
+    | ChangeShareStates
     | PruneLog
 )

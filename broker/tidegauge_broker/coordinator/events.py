@@ -19,7 +19,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
-from tidegauge.share_groups import ShareStateRequest
+from tidegauge.share_groups import SharePartitionKey, ShareStateRequest
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import NO_PRODUCER_ID, TransactionRequest
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
@@ -125,11 +125,13 @@ class GroupSettingsChanged:
     """A group's own settings have changed: they count from each member's next heartbeat on.
 
     Attributes:
-        times: None: the group has none of its own any more.
+        times: as a consumer group; None: the group has none of its own any more.
+        share_times: as a share group; None: likewise.
     """
 
     group_id: str
     times: ConsumerGroupTimes | None
+    share_times: ConsumerGroupTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,18 @@ class RegexesResolved:
     found: Mapping[str, frozenset[str]]
     version: int
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStatesChanged:
+    """The outcome of a ``ChangeShareStates``.
+
+    Attributes:
+        errors: by share partition; empty: no share coordinator has responded.
+    """
+
+    change_id: int
+    errors: Mapping[SharePartitionKey, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +273,7 @@ Event = (
     | TopicsChanged
     | GroupSettingsChanged
     | RegexesResolved
+    | ShareStatesChanged
     | TransactionVerified
     | TransactionCompleted
     | ShutDown

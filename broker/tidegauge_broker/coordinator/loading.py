@@ -5,7 +5,8 @@ leader may lack it (docs/groups.md, docs/transactions.md). A record that cannot 
 refused with the cause: a value that cannot be decoded, or that makes no sense (``group.coherence``). A key that cannot
 be decoded names no group, and is skipped. A rebalance that was in progress is forgotten: the last
 generation that was written is Stable again, each member with the protocol that was chosen. A consumer group (KIP-848)
-is the fold of its records, so that nothing of a rebalance is lost; where they are not served, their keys are skipped.
+or share group (KIP-932) is the fold of its records, so that nothing of a rebalance is lost; if they are not served,
+their keys are skipped.
 Source: GroupMetadataManager (doLoadGroupsAndOffsets, readGroupMessageValue), GroupMetadata.loadGroup.
 """
 
@@ -28,6 +29,9 @@ from tidegauge_broker.coordinator.group.states import STABLE
 from tidegauge_broker.coordinator.offsets import LoggedOffset
 from tidegauge_broker.coordinator.record_codec import LoadedBatch, UnknownKey, read_batches
 from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_group, read_key, read_offset
+from tidegauge_broker.coordinator.share_group.group import ShareGroup
+from tidegauge_broker.coordinator.share_group.image import ShareGroupImage
+from tidegauge_broker.coordinator.share_group.loading import ShareGroupLoader
 
 _COMMIT_MARKER = b"\x00\x00\x00\x01"
 """Key of the control record that commits a transaction: version 0, type 1 (ControlRecordType)."""
@@ -39,7 +43,7 @@ class Refused(NamedTuple):
     Attributes:
         cause: why, as a clause.
         partitions: those that the group may have offsets of.
-        keys: of the records that a consumer group has.
+        keys: of the records that a consumer or share group has.
     """
 
     cause: str
@@ -53,6 +57,7 @@ class Loaded(NamedTuple):
     groups: list[Group]
     refused: Mapping[str, Refused]
     consumer_groups: Sequence[ConsumerGroup] = ()
+    share_groups: Sequence[ShareGroup] = ()
 
 
 class Loader:
@@ -61,10 +66,14 @@ class Loader:
     Args:
         partition: of __consumer_offsets.
         reads_consumer_groups: whether groups of KIP-848 are served.
+        reads_share_groups: whether groups of KIP-932 are served.
     """
 
-    def __init__(self, partition: int, *, reads_consumer_groups: bool = False) -> None:
+    def __init__(
+        self, partition: int, *, reads_consumer_groups: bool = False, reads_share_groups: bool = False
+    ) -> None:
         self._partition = partition
+        self._share_groups = ShareGroupLoader() if reads_share_groups else None
         self._consumer_groups = ConsumerGroupLoader() if reads_consumer_groups else None
         self._groups: dict[str, GroupMetadataValue] = {}
         self._offsets: dict[OffsetKey, LoggedOffset] = {}
@@ -104,7 +113,7 @@ class Loader:
         for key_bytes, value in batch.records:
             try:
                 key = read_key(key_bytes or b"")
-                is_taken = isinstance(key, UnknownKey) and self._take_of_consumer_group(key, key_bytes or b"", value)
+                is_taken = isinstance(key, UnknownKey) and self._take_of_typed_group(key, key_bytes or b"", value)
             except TidegaugeError as problem:
                 self.unreadable_keys.append(problem.message)
                 continue
@@ -124,9 +133,10 @@ class Loader:
             except TidegaugeError as problem:
                 self._unreadable[key] = problem.message
 
-    def _take_of_consumer_group(self, key: UnknownKey, key_bytes: bytes, value: bytes | None) -> bool:
-        """Take a record if it is of a consumer group, and these are served; return whether it is."""
-        return self._consumer_groups is not None and self._consumer_groups.take(key.version, key_bytes, value)
+    def _take_of_typed_group(self, key: UnknownKey, key_bytes: bytes, value: bytes | None) -> bool:
+        """Take a record if it is of a consumer or share group, and these are served; return whether it is."""
+        loaders = (self._consumer_groups, self._share_groups)
+        return any(one is not None and one.take(key.version, key_bytes, value) for one in loaders)
 
     def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
         """Take a group's record; its tombstone leaves its offsets alone, which have tombstones of their own."""
@@ -147,6 +157,7 @@ class Loader:
             refused.setdefault(group_id, "it has the records of a classic group and those of a consumer group")
         if self._consumer_groups is not None:
             refused |= {one: cause for one, cause in self._consumer_groups.refused().items() if one not in refused}
+        shares = self._shares(refused, consumers)
         groups: list[Group] = []
         consumer_groups: list[ConsumerGroup] = []
         partitions: dict[str, dict[TopicPartition, None]] = {group_id: {} for group_id in refused}
@@ -160,12 +171,30 @@ class Loader:
                 groups.append(group)
         left = [image for group_id, image in consumers.items() if group_id not in refused]
         consumer_groups += [ConsumerGroup(image, self._partition) for image in left]
+        share_groups = [
+            ShareGroup(image, self._partition, now_ms) for group_id, image in shares.items() if group_id not in refused
+        ]
         for key in self._unreadable:
             if isinstance(key, OffsetKey):
                 partitions[key.group_id][key.topic_partition] = None
-        keys = {} if self._consumer_groups is None else self._consumer_groups.keys
-        why = {one: Refused(cause, tuple(partitions[one]), tuple(keys.get(one, ()))) for one, cause in refused.items()}
-        return Loaded(groups, why, consumer_groups)
+        why = {one: Refused(cause, tuple(partitions[one]), self._keys_of(one)) for one, cause in refused.items()}
+        return Loaded(groups, why, consumer_groups, share_groups)
+
+    def _keys_of(self, group_id: str) -> tuple[bytes, ...]:
+        """Return the keys of the records that a consumer or share group has."""
+        loaders = (self._consumer_groups, self._share_groups)
+        return tuple(key for one in loaders if one is not None for key in one.keys.get(group_id, ()))
+
+    def _shares(self, refused: dict[str, str], consumers: Mapping[str, object]) -> dict[str, ShareGroupImage]:
+        """Return the share groups by id, and add those that cannot be served to the refused ones."""
+        if self._share_groups is None:
+            return {}
+        shares = self._share_groups.images()
+        for group_id in shares.keys() & (self._groups.keys() | consumers.keys()):
+            refused.setdefault(group_id, "it has the records of a share group and those of another group")
+        for group_id, cause in self._share_groups.refused().items():
+            refused.setdefault(group_id, cause)
+        return shares
 
     def _described(self, now_ms: int, refused: Mapping[str, str]) -> list[Group]:
         """Return all groups with their offsets; those that are refused have nothing else."""

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from tidegauge.consumer_groups import DescribeConsumerGroup
 from tidegauge.groups import DescribeGroup, ListGroups, OffsetFetch
+from tidegauge.share_groups import DescribeShareGroup
 from tidegauge.transactions import AddPartitionsToTxn, DescribeTransaction, ListTransactions
 
-_READS = (DescribeConsumerGroup, DescribeGroup, DescribeTransaction, ListGroups, ListTransactions, OffsetFetch)
+_READS = (
+    DescribeConsumerGroup,
+    DescribeGroup,
+    DescribeShareGroup,
+    DescribeTransaction,
+    ListGroups,
+    ListTransactions,
+    OffsetFetch,
+)
 
 
 def only_reads(request: object) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ConsumerGroupTimes(NamedTuple):
-    """Times of a consumer group, in ms: the broker's, or the group's own (GroupConfig)."""
+    """Times of a consumer or share group, in ms: the broker's, or the group's own (GroupConfig)."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -31,6 +31,8 @@ class GroupSettings:
         consumer_times: of groups without settings of their own.
         consumer_assignors: group.consumer.assignors; the first is the default.
         consumer_migration_policy: disabled, upgrade, downgrade or bidirectional.
+        share_times: of share groups without settings of their own.
+        serves_share_groups: whether groups of the share protocol (KIP-932) are served, likewise.
     """
 
     partitions: int = 50
@@ -50,6 +52,10 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_migration_policy: str = "bidirectional"
+    serves_share_groups: bool = False
+    share_times: ConsumerGroupTimes = _DEFAULT_TIMES
+    share_initialize_retry_interval_ms: int = 30_000
+    share_max_size: int = 200
 
 
 @dataclass(slots=True)

@@ -35,10 +35,14 @@ from tidegauge_broker.coordinator.owner import Owner
 from tidegauge_broker.coordinator.record_codec import NO_SEQUENCE, Record, batch_of
 from tidegauge_broker.coordinator.records import group_key, offset_key
 from tidegauge_broker.coordinator.runtime import GroupRuntime
+from tidegauge_broker.coordinator.share_group import records as share_group_records
+from tidegauge_broker.coordinator.share_group.group import ShareGroup
+from tidegauge_broker.coordinator.share_group.image import ShareGroupImage
 
 _MAX_EXPIRATIONS = 1_000
 """Maximum number of groups whose last expiration is remembered."""
 AnyGroup = Group | ConsumerGroup
+"""A group that may have offsets."""
 Selection = Callable[[AnyGroup], Sequence[TopicPartition]]
 """Removes offsets from a group, and returns the partitions of those that were materialised."""
 
@@ -71,13 +75,26 @@ class ConsumerTimers(Protocol):
         ...
 
 
+class ShareTimers(Protocol):
+    """Starts and stops the timers of share groups."""
+
+    def resume(self, shard: Shard, group: ShareGroup) -> None:
+        """Start the timers of a group that was loaded."""
+        ...
+
+    def stop(self, group: ShareGroup) -> None:
+        """Stop the timers of a group that is served no longer."""
+        ...
+
+
 class Shard(LedPartition):
     """A partition that this broker leads.
 
     Attributes:
         loader: takes the records while the shard is loading.
         groups: the classic groups, and those that have offsets only, by id.
-        consumer_groups: those of KIP-848, by id; no group is in both.
+        consumer_groups: those of KIP-848, by id.
+        share_groups: those of KIP-932, by id; a group is of one type.
         gates: where decisions about a group wait while a change of it is being written.
         open_groups: groups that may have pending offsets of a producer's transaction, by producer id.
         expirations: the last expiration of offsets, of the groups that had one most recently, by id; a group whose last
@@ -91,6 +108,7 @@ class Shard(LedPartition):
         runtime: GroupRuntime,
         phases: Phases,
         consumer_timers: ConsumerTimers,
+        share_timers: ShareTimers,
         partition: int,
         leader_epoch: int,
         since_ms: int,
@@ -98,9 +116,12 @@ class Shard(LedPartition):
         self._runtime = runtime
         self._phases = phases
         self._consumer_timers = consumer_timers
-        self.loader = Loader(partition, reads_consumer_groups=runtime.settings.serves_consumer_groups)
+        self._share_timers = share_timers
+        self.partition = partition
+        self.loader = self._new_loader()
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.share_groups: dict[str, ShareGroup] = {}
         self.gates = Gates()
         self.expirations: dict[str, Expiration] = {}
         self.refused: dict[str, Refused] = {}
@@ -116,7 +137,7 @@ class Shard(LedPartition):
         """End the load: enter the groups that were read, and serve them."""
         runtime = self._runtime
         name = f"__consumer_offsets-{self.partition}"
-        groups, refused, consumer_groups = self.loader.loaded(runtime.wall_ms)
+        groups, refused, consumer_groups, share_groups = self.loader.loaded(runtime.wall_ms)
         unreadable = self.loader.unreadable_keys
         self.forget()
         if unreadable:
@@ -129,17 +150,22 @@ class Shard(LedPartition):
             self.refuse(group_id, one)
         self.groups = {group.group_id: group for group in groups}
         self.consumer_groups = {group.group_id: group for group in consumer_groups}
+        self.share_groups = {group.group_id: group for group in share_groups}
         loaded: list[AnyGroup] = [*groups, *consumer_groups]
         for group in loaded:
             for producer_id in group.offsets.pending_transactional:
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
         self._each(self._resume)
+        for share_group in share_groups:
+            self._runtime.attempt(
+                self.owner(share_group.group_id), partial(self._share_timers.resume, self, share_group)
+            )
         took_ms = runtime.now_ms - self.since_ms
         runtime.log(
             f"Finished loading offsets and group metadata from {name} in {took_ms} milliseconds for epoch "
             f"{self.leader_epoch}"
         )
-        self.change_state(ShardState.ACTIVE, groups=len(self.groups) + len(self.consumer_groups), load_ms=took_ms)
+        self.change_state(ShardState.ACTIVE, groups=self.size, load_ms=took_ms)
 
     def _resume(self, group: AnyGroup) -> None:
         if isinstance(group, ConsumerGroup):
@@ -149,19 +175,34 @@ class Shard(LedPartition):
 
     def forget(self) -> None:
         """Drop what the loader has read."""
-        self.loader = Loader(self.partition, reads_consumer_groups=self._runtime.settings.serves_consumer_groups)
+        self.loader = self._new_loader()
+
+    def _new_loader(self) -> Loader:
+        settings = self._runtime.settings
+        return Loader(
+            self.partition,
+            reads_consumer_groups=settings.serves_consumer_groups,
+            reads_share_groups=settings.serves_share_groups,
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of groups of all types."""
+        return len(self.groups) + len(self.consumer_groups) + len(self.share_groups)
 
     def unload(self) -> None:
         """Respond to what is parked with NOT_COORDINATOR, and forget the groups."""
         self._each(self._unload)
+        for share_group in self.share_groups.values():
+            self._share_timers.stop(share_group)
         for waiting in self.gates.drop_all():
             if waiting.request is not None:
                 self._runtime.respond(waiting.token, self._runtime.failure(waiting.request, ErrorCode.NOT_COORDINATOR))
         self._runtime.log(
             f"Finished unloading __consumer_offsets-{self.partition} for coordinator epoch {self.leader_epoch}. "
-            f"Removed {len(self.groups) + len(self.consumer_groups)} cached groups."
+            f"Removed {self.size} cached groups."
         )
-        self.groups, self.consumer_groups, self.refused = {}, {}, {}
+        self.groups, self.consumer_groups, self.share_groups, self.refused = {}, {}, {}, {}
         self.change_state(ShardState.UNLOADED)
 
     def _unload(self, group: AnyGroup) -> None:
@@ -178,11 +219,14 @@ class Shard(LedPartition):
         """Forget a group about which a decision has failed; its state, which may be half changed, is not looked at."""
         group = self.groups.pop(group_id, None)
         consumer_group = self.consumer_groups.pop(group_id, None)
+        share_group = self.share_groups.pop(group_id, None)
         self.gates.drop(group_id)
         one: AnyGroup | None = consumer_group or group
         keys = (
             () if consumer_group is None else tuple(to_bytes(each).key for each in tombstones_of(consumer_group.image))
         )
+        if share_group is not None:
+            keys = tuple(share_group_records.to_bytes(each).key for each in tombstones_of_share(share_group.image))
         self.refuse(group_id, Refused(cause, () if one is None else tuple(one.offsets.partitions()), keys))
 
     def refuse(self, group_id: str, refused: Refused) -> None:
@@ -392,6 +436,15 @@ def tombstones_of(image: GroupImage) -> list[ConsumerGroupRecord]:
         *(one for member_id in image.members for one in member_tombstones(group_id, member_id)),
         *(regex_tombstone(group_id, regex) for regex in image.regexes),
         *group_tombstones(group_id),
+    ]
+
+
+def tombstones_of_share(image: ShareGroupImage) -> list[share_group_records.ShareGroupRecord]:
+    """Return the tombstones of all records that a share group has."""
+    group_id = image.group_id
+    return [
+        *(one for member_id in image.members for one in share_group_records.member_tombstones(group_id, member_id)),
+        *share_group_records.group_tombstones(group_id),
     ]
 
 

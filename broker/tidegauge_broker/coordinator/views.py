@@ -139,6 +139,7 @@ class Counters:
     offset_deletions: int = 0
     completed_rebalances: int = 0
     consumer_group_rebalances: int = 0
+    share_group_rebalances: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,14 +223,14 @@ class PartitionStates:
     def _lose_leader(
         self, partition: Partition, state: PartitionState, changed: set[int], cause: str, out: list[Effect]
     ) -> None:
-        """Neither serve nor fetch: nobody leads the partition in this epoch."""
+        """Neither serve nor fetch: the partition has no leader in this epoch."""
         self._stop_following(partition, changed)
         partition.adopt(state)
         if partition.role is not Role.NONE:
             partition.enter(Role.NONE)
         partition.leader_role = None
         partition.note_role(cause, out)
-        partition.say("info", f"Nobody leads in leader epoch {state.leader_epoch}", out)
+        partition.say("info", f"There is no leader in leader epoch {state.leader_epoch}", out)
         self._role_changed(partition, out)
 
     def _become_leader(

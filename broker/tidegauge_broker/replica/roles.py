@@ -40,7 +40,7 @@ class Transition(NamedTuple):
 
 _NAMED = "the controller's state names this broker as leader"
 _OTHER = "the controller's state names another, live broker as leader"
-_NOBODY = "metadata of KRaft mode name no live leader"
+_LEADERLESS = "metadata of KRaft mode name no live leader"
 _FAILED = "its log or log directory fails, or a decision about it has a defect"
 _DELETED = "stopped with deletion"
 
@@ -53,9 +53,9 @@ TRANSITIONS = (
     Transition(_FOLLOWER, _LEADER, _NAMED),
     Transition(_FOLLOWER, _FOLLOWER, f"{_OTHER}, or the same one in a later leader epoch"),
     Transition(
-        _LEADER, _NONE, f"{_NOBODY}; or a decision about it has a defect: it serves nothing until it is offline"
+        _LEADER, _NONE, f"{_LEADERLESS}; or a decision about it has a defect: it serves nothing until it is offline"
     ),
-    Transition(_FOLLOWER, _NONE, _NOBODY),
+    Transition(_FOLLOWER, _NONE, _LEADERLESS),
     Transition(_NONE, _OFFLINE, _FAILED),
     Transition(_LEADER, _OFFLINE, _FAILED),
     Transition(_FOLLOWER, _OFFLINE, _FAILED),

@@ -248,11 +248,8 @@ class Acquisition:
         if not len(window.in_flight):
             first_offset = max(first_offset, window.end_offset)
         following = window.in_flight.above(first_offset)
-        bound = last_offset
         if self._left < last_offset - first_offset + 1:
             last_offset = self._end_of_batch(first_offset + self._left - 1)
-            if window.active_gap is not None:
-                last_offset = min(last_offset, bound)
         if following is not None:
             last_offset = min(last_offset, following.first_offset - 1)
         if last_offset < first_offset:

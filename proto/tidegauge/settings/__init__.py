@@ -15,7 +15,13 @@ from tidegauge.settings.dynamic import (
     usable_broker_settings,
     usable_topic_settings,
 )
-from tidegauge.settings.group import GROUP_CONFIGS, check_group_configs, group_values, usable_group_configs
+from tidegauge.settings.group import (
+    GROUP_CONFIGS,
+    SHARE_GROUP_CONFIGS,
+    check_group_configs,
+    group_values,
+    usable_group_configs,
+)
 from tidegauge.settings.listeners import listeners_of
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, Values
 from tidegauge.settings.parsing import (
@@ -33,6 +39,7 @@ __all__ = [
     "GROUP_CONFIGS",
     "INT_MAX",
     "LONG_MAX",
+    "SHARE_GROUP_CONFIGS",
     "TOPIC_SETTINGS",
     "BrokerSettings",
     "ListChange",

@@ -7,7 +7,7 @@ Source: Kafka's GroupCoordinatorConfig and ShareGroupConfig.
 
 from __future__ import annotations
 
-from tidegauge.settings.model import INT_MAX, Setting
+from tidegauge.settings.model import INT_MAX, Setting, Unit
 from tidegauge.settings.tables import long, names, short, text, whole
 
 _ASSIGNORS = tuple(f"org.apache.kafka.coordinator.group.assignor.{name}Assignor" for name in ("Uniform", "Range"))
@@ -33,6 +33,28 @@ def _of_kraft(protocol: str) -> tuple[Setting, ...]:
             has_effect=protocol == "consumer",
         )
         for name, default, meaning in rows
+    )
+
+
+def _bounded(
+    name: str, default: int, lowest: int, highest: int, unit: Unit, meaning: str, minimum: int
+) -> tuple[Setting, ...]:
+    """Return a setting of the share protocol, and those that bound a group's own value of it."""
+    rows = (
+        ("", default, meaning),
+        ("min.", lowest, f"Smallest value of a group's own: {meaning[0].lower()}{meaning[1:]}"),
+        ("max.", highest, f"Largest value of a group's own: {meaning[0].lower()}{meaning[1:]}"),
+    )
+    return tuple(
+        whole(
+            f"group.share.{which}{name}",
+            value,
+            unit,
+            f"{text_of_it}, share protocol. A setting of Kafka 4.3.",
+            minimum,
+            has_effect=False,
+        )
+        for which, value, text_of_it in rows
     )
 
 
@@ -146,4 +168,8 @@ GROUP_SETTINGS = (
         10_000,
     ),
     *_of_kraft("share"),
+    *_bounded("assignment.interval.ms", 1_000, 0, 15_000, "ms", "Minimum time between two target assignments", 0),
+    *_bounded("record.lock.duration.ms", 30_000, 15_000, 60_000, "ms", "Time for which a member may keep a record", 1),
+    *_bounded("delivery.count.limit", 5, 2, 10, "", "Maximum number of deliveries of a record", 2),
+    *_bounded("partition.max.record.locks", 2_000, 100, 4_000, "", "Maximum offsets in flight of a share partition", 1),
 )

@@ -1,4 +1,4 @@
-"""Settings of single groups (KIP-848, KIP-1043): Kafka's names, bounds and sentences; those of the consumer protocol.
+"""Settings of single groups (KIP-848, KIP-932, KIP-1043): Kafka's names, bounds and sentences, by protocol.
 
 Rules:
     1. A value of a group's own counts before the broker's setting of the same meaning.
@@ -17,10 +17,16 @@ from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import did_you_mean
-from tidegauge.settings.model import INT_MAX, Setting, Values
+from tidegauge.settings.model import INT_MAX, Setting, Unit, Values
 
 SESSION_TIMEOUT, HEARTBEAT_INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
+AUTO_OFFSET_RESET, ISOLATION_LEVEL = "share.auto.offset.reset", "share.isolation.level"
+RENEWS = "share.renew.acknowledge.enable"
+_RESETS = (
+    r"latest|earliest|by_duration:P(?!T?$)(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]+)?S)?)?"
+)
+"""Where a share group may begin: a duration is one of ISO 8601 that is not negative (java.time.Duration)."""
 
 
 class _Bounds(NamedTuple):
@@ -30,69 +36,119 @@ class _Bounds(NamedTuple):
     maximum: str
 
 
-def _setting(name: str, default: int, meaning: str, minimum: int) -> Setting:
-    return Setting(name, "int", default, meaning, "ms", minimum, INT_MAX, broker_key=f"group.{name}")
+def _setting(name: str, default: int, meaning: str, minimum: int, unit: Unit = "ms") -> Setting:
+    return Setting(name, "int", default, meaning, unit, minimum, INT_MAX, broker_key=f"group.{name}")
 
 
-GROUP_CONFIGS: Mapping[str, Setting] = {
-    one.name: one
-    for one in (
-        _setting(SESSION_TIMEOUT, 45_000, "Session timeout of the group's members, consumer protocol.", 1),
+def _times_of(protocol: str) -> tuple[Setting, ...]:
+    """Return the settings that groups of the consumer and the share protocol have alike."""
+    return (
         _setting(
-            HEARTBEAT_INTERVAL, 5_000, "Interval between heartbeats of the group's members, consumer protocol.", 1
+            f"{protocol}.session.timeout.ms", 45_000, f"Session timeout of the group's members, {protocol} protocol.", 1
         ),
         _setting(
-            ASSIGNMENT_INTERVAL,
+            f"{protocol}.heartbeat.interval.ms",
+            5_000,
+            f"Interval between heartbeats of the group's members, {protocol} protocol.",
+            1,
+        ),
+        _setting(
+            f"{protocol}.assignment.interval.ms",
             1_000,
-            "Minimum time between two target assignments of the group, consumer protocol; 0: none.",
+            f"Minimum time between two target assignments of the group, {protocol} protocol; 0: none.",
             0,
         ),
     )
-}
-_BOUNDS = {
-    name: _Bounds(f"group.consumer.min.{rest}", f"group.consumer.max.{rest}")
-    for name in GROUP_CONFIGS
-    for rest in [name.removeprefix("consumer.")]
-}
 
 
-def check_group_configs(texts: Mapping[str, str], broker: Values) -> None:
+GROUP_CONFIGS: Mapping[str, Setting] = {one.name: one for one in _times_of("consumer")}
+"""Those of the consumer protocol, which brokers offer where it is served."""
+SHARE_GROUP_CONFIGS: Mapping[str, Setting] = {
+    one.name: one
+    for one in (
+        *_times_of("share"),
+        _setting("share.record.lock.duration.ms", 30_000, "Time for which a member may keep a record.", 1),
+        _setting("share.delivery.count.limit", 5, "Maximum number of deliveries of a record.", 2, ""),
+        _setting("share.partition.max.record.locks", 2_000, "Maximum offsets in flight of a share partition.", 1, ""),
+        Setting(
+            AUTO_OFFSET_RESET,
+            "text",
+            "latest",
+            "Where the group begins at a partition: latest, earliest or by_duration:PnDTnHnMn.nS.",
+            illegal=(
+                rf"(?!(?:{_RESETS})$).*",
+                "Invalid value `{}`: it must be latest, earliest or by_duration:PnDTnHnMn.nS",
+            ),
+        ),
+        Setting(
+            ISOLATION_LEVEL,
+            "text",
+            "read_uncommitted",
+            "Whether records of aborted and open transactions are delivered.",
+            choices=("read_committed", "read_uncommitted"),
+        ),
+        Setting(RENEWS, "bool", True, "Whether members may renew their locks on records (KIP-1222)."),
+    )
+}
+"""Those of the share protocol (KIP-932), which no broker offers yet."""
+
+
+def _bounds_of(name: str) -> _Bounds:
+    """Return the bounds of group.share.record.lock.duration.ms: group.share.min.record.lock.duration.ms, ..."""
+    protocol, _, rest = name.partition(".")
+    return _Bounds(f"group.{protocol}.min.{rest}", f"group.{protocol}.max.{rest}")
+
+
+def check_group_configs(
+    texts: Mapping[str, str], broker: Values, configs: Mapping[str, Setting] = GROUP_CONFIGS
+) -> None:
     """Check that a group may have these settings of its own (rule 2).
+
+    Args:
+        texts: the group's, by name.
+        broker: the broker's settings.
+        configs: those that a group may have, of one protocol.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, with Kafka's sentence.
     """
     given: dict[str, Any] = {}
     for name, text in texts.items():
-        setting = GROUP_CONFIGS.get(name)
+        setting = configs.get(name)
         if setting is None:
-            raise _refused(f"Unknown group config name: {name}{did_you_mean(name, GROUP_CONFIGS)}")
+            raise _refused(f"Unknown group config name: {name}{did_you_mean(name, configs)}")
         given[name] = setting.parse(text)
     for name, value in given.items():
-        low, high = _BOUNDS[name]
+        if configs[name].broker_key is None:
+            continue
+        low, high = _bounds_of(name)
         if value < broker[low]:
             raise _refused(f"{name} must be greater than or equal to {low} ({broker[low]}), and is {value}")
         if value > broker[high]:
             raise _refused(f"{name} must be less than or equal to {high} ({broker[high]}), and is {value}")
-    values = Values(GROUP_CONFIGS, _defaults(broker) | given)
-    session_ms, heartbeat_ms = values[SESSION_TIMEOUT], values[HEARTBEAT_INTERVAL]
+    values = Values(configs, _defaults(broker, configs) | given)
+    session = next(name for name in configs if name.endswith(".session.timeout.ms"))
+    heartbeat = next(name for name in configs if name.endswith(".heartbeat.interval.ms"))
+    session_ms, heartbeat_ms = values[session], values[heartbeat]
     if given and session_ms <= heartbeat_ms:
         raise _refused(
-            f"{SESSION_TIMEOUT} ({session_ms}) must be greater than {HEARTBEAT_INTERVAL} ({heartbeat_ms}): members "
-            "would expire between their heartbeats"
+            f"{session} ({session_ms}) must be greater than {heartbeat} ({heartbeat_ms}): members would expire between "
+            "their heartbeats"
         )
 
 
-def usable_group_configs(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def usable_group_configs(
+    texts: Mapping[str, str], configs: Mapping[str, Setting] = GROUP_CONFIGS
+) -> tuple[dict[str, str], list[str]]:
     """Return the usable ones of a group's stored settings, and what was left out and why."""
     usable: dict[str, str] = {}
     problems: list[str] = []
     for name, text in texts.items():
-        if name not in GROUP_CONFIGS:
+        if name not in configs:
             problems.append(f"Unknown group config name: {name}")
             continue
         try:
-            GROUP_CONFIGS[name].parse(text)
+            configs[name].parse(text)
         except TidegaugeError as problem:
             problems.append(problem.message)
         else:
@@ -100,17 +156,22 @@ def usable_group_configs(texts: Mapping[str, str]) -> tuple[dict[str, str], list
     return usable, problems
 
 
-def group_values(texts: Mapping[str, str], broker: Values) -> Values:
+def group_values(texts: Mapping[str, str], broker: Values, configs: Mapping[str, Setting] = GROUP_CONFIGS) -> Values:
     """Return a group's settings in force: usable ones of its own, within the bounds (rule 3), over the broker's."""
-    given = _defaults(broker)
+    given = _defaults(broker, configs)
     for name, text in texts.items():
-        low, high = _BOUNDS[name]
-        given[name] = max(broker[low], min(GROUP_CONFIGS[name].parse(text), broker[high]))
-    return Values(GROUP_CONFIGS, given)
+        given[name] = configs[name].parse(text)
+        if configs[name].broker_key is not None:
+            low, high = _bounds_of(name)
+            given[name] = max(broker[low], min(given[name], broker[high]))
+    return Values(configs, given)
 
 
-def _defaults(broker: Values) -> dict[str, Any]:
-    return {name: broker[setting.broker_key or ""] for name, setting in GROUP_CONFIGS.items()}
+def _defaults(broker: Values, configs: Mapping[str, Setting]) -> dict[str, Any]:
+    return {
+        name: setting.default if setting.broker_key is None else broker[setting.broker_key]
+        for name, setting in configs.items()
+    }
 
 
 def _refused(sentence: str) -> TidegaugeError:

@@ -136,7 +136,7 @@ _METADATA_LOG = (
         0,
     ),
 )
-_LIFE_CYCLE = (
+_LIFECYCLE = (
     whole(
         "initial.broker.registration.timeout.ms",
         60_000,
@@ -163,6 +163,8 @@ _CLUSTER = (
     flag("auto.leader.rebalance.enable", True, "Elect preferred leaders automatically."),
     long("leader.imbalance.check.interval.seconds", 300, "s", "Interval between checks of leader imbalance.", 1),
     flag("delete.topic.enable", True, "Allow topics to be deleted."),
+    whole("controller.quota.window.num", 11, "", "Samples whose mutations of topics may come at once (KIP-599).", 1),
+    whole("controller.quota.window.size.seconds", 1, "s", "Time span of each.", 1),
     text(
         "authorizer.class.name",
         "",
@@ -177,7 +179,7 @@ CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "identity and listeners": _IDENTITY,
     "quorum": _QUORUM,
     "metadata log": _METADATA_LOG,
-    "life of a broker": _LIFE_CYCLE,
+    "lifecycle of a broker": _LIFECYCLE,
     "brokers and topics": _CLUSTER,
 }
 CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}

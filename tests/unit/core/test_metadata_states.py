@@ -1,4 +1,4 @@
-"""States of KRaft's metadata: a leader epoch may come again, and nobody may lead (ReplicaManager.applyDelta)."""
+"""States of KRaft's metadata: a leader epoch may come again, and there may be no leader (ReplicaManager.applyDelta)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_without_a_leader_a_replica_neither_leads_nor_fetches(was: Role) -> None
     assert partition.refusal_as_leader(0) is ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_leader_comes_back_from_nobody() -> None:
+def test_a_leader_comes_back_after_none() -> None:
     """The next leader epoch names a leader again."""
     broker = leading()
     take(broker, replace(STATE, leader=NO_LEADER, leader_epoch=1, partition_epoch=1, isr=()))

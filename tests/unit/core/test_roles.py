@@ -50,7 +50,7 @@ def follow(broker: LoneBroker) -> None:
 
 
 def lose_the_leader(broker: LoneBroker) -> None:
-    """Take over metadata of KRaft in which nobody leads."""
+    """Take over metadata of KRaft that name no leader."""
     state = PartitionState(A, "id", 1, NO_LEADER, 1, (), 1, (ME, OTHER))
     _, effects = broker.core.take_over(
         [state], {}, broker.now_ms, cause="Metadata", may_refuse=False, report=lambda *_: None, of_metadata=True
@@ -101,8 +101,8 @@ def test_a_row_of_the_table_is_taken(change: Change) -> None:
     assert role_of(broker) is new
 
 
-def test_a_leader_loses_its_role_when_metadata_name_nobody() -> None:
-    """ReplicaManager.applyLocalFollowersDelta makes followers of nobody; LeaderAndIsr without a leader does not."""
+def test_a_leader_loses_its_role_when_metadata_name_none() -> None:
+    """ReplicaManager.applyLocalFollowersDelta: no leader, no role; LeaderAndIsr without a leader changes none."""
     broker = hosted(Role.LEADER)
     lose_the_leader(broker)
     assert role_of(broker) is Role.NONE

@@ -15,9 +15,17 @@ from tests.unit.server.one_controller import NODE_ID, OneController, controller_
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft import apis
-from tidegauge.kafka.kraft.messages import api_versions, delete_topics, list_partition_reassignments, update_features
+from tidegauge.kafka.kraft.messages import (
+    alter_client_quotas,
+    api_versions,
+    create_topics,
+    delete_topics,
+    list_partition_reassignments,
+    update_features,
+)
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
+from tidegauge_broker.server.quorum import committed_metadata
 from tidegauge_broker.server.quorum.controller import quorum_controller
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_controller.metadata.decisions.view import Decision
@@ -215,6 +223,38 @@ async def test_kraft_version_rises_with_the_other_levels_and_never_falls(tmp_pat
         assert one.controller.kraft_version == 1
 
 
+async def test_a_new_topics_settings_are_in_the_response(one: OneController):
+    """KIP-525: the settings in force with their sources: the topic, the cluster's dynamic default, the default."""
+    await one.register(0)
+    config = create_topics.CreatableTopicConfig("retention.ms", "5000")
+    topic = create_topics.CreatableTopic("t", 1, 1, configs=[config])
+    response = await one.ask(apis.CREATE_TOPICS, create_topics.CreateTopicsRequest(topics=[topic]))
+    found = {one.name: (one.value, one.config_source) for one in response.topics[0].configs}
+    assert found["retention.ms"] == ("5000", 1)
+    assert found["min.insync.replicas"] == ("1", 3)
+    assert found["cleanup.policy"] == ("delete", 5)
+
+
+async def test_a_client_that_creates_too_many_partitions_is_refused_for_a_while(one: OneController):
+    """KIP-599: controller_mutation_rate; the request that exhausts the quota is served, the next one refused.
+
+    A client of a version that does not know the error is throttled and served.
+    """
+    await one.register(0)
+    entity = [alter_client_quotas.EntityData("user", "ANONYMOUS")]
+    limit = alter_client_quotas.OpData("controller_mutation_rate", 1.0)
+    quota = alter_client_quotas.AlterClientQuotasRequest([alter_client_quotas.EntryData(entity, [limit])])
+    assert (await one.ask(apis.ALTER_CLIENT_QUOTAS, quota)).entries[0].error_code == 0
+    first, second = await one.create("a", partitions=50), await one.create("b")
+    assert first.topics[0].error_code == 0
+    assert second.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert second.throttle_time_ms > 0
+    assert "b" not in one.controller.image.topic_ids
+    topic = create_topics.CreatableTopic("b", 1, 1)
+    older = await one.ask(apis.CREATE_TOPICS, create_topics.CreateTopicsRequest(topics=[topic]), version=5)
+    assert (older.topics[0].error_code, older.throttle_time_ms > 0) == (0, True)
+
+
 async def test_no_op_records_are_written_while_nothing_happens(tmp_path: Path):
     """KIP-835: metadata.max.idle.interval.ms lets brokers see how far the log is."""
     async with controller_at(tmp_path, metadata_max_idle_interval_ms="10") as one:
@@ -248,6 +288,37 @@ async def test_a_snapshot_is_written_and_loaded_at_the_next_start(tmp_path: Path
     async with controller_at(tmp_path) as one:
         assert one.parts.committed.next_offset >= end
         assert same(one.controller.image, image)
+
+
+async def test_a_controller_whose_log_is_lost_goes_on_from_its_snapshot(tmp_path: Path):
+    """MetadataLoader: a log that begins behind records that were never taken in needs the snapshot before it."""
+    async with controller_at(tmp_path, metadata_log_max_record_bytes_between_snapshots="500") as one:
+        await one.register(0)
+        for name in "abc":
+            await one.create(name, partitions=5)
+        await until(lambda: one.node.log.newest_snapshot is not None)
+    for path in (tmp_path / "__cluster_metadata-0").iterdir():
+        if path.suffix in {".log", ".index", ".timeindex"}:
+            path.unlink()
+    async with controller_at(tmp_path) as one:
+        assert one.node.log.start_offset > 0
+        assert one.controller.active is not None
+        assert "a" in one.controller.active.image.topic_ids
+        assert (await one.create("d")).topics[0].error_code == 0
+
+
+async def test_a_leader_decides_nothing_before_it_has_read_what_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """QuorumController.claim: from half of the log it would create again what exists, or forget brokers."""
+    async with controller_at(tmp_path) as one:
+        await one.register(0)
+        for number in range(30):
+            await one.create(f"t{number}")
+    monkeypatch.setattr(committed_metadata, "_PORTION_BYTES", 100)
+    async with controller_at(tmp_path) as one:
+        assert one.controller.active is not None
+        assert len(one.controller.active.image.topic_ids) == 30
 
 
 def same(one: MetadataImage, other: MetadataImage) -> bool:

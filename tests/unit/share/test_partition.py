@@ -172,6 +172,67 @@ def test_a_read_without_batches_or_a_member_that_wants_nothing_acquires_nothing(
     assert share.fetch(max_records=0) == []
 
 
+def test_a_read_that_ends_below_the_start_offset_acquires_nothing():
+    """The start has moved while the log was read."""
+    share = Driver(log_of(10, 10), start_offset=15)
+    read = Read(0, log_of(10))
+    assert share.share.acquire("a", read, Wanted(10, 10), share.now_ms) == []
+    assert share.share.window.start_offset == 15
+
+
+def test_holes_of_a_state_are_acquired_up_to_the_batch_behind_them():
+    """A batch of the log that reaches from a hole into what is in flight is not acquired as a whole."""
+    share = Driver(log_of(20), state=[StateBatch(15, 19, 0, 1)])
+    assert share.fetch(max_records=1) == [(0, 14, 1)]
+    assert share.fetch(max_records=5) == [(15, 19, 2)]
+
+
+def deliver_and_release(share, *offsets, times):
+    for _ in range(times):
+        share.fetch(max_records=1000)
+        for offset in offsets:
+            assert share.acknowledge(offset, offset, RELEASE) is ErrorCode.NONE
+
+
+def test_a_record_that_was_delivered_often_is_not_delivered_beside_others():
+    """KIP-932, "Delivery counts": half of the limit, and two at least."""
+    share = Driver(log_of(1, 5), settings(delivery_count_limit=5))
+    share.fetch(max_records=6, batch_size=1)
+    assert share.acknowledge(0, 0, RELEASE) is ErrorCode.NONE
+    deliver_and_release(share, 0, times=1)
+    assert share.acknowledge(1, 5, RELEASE) is ErrorCode.NONE
+    for _ in range(2):
+        assert share.fetch(max_records=1, mode=EXACT)[0][0] == 0
+        assert share.acknowledge(0, 0, RELEASE) is ErrorCode.NONE
+    assert share.states()[0] == (0, 4)
+    assert share.fetch() == [(0, 0, 5)]
+    assert share.fetch() == [(1, 5, 2)]
+
+
+def test_records_that_come_before_one_near_its_limit_are_delivered_without_it():
+    share = Driver(log_of(1, 1), settings(delivery_count_limit=5))
+    share.fetch(batch_size=1)
+    for _ in range(3):
+        assert share.acknowledge(1, 1, RELEASE) is ErrorCode.NONE
+        share.fetch(batch_size=1)
+    assert share.acknowledge(1, 1, RELEASE) is ErrorCode.NONE
+    assert share.acknowledge(0, 0, RELEASE) is ErrorCode.NONE
+    assert share.fetch() == [(0, 0, 2)]
+    assert share.fetch() == [(1, 1, 5)]
+
+
+def test_the_last_delivery_of_a_record_is_made_alone():
+    share = Driver(log_of(4), settings(delivery_count_limit=3))
+    share.fetch()
+    for _ in range(2):
+        assert share.acknowledge(2, 2, RELEASE) is ErrorCode.NONE
+        if share.states()[2][1] < 2:
+            assert share.fetch() == [(2, 2, 2)]
+    assert share.acknowledge(1, 1, RELEASE) is ErrorCode.NONE
+    assert share.fetch() == [(1, 1, 2)]
+    assert share.fetch() == [(2, 2, 3)]
+
+
 # read_committed
 
 
@@ -294,6 +355,19 @@ def test_offsets_below_the_window_are_ignored_and_beyond_it_refused():
     assert share.acknowledge(10, 19, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
     share.fetch(max_records=10, batch_size=10)
     assert share.acknowledge(10, 20, ACCEPT) is ErrorCode.INVALID_REQUEST
+
+
+def test_the_start_waits_for_acknowledgements_that_are_being_written():
+    share = Driver(log_of(10, 10))
+    share.fetch(batch_size=10)
+    share.holds = True
+    share.acknowledge(0, 9, ACCEPT)
+    share.acknowledge(10, 19, ACCEPT)
+    first, second = share.held
+    share.take(share.share.state_written(first.write_id, ErrorCode.NONE))
+    assert share.share.window.start_offset == 10
+    share.take(share.share.state_written(second.write_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert share.states()[10] == (1, 1)
 
 
 def test_the_start_waits_for_the_first_record():

@@ -21,7 +21,7 @@ from tidegauge_broker.coordinator.consumer_group.topics import Topics
 
 
 def described_consumer_group(
-    group_id: str, group: ConsumerGroup | None, topics: Topics, default_assignor: str, *, is_classic: bool
+    group_id: str, group: ConsumerGroup | None, topics: Topics, default_assignor: str, *, is_of_another_type: bool
 ) -> DescribeConsumerGroupResult:
     """Return a group as ConsumerGroupDescribe shows it.
 
@@ -30,10 +30,10 @@ def described_consumer_group(
         group: None: there is no consumer group of that name.
         topics: those that exist; partitions of others are left out.
         default_assignor: of a group whose members ask for none.
-        is_classic: whether there is a classic group of that name.
+        is_of_another_type: whether there is a group of that name that is no consumer group.
     """
     if group is None:
-        message = f"Group {group_id} is not a consumer group." if is_classic else f"Group {group_id} not found."
+        message = f"Group {group_id} is not a consumer group." if is_of_another_type else f"Group {group_id} not found."
         return DescribeConsumerGroupResult(group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
     image = group.image
     return DescribeConsumerGroupResult(

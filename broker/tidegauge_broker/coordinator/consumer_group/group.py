@@ -5,10 +5,11 @@ from __future__ import annotations
 from tidegauge.consumer_groups import ConsumerGroupState
 from tidegauge_broker.coordinator.consumer_group.image import GroupImage
 from tidegauge_broker.coordinator.offsets import Offsets
+from tidegauge_broker.coordinator.refreshing import Refreshing
 from tidegauge_broker.coordinator.timers import Timer
 
 
-class ConsumerGroup:
+class ConsumerGroup(Refreshing):
     """A group.
 
     Attributes:
@@ -25,6 +26,7 @@ class ConsumerGroup:
     """
 
     def __init__(self, image: GroupImage, partition: int, offsets: Offsets | None = None) -> None:
+        super().__init__()
         self.image = image
         self.partition = partition
         self.offsets = Offsets() if offsets is None else offsets
@@ -36,8 +38,6 @@ class ConsumerGroup:
         self.is_resolving = False
         self.resolution_failed_ms: int | None = None
         self.state_since_ms: int | None = None
-        self._refresh_requests = 1
-        self._refreshed = 0
 
     @property
     def group_id(self) -> str:
@@ -48,24 +48,3 @@ class ConsumerGroup:
     def state(self) -> ConsumerGroupState:
         """The committed state."""
         return ConsumerGroupState.DEAD if self.is_dead else self.image.state
-
-    # Changes of topics
-
-    def request_refresh(self) -> int:
-        """Have the next heartbeat look whether the metadata of the group's topics has changed."""
-        self._refresh_requests += 1
-        return self._refresh_requests
-
-    @property
-    def refresh_requests(self) -> int:
-        """How many refreshes were requested: what a heartbeat that looks at the topics has seen."""
-        return self._refresh_requests
-
-    @property
-    def is_refresh_due(self) -> bool:
-        """Whether topics may have changed since the last heartbeat that looked."""
-        return self._refreshed < self._refresh_requests
-
-    def refreshed(self, requests: int) -> None:
-        """Take note that a heartbeat, when this many refreshes were requested, has looked at the topics."""
-        self._refreshed = max(self._refreshed, requests)

@@ -137,7 +137,7 @@ def advance(
         bump = bump or update.bumps
     bumped = _bump(draft, met, bump=bump)
     if draft.image.assignment_epoch < draft.image.epoch and may_compute(
-        draft.image, met.now_ms, met.assignment_interval_ms
+        draft.image.assignment_timestamp_ms, met.now_ms, met.assignment_interval_ms
     ):
         add_target(draft, met.topics, met.assignors, met.now_ms)
     has_subscription_changed = bump or former.topic_regex != member.topic_regex

@@ -1,8 +1,6 @@
 """What the records of a consumer group say: the group is the fold of its records, live and after a load.
 
-A decision works on a ``Draft``: each record that it adds is replayed at once on a copy, so that later steps of the same
-decision see it. The copy takes the image's place when the records are committed; until then, and if they are not,
-nothing has changed (docs/adr/0027-one-write-of-a-consumer-group.md).
+A decision works on a ``Draft`` of the image (docs/adr/0027-one-write-of-a-consumer-group.md).
 Source: ConsumerGroup, ModernGroup and the replay methods of GroupMetadataManager of Kafka.
 """
 
@@ -38,6 +36,7 @@ from tidegauge.kafka.coordinator.consumer_group_target_assignment_metadata impor
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from tidegauge_broker.coordinator import drafts
 from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import Partitions
 from tidegauge_broker.coordinator.consumer_group.member import (
@@ -287,24 +286,8 @@ def _epochs(topics: Iterable[CurrentPartitions], member_epoch: int) -> Epochs:
     return found
 
 
-class Draft:
-    """A decision in the making: the image as its records change it, and the records.
-
-    Attributes:
-        image: with the records so far; the group's own while there are none.
-    """
-
-    def __init__(self, image: GroupImage) -> None:
-        self.image = image
-        self.records: list[ConsumerGroupRecord] = []
-
-    def add(self, *records: ConsumerGroupRecord) -> None:
-        """Add records, and replay them."""
-        if records and not self.records:
-            self.image = self.image.copied()
-        for record in records:
-            self.image.replay(record)
-            self.records.append(record)
+Draft = drafts.Draft[GroupImage, ConsumerGroupRecord]
+"""A decision about a consumer group."""
 
 
 _REPLAYS: dict[type, Callable[[GroupImage, Any, Any], None]] = {

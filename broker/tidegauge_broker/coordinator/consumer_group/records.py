@@ -83,12 +83,12 @@ KINDS: dict[int, tuple[type[Any], type[Any]]] = {
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
 """Classes of key and value by type."""
-_CODEC = RecordKinds(KINDS)
+CODEC = RecordKinds(KINDS)
 
 
 def to_bytes(record: ConsumerGroupRecord) -> Record:
     """Return a record as it is written."""
-    return _CODEC.to_bytes(record.key, record.value)
+    return CODEC.to_bytes(record.key, record.value)
 
 
 def read_key(key: bytes) -> ConsumerGroupKey:
@@ -97,7 +97,7 @@ def read_key(key: bytes) -> ConsumerGroupKey:
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes are no such key.
     """
-    return cast("ConsumerGroupKey", _CODEC.read_key(key))
+    return cast("ConsumerGroupKey", CODEC.read_key(key))
 
 
 def read_value(key: ConsumerGroupKey, value: bytes) -> ConsumerGroupValue:
@@ -106,7 +106,7 @@ def read_value(key: ConsumerGroupKey, value: bytes) -> ConsumerGroupValue:
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes are no such value.
     """
-    return cast("ConsumerGroupValue", _CODEC.read_value(key, value))
+    return cast("ConsumerGroupValue", CODEC.read_value(key, value))
 
 
 # What is written. Source: GroupCoordinatorRecordHelpers.

@@ -113,6 +113,8 @@ class ConsumerGroups:
         group = shard.consumer_groups.get(group_id)
         if group is not None:
             return group, Draft(group.image), []
+        if group_id in shard.share_groups:
+            raise refusals.not_a_consumer_group(group_id)
         classic = shard.groups.get(group_id)
         if request.member_epoch != JOINING_EPOCH:
             raise refusals.not_found(group_id) if classic is None else refusals.not_a_consumer_group(group_id)
@@ -128,7 +130,8 @@ class ConsumerGroups:
         group_id = request.group_id or ""
         group = shard.consumer_groups.get(group_id)
         if group is None:
-            raise refusals.not_a_consumer_group(group_id) if group_id in shard.groups else refusals.not_found(group_id)
+            is_other = group_id in shard.groups or group_id in shard.share_groups
+            raise refusals.not_a_consumer_group(group_id) if is_other else refusals.not_found(group_id)
         draft = Draft(group.image)
         member = leaving_member(draft, request)
         result = ConsumerGroupHeartbeatResult(member_id=request.member_id, member_epoch=request.member_epoch)

@@ -24,15 +24,14 @@ ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign, "range": range_assi
 """The assignors by the names that clients and settings use."""
 
 
-def may_compute(image: GroupImage, now_ms: int, interval_ms: int) -> bool:
-    """Return whether the target may be computed now: not again within the assignment interval.
+def may_compute(last_ms: int, now_ms: int, interval_ms: int) -> bool:
+    """Return whether a target may be computed now: not again within the assignment interval.
 
     Args:
-        image: the group.
+        last_ms: the wall-clock time of the last one; 0: not known.
         now_ms: the wall-clock time.
-        interval_ms: group.consumer.assignment.interval.ms.
+        interval_ms: group.consumer.assignment.interval.ms, or group.share.assignment.interval.ms.
     """
-    last_ms = image.assignment_timestamp_ms
     return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
 
 
@@ -57,7 +56,7 @@ def add_target(draft: Draft, topics: Topics, assignors: Sequence[str], now_ms: i
     for member_id in members:
         target = assigned.get(member_id, ())
         former = image.targets.get(member_id)
-        if former is None or _as_sets(former) != _as_sets(target):
+        if former is None or as_sets(former) != as_sets(target):
             draft.add(target_record(group_id, member_id, target))
     draft.add(target_epoch_record(group_id, draft.image.epoch, now_ms))
 
@@ -68,15 +67,14 @@ def topic_ids_of(image: GroupImage, member: ConsumerMember, topics: Topics) -> t
     return tuple(topics.by_name[name].topic_id for name in names if name in topics.by_name)
 
 
+def with_java_order(target: Partitions) -> Partitions:
+    """Return a target as an assignor is given it."""
+    return tuple((topic_id, tuple(java_set(partitions))) for topic_id, partitions in _in_java_order(target))
+
+
 def _spec(image: GroupImage, member: ConsumerMember, topics: Topics) -> Member:
-    target = tuple(
-        (topic_id, tuple(java_set(partitions))) for topic_id, partitions in _in_java_order(_target_of(image, member))
-    )
+    target = with_java_order(image.targets.get(member.member_id, ()))
     return Member(topic_ids_of(image, member, topics), target, member.instance_id)
-
-
-def _target_of(image: GroupImage, member: ConsumerMember) -> Partitions:
-    return image.targets.get(member.member_id, ())
 
 
 def _in_java_order(target: Partitions) -> Partitions:
@@ -84,5 +82,6 @@ def _in_java_order(target: Partitions) -> Partitions:
     return tuple((topic_id, by_id[topic_id]) for topic_id in java_set(by_id))
 
 
-def _as_sets(target: Partitions) -> dict[bytes, frozenset[int]]:
+def as_sets(target: Partitions) -> dict[bytes, frozenset[int]]:
+    """Return a target without its order, to be compared."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in target}

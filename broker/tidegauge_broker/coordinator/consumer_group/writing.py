@@ -1,8 +1,7 @@
 """Writes the decisions about consumer groups, and puts them in force; runs the timers of their members.
 
-Contract: a group has one write in flight at a time. Its records are replayed on a copy of the group's state, which
-takes the state's place when they are committed; if they are not, nothing has changed. Records that are in the log, but
-were not committed in time, count: they usually commit later, and the next load reads them.
+Contract: see ``group_writes``; the decision's records are replayed on a copy of the group's state, which takes the
+state's place when they are committed.
 Source: CoordinatorRuntime; GroupMetadataManager (scheduleConsumerGroupSessionTimeout and its kin).
 """
 
@@ -31,18 +30,14 @@ from tidegauge_broker.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, Gro
 from tidegauge_broker.coordinator.group.phases import Phases
 from tidegauge_broker.coordinator.group.states import STABLE
 from tidegauge_broker.coordinator.group.storing import metadata_record
-from tidegauge_broker.coordinator.led_partitions import ShardState
-from tidegauge_broker.coordinator.outcomes import IN_THE_LOG, client_error
-from tidegauge_broker.coordinator.record_codec import Record, batch_of
-from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE
+from tidegauge_broker.coordinator.group_writes import Written, append
+from tidegauge_broker.coordinator.record_codec import Record
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.shard import Shard, tombstones_of
 from tidegauge_broker.coordinator.timers import Timer
 
 RETRY_MS = 500
 """After a failed write of a timer's decision it is tried again (CoordinatorTimerImpl.schedule)."""
-Written = Callable[[ErrorCode], None]
-"""Called with NONE when a decision's records are committed and its state is in force; else with a client's error."""
 
 
 class GroupWriter:
@@ -137,26 +132,7 @@ class GroupWriter:
     def _append(
         self, shard: Shard, group_id: str, records: list[Record], install: Callable[[], None], written: Written
     ) -> None:
-        if not records:
-            written(ErrorCode.NONE)
-            return
-
-        def outcome(error: ErrorCode, _base_offset: int) -> None:
-            if shard.state is not ShardState.ACTIVE:
-                written(ErrorCode.NOT_COORDINATOR)
-                return
-            if error in IN_THE_LOG:
-                install()
-            else:
-                self._runtime.log(
-                    f"[GroupId {group_id}] A change of the group was not written: {error.name}", "warning"
-                )
-            shard.gates.open(group_id, lambda: written(client_error(error)))
-
-        shard.gates.close(group_id)
-        compression = self._runtime.settings.offsets_topic_compression_codec
-        batch = batch_of(records, self._runtime.wall_ms, OFFSETS_BASE_SEQUENCE, compression)
-        self._runtime.append_record(shard.partition, batch, outcome)
+        append(self._runtime, shard, group_id, records, install, written)
 
     def _install(self, shard: Shard, group: ConsumerGroup, draft: Draft) -> None:
         """Put a decision's state in force, and start and stop the timers that follow from it."""

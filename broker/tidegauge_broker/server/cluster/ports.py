@@ -248,7 +248,7 @@ class Forwarding(Protocol):
     """Hands requests of clients on to the active controller, in KRaft mode (KIP-590)."""
 
     async def forward(self, request: bytes, principal: Principal, host: str) -> bytes:
-        """Have a whole request, its header included, answered by the controller; return the whole response.
+        """Have a whole request, its header included, responded to by the controller; return the whole response.
 
         Args:
             request: as the client sent it, without its length.
@@ -439,8 +439,16 @@ class Cluster(Protocol):
         """Give up the reports that have not arrived."""
         ...
 
+    async def fence(self) -> None:
+        """Have the controller fence this broker at once, for the lab (KRaft mode).
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, no controller responds; UNSUPPORTED_VERSION, in ZooKeeper mode.
+        """
+        ...
+
     def session(self) -> Session:
-        """Return the session of this broker, for the lab, which ends it at the servers."""
+        """Return the session of this broker, for the lab, which ends it at the servers; in KRaft mode its epoch."""
         ...
 
     def on_session(self, listener: Callable[[Session], None]) -> None:

@@ -26,6 +26,7 @@ from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
+from tidegauge_broker.server.lab.kraft_membership import KRaftMembership
 from tidegauge_broker.server.lab.membership import LabMembership
 from tidegauge_broker.server.lab.rule_messages import rules_from_start
 from tidegauge_broker.server.lab.rules import RuleTable
@@ -57,7 +58,11 @@ class Lab(Seams):
         self._rules = RuleTable(broker_id)
         self._rules.set(rules_from_start(settings))
         self._gate = LabGate(self._faults, self._rules)
-        self._membership: LabMembership = ZooKeeperMembership(self._faults, settings["lab.session.file"])
+        self._membership: LabMembership = (
+            ZooKeeperMembership(self._faults, settings["lab.session.file"])
+            if settings.text("zookeeper.connect")
+            else KRaftMembership()
+        )
         self._holds: Holds | None = None
 
     def disk_of(self, directory: Path) -> Disk:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.metadata_update import ANY_BROKER, Endpoint, MetadataUpdate, ReportedPartition
@@ -55,6 +55,7 @@ class MetadataCache:
         self._brokers: dict[int, Endpoint] = {}
         self._live: frozenset[int] = frozenset()
         self._eligible: frozenset[int] = frozenset()
+        self._fenced: Sequence[Endpoint] = ()
         self._topics: dict[str, dict[int, ReportedPartition]] = {}
         self._ids: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -68,6 +69,7 @@ class MetadataCache:
         self._brokers = {endpoint.broker_id: endpoint for endpoint in update.live_brokers}
         self._live = frozenset(self._brokers)
         self._eligible = self._live - update.leaving
+        self._fenced = update.fenced
         self._racks |= {broker_id: endpoint.rack for broker_id, endpoint in self._brokers.items()}
         deleted: set[str] = set()
         for entry in update.partitions:
@@ -189,6 +191,10 @@ class MetadataCache:
     def endpoints(self) -> Iterable[Endpoint]:
         """All live brokers, by id."""
         return (self._brokers[broker_id] for broker_id in sorted(self._brokers))
+
+    def fenced_endpoints(self) -> Sequence[Endpoint]:
+        """Brokers that are registered and not alive, by id; none in ZooKeeper mode."""
+        return self._fenced
 
     def topics(self) -> Iterable[str]:
         """All topics, by name."""

@@ -35,6 +35,7 @@ from tidegauge_broker.server.quorum.controller import (
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.features import FEATURE_RANGES
+from tidegauge_broker.server.quorum.controller.mutation_quotas import MutationQuotas
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.quorum.driver import QuorumDriver
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
@@ -71,7 +72,8 @@ def served_apis(driver: QuorumDriver, controller: QuorumController, settings: No
 
     add(Served(key, partial(_ask_node, driver), is_forwarded=key in _FORWARDED) for key in READERS)
     add(brokers_served.served(controller, values.integer("broker.heartbeat.interval.ms") // 2))
-    add(topics_served.served(controller, authorization, may_delete=values.flag("delete.topic.enable")))
+    quotas = MutationQuotas(values, lambda: controller.image, lambda: controller.now_ms)
+    add(topics_served.served(controller, authorization, quotas, may_delete=values.flag("delete.topic.enable")))
     add(partitions_served.served(controller))
     add(settings_served.served(controller, authorization))
     add(access_served.served(controller, authorization))

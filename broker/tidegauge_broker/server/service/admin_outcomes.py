@@ -1,14 +1,22 @@
-"""The responses to requests of admins, in plain values."""
+"""The responses to requests of admins, in plain values, and numbers that the requests have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from tidegauge.cluster_metadata import Assignment
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import SettingView
+
+
+class ElectionType(IntEnum):
+    """Kafka's numbers for the kinds of elections that an admin can ask for."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import cache, partial
 
 from tidegauge.cluster_metadata import MalformedMetadata, MetadataUnavailable
@@ -61,6 +60,7 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.admin_outcomes import (
     AlteredConfigs,
     DescribedConfigs,
+    ElectionType,
     PartitionOutcomes,
     Reassignments,
 )
@@ -88,13 +88,6 @@ from tidegauge_controller.port import Controller
 
 LOG = logging.getLogger("tidegauge.service")
 _DELETIONS_PER_STEP = 250
-
-
-class ElectionType(IntEnum):
-    """Kafka's numbers for the kinds of elections that an admin can ask for."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +365,10 @@ class BrokerService:
             ],
             [one for one in endpoints if one.broker_id not in live] if unreachable is Unreachable.ALIVE else (),
         )
+
+    def fenced_brokers(self, caller: Caller) -> list[Endpoint]:
+        """Return the fenced brokers that have the caller's listener, with their addresses on it."""
+        return endpoints_through(caller.listener, self._metadata.fenced_endpoints())
 
     def _topic(self, name: str, live: Collection[int], unreachable: Unreachable) -> TopicView:
         entries = list(self._metadata.partitions(name).values())

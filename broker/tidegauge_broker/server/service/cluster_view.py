@@ -40,6 +40,8 @@ class PartitionView:
     Attributes:
         leader: None while no live leader is known, or none that is shown.
         offline_replicas: those on dead brokers and those whose log directory failed, in ascending order.
+        elr: eligible leader replicas (KIP-966); empty in ZooKeeper mode, and so is the next.
+        last_known_elr: the last leader, while there is none.
     """
 
     partition: int
@@ -52,6 +54,8 @@ class PartitionView:
     partition_epoch: int
     adding_replicas: Sequence[int] = ()
     removing_replicas: Sequence[int] = ()
+    elr: Sequence[int] = ()
+    last_known_elr: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -161,4 +165,6 @@ def partition_view(
         partition_epoch=state.partition_epoch,
         adding_replicas=state.adding_replicas,
         removing_replicas=state.removing_replicas,
+        elr=state.elr,
+        last_known_elr=entry.last_known_elr,
     )

@@ -1,9 +1,9 @@
 """The APIs that a broker in KRaft mode serves: keys and versions, as Apache Kafka 4.3.1's brokers have them.
 
 The messages are those of ZooKeeper mode's brokers, some with fields of later versions besides (``LATER``); of the APIs
-that only KRaft mode has they are a controller's (``apis``). Lower versions are gone with KIP-896, so are the control
-requests of ZooKeeper mode (4 to 7). Versions above those here bring what brokers here do not have: transactions of
-version 2 (KIP-890), topic ids in Produce, OffsetCommit and OffsetFetch, and share groups; delegation tokens are not
+that only KRaft mode has they are a controller's (``apis``). Lower versions were removed by KIP-896, and so were the
+control requests of ZooKeeper mode (4 to 7). Versions above those here bring what brokers here do not have: transactions
+of version 2 (KIP-890), topic ids in Produce, OffsetCommit and OffsetFetch, and share groups; delegation tokens are not
 served at all.
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; KIP-896; the ApiVersions response of a broker of 4.3.1.
 """
@@ -48,7 +48,7 @@ _LOWEST: dict[int, int] = {
     apis.ALTER_REPLICA_LOG_DIRS: 1,
     apis.DESCRIBE_LOG_DIRS: 1,
 }
-_GONE = frozenset(
+_REMOVED = frozenset(
     {
         apis.LEADER_AND_ISR,
         apis.STOP_REPLICA,
@@ -95,7 +95,7 @@ def _row(api: Api) -> Api:
 
 
 KRAFT_BROKER_APIS: dict[int, Api] = {
-    **{key: _row(api) for key, api in APIS.items() if key not in _GONE},
+    **{key: _row(api) for key, api in APIS.items() if key not in _REMOVED},
     **{key: KRAFT_APIS[key] for key in OF_KRAFT},
 }
 """By key; what of them is served follows from the handlers that there are, and from the controller's versions."""

@@ -20,10 +20,17 @@ _HASH_BITS = 0xFFFFFFFF
 _LOAD = 0.75
 
 
-def hash_of(key: str | bytes | int) -> int:
-    """Return Java's ``hashCode`` of a String, of a Uuid (its 16 bytes) or of an Integer, in 32 bits without a sign."""
+def hash_of(key: str | bytes | int | tuple[bytes, int]) -> int:
+    """Return Java's ``hashCode`` in 32 bits without a sign.
+
+    Args:
+        key: a String, a Uuid (its 16 bytes), an Integer, or a TopicIdPartition of the group coordinator.
+    """
     if isinstance(key, int):
         return key & _HASH_BITS
+    if isinstance(key, tuple):
+        topic_id, partition = key
+        return (31 * hash_of(topic_id) + partition) & _HASH_BITS
     if isinstance(key, str):
         return java_hash(key) & _HASH_BITS
     mixed = int.from_bytes(key[:8], "big") ^ int.from_bytes(key[8:], "big")
@@ -81,6 +88,12 @@ class JavaMap(Generic[Key, Value]):
             self._values[key] = make()
         return self._values[key]
 
+    def remove(self, key: Key) -> None:
+        """Remove a key, if it is there; the table keeps its size."""
+        if key in self._values:
+            self._slot(key).remove(key)
+            del self._values[key]
+
     def _slot(self, key: Key) -> list[Key]:
         hashed = hash_of(key)  # type: ignore[arg-type] # keys are of the kinds that it takes
         return self._slots[(hashed ^ hashed >> 16) & (len(self._slots) - 1)]
@@ -90,6 +103,11 @@ class JavaMap(Generic[Key, Value]):
         self._slots = [[] for _ in range(2 * len(self._slots))]
         for key in former:
             self._slot(key).append(key)
+
+
+def sized(elements: int) -> int:
+    """Return the capacity of ``AssignorHelpers.newHashMap(elements)`` and ``newHashSet``."""
+    return int((elements + 1) / _LOAD + 1)
 
 
 def java_set(keys: Iterable[Key], capacity: int = _DEFAULT_CAPACITY) -> JavaMap[Key, None]:

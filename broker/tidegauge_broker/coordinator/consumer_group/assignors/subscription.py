@@ -34,11 +34,13 @@ class GroupToAssign(NamedTuple):
         members: by member id, in the iteration order of Java's HashMap.
         partition_counts: of the subscribed topics, by id.
         is_homogeneous: whether all members have the same subscription (SubscriptionType).
+        assignable: the partitions that may be assigned, by topic id; None: all (a share group's are initialized first).
     """
 
     members: Mapping[str, Member]
     partition_counts: Mapping[bytes, int]
     is_homogeneous: bool
+    assignable: Mapping[bytes, frozenset[int]] | None = None
 
 
 Assignor = Callable[[GroupToAssign], dict[str, Partitions]]

@@ -160,8 +160,8 @@ class KRaftAdmin:
             return [_topic_outcome(one) for one in response.responses]
 
         outcomes = await _outcomes([NewTopic(name) for name in names], ask)
-        gone = [one.name for one in outcomes if one.error is ErrorCode.NONE]
-        await self._until_shown(lambda: not any(map(self._metadata.knows_topic, gone)), timeout_ms)
+        deleted = [one.name for one in outcomes if one.error is ErrorCode.NONE]
+        await self._until_shown(lambda: not any(map(self._metadata.knows_topic, deleted)), timeout_ms)
         return outcomes
 
     # Partitions

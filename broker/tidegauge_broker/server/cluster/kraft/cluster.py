@@ -28,7 +28,7 @@ from tidegauge_broker.server.cluster.kraft.assignments import DirectoryAssignmen
 from tidegauge_broker.server.cluster.kraft.controller_channel import ControllerChannel
 from tidegauge_broker.server.cluster.kraft.directories import KRaftDirectories, Misplaced
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
-from tidegauge_broker.server.cluster.kraft.life_cycle import BrokerState, LifeCycle
+from tidegauge_broker.server.cluster.kraft.lifecycle import BrokerState, Lifecycle
 from tidegauge_broker.server.cluster.kraft.membership import Identity, Membership
 from tidegauge_broker.server.cluster.kraft.metadata_updates import PROTOCOLS
 from tidegauge_broker.server.cluster.kraft.observer import QuorumObserver
@@ -173,14 +173,14 @@ class KRaftCluster:
         """Begin to register; return what asks the controller for gRPC clients."""
         self._member = member
         values = self._node.values
-        life_cycle = LifeCycle(
+        lifecycle = Lifecycle(
             values.integer("broker.heartbeat.interval.ms"),
             values.integer("initial.broker.registration.timeout.ms"),
             values.integer("log.dir.failure.timeout.ms"),
         )
         self._membership = Membership(
             self._identity(member.registration),
-            life_cycle,
+            lifecycle,
             self._heartbeats,
             lambda: self._publisher.applied_offset,
             lambda: supports_cordoned_directories(self._image.metadata_version or 0),
@@ -242,7 +242,7 @@ class KRaftCluster:
 
     def _state_changed(self, state: BrokerState) -> None:
         fields = {"state": state.name.lower().replace("_", "-"), "broker_epoch": self._membership.broker_epoch}
-        self._member.note("life_cycle", "Heartbeat", fields)
+        self._member.note("lifecycle", "Heartbeat", fields)
         if state is BrokerState.SHUTTING_DOWN and self._membership.failure:
             self._member.applied.failed(self._membership.failure)
 
@@ -294,7 +294,7 @@ class KRaftCluster:
     # Log directories
 
     def report_failed_replicas(self) -> None:
-        """Report the log directories that have failed; of a single replica that fails nobody is told, as in Kafka."""
+        """Report the log directories that have failed; a single replica that fails is not reported, as in Kafka."""
         for path in self._member.applied.logs().offline_directories:
             directory = self._directories.ids.get(path)
             if directory is not None:
@@ -319,6 +319,11 @@ class KRaftCluster:
         return found
 
     # The lab
+
+    async def fence(self) -> None:
+        """Have the controller fence this broker at once; its next heartbeat asks to be unfenced."""
+        if not await self._membership.fence(self._timeout_seconds):
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "No controller has responded to the heartbeat")
 
     def session(self) -> Session:
         """Return the broker epoch in the place of a session."""

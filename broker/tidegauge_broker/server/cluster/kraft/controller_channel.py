@@ -63,12 +63,12 @@ class ControllerChannel:
         """
         try:
             async with asyncio.timeout(timeout_seconds), self._turn:
-                return await self._until_answered(key, message, at_least)
+                return await self._until_response(key, message, at_least)
         except TimeoutError:
             why = self._logged or "the controller did not respond"
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"{self._purpose}: {why}") from None
 
-    async def _until_answered(self, key: int, message: Any, at_least: int) -> Any:
+    async def _until_response(self, key: int, message: Any, at_least: int) -> Any:
         while True:
             try:
                 response = await self._attempt(key, message, at_least)

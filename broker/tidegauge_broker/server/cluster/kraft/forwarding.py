@@ -1,7 +1,7 @@
 """Hands requests on to the active controller in an Envelope, for whom they came from (KIP-590).
 
-The controller judges what the principal in the envelope may do, and takes what the client is allowed of its quota. An
-answer NOT_CONTROLLER is the envelope's, and sends it again, to whoever leads then (``controller_channel``).
+The controller judges what the principal in the envelope may do, and takes what the client is allowed of its quota.
+NOT_CONTROLLER stands in the envelope's response, and sends it again, to the leader of then (``controller_channel``).
 Source: ``ForwardingManagerImpl``, ``DefaultKafkaPrincipalBuilder.serialize``.
 """
 
@@ -43,7 +43,7 @@ class Forwarding:
         self._versions = versions
 
     async def forward(self, request: bytes, principal: Principal, host: str) -> bytes:
-        """Have a whole request, its header included, answered by the controller.
+        """Have a whole request, its header included, responded to by the controller.
 
         Args:
             request: as the client sent it, without its length.
@@ -69,7 +69,7 @@ class Forwarding:
         return self._versions()
 
     async def ask(self, key: int, message: Any, principal: Principal = ANONYMOUS, host: str = "") -> Any:
-        """Have a request of this broker answered by the controller; return the response's message.
+        """Have a request of this broker responded to by the controller; return the response's message.
 
         Args:
             key: of an API in ``KRAFT_APIS``.

@@ -1,7 +1,7 @@
-"""This broker as a member of its cluster: its registration and its heartbeats, as the life cycle asks for them.
+"""This broker as a member of its cluster: its registration and its heartbeats, as the lifecycle asks for them.
 
-A response of the controller that is an error is logged once, and the request is sent again at the time that the life
-cycle says. Each process has an incarnation id of its own; two processes of one id are told apart by it.
+A response of the controller that is an error is logged once, and the request is sent again at the time that the
+lifecycle says. Each process has an incarnation id, by which two processes of one broker id are distinguished.
 Source: ``BrokerLifecycleManager``, ``BrokerRegistrationRequest``, ``BrokerHeartbeatRequest``.
 """
 
@@ -18,7 +18,7 @@ from tidegauge.kafka.kraft.messages.broker_heartbeat import BrokerHeartbeatReque
 from tidegauge.kafka.kraft.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge_broker.server.cluster.kraft.controller_channel import ControllerChannel
-from tidegauge_broker.server.cluster.kraft.life_cycle import NEVER_MS, Beat, BrokerState, LifeCycle, Register
+from tidegauge_broker.server.cluster.kraft.lifecycle import NEVER_MS, Beat, BrokerState, Lifecycle, Register
 
 LOG = logging.getLogger("tidegauge.registration")
 _WITH_PREVIOUS_EPOCH = 3
@@ -59,7 +59,7 @@ class Membership:
 
     Args:
         identity: what the broker registers.
-        life_cycle: says what is sent when.
+        lifecycle: says what is sent when.
         channel: to the controller.
         applied_offset: returns the offset of the last metadata record that is in force here; -1: none is.
         knows_cordoned: whether the cluster's metadata.version knows cordoned log directories; this broker has none.
@@ -72,7 +72,7 @@ class Membership:
     def __init__(
         self,
         identity: Identity,
-        life_cycle: LifeCycle,
+        lifecycle: Lifecycle,
         channel: ControllerChannel,
         applied_offset: Callable[[], int],
         knows_cordoned: Callable[[], bool],
@@ -82,7 +82,7 @@ class Membership:
         timeout_seconds: float,
     ) -> None:
         self._identity = identity
-        self._life = life_cycle
+        self._lifecycle = lifecycle
         self._channel = channel
         self._applied_offset = applied_offset
         self._knows_cordoned = knows_cordoned
@@ -92,47 +92,60 @@ class Membership:
         self._timeout_seconds = timeout_seconds
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
+        self._fenced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._logged = ""
-        self._reported = life_cycle.state
+        self._reported = lifecycle.state
         self._was_fenced = True
 
     @property
     def state(self) -> BrokerState:
         """The state of the broker."""
-        return self._life.state
+        return self._lifecycle.state
 
     @property
     def broker_epoch(self) -> int:
         """The epoch of the registration; -1 before it."""
-        return self._life.broker_epoch
+        return self._lifecycle.broker_epoch
 
     @property
     def failure(self) -> str:
         """Why the broker ends by itself; empty: it does not."""
-        return self._life.failure
+        return self._lifecycle.failure
 
     # What the broker does
 
     def start(self) -> None:
         """Begin to register."""
-        self._life.start(self._now_ms())
+        self._lifecycle.start(self._now_ms())
         self._report()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="broker-life-cycle")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="broker-lifecycle")
 
     def ready_to_unfence(self) -> None:
         """Ask to be unfenced from now on."""
-        self._life.ready_to_unfence(self._now_ms())
+        self._lifecycle.ready_to_unfence(self._now_ms())
         self._wake.set()
 
     def directory_failed(self, directory: str) -> None:
         """Report a failed log directory, by its id."""
-        self._life.directory_failed(directory, self._now_ms())
+        self._lifecycle.directory_failed(directory, self._now_ms())
         self._wake.set()
+
+    async def fence(self, timeout_seconds: float) -> bool:
+        """Ask to be fenced with one heartbeat, now; return whether the controller has responded in time."""
+        self._fenced.clear()
+        self._lifecycle.fence_once(self._now_ms())
+        self._wake.set()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._fenced.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def shut_down(self, timeout_seconds: float) -> bool:
         """Have this broker's leaders moved away; return whether the controller has let it end in time."""
-        self._life.begin_shutdown(self._now_ms())
+        self._lifecycle.begin_shutdown(self._now_ms())
         self._report()
         self._wake.set()
         try:
@@ -140,17 +153,17 @@ class Membership:
                 await self.until({BrokerState.SHUTTING_DOWN})
         except TimeoutError:
             return False
-        return not self._life.failure
+        return not self._lifecycle.failure
 
     async def until(self, states: set[BrokerState]) -> None:
         """Wait until the broker is in one of these states, or ends."""
-        while self._life.state not in {*states, BrokerState.SHUTTING_DOWN}:
+        while self._lifecycle.state not in {*states, BrokerState.SHUTTING_DOWN}:
             self._moved.clear()
             await self._moved.wait()
 
     async def close(self) -> None:
         """Send nothing more."""
-        self._life.end()
+        self._lifecycle.end()
         self._report()
         if self._task is not None:
             self._task.cancel()
@@ -161,9 +174,9 @@ class Membership:
 
     async def _run(self) -> None:
         while True:
-            request = self._life.next_request(self._now_ms())
+            request = self._lifecycle.next_request(self._now_ms())
             self._report()
-            if self._life.state is BrokerState.SHUTTING_DOWN:
+            if self._lifecycle.state is BrokerState.SHUTTING_DOWN:
                 return
             if request is None:
                 await self._sleep()
@@ -177,7 +190,7 @@ class Membership:
                 self._failed(request, repr(problem))
 
     async def _sleep(self) -> None:
-        due_ms = self._life.deadline_ms()
+        due_ms = self._lifecycle.deadline_ms()
         seconds = None if due_ms >= NEVER_MS else max(0.0, (due_ms - self._now_ms()) / 1000)
         self._wake.clear()
         try:
@@ -192,9 +205,9 @@ class Membership:
             self._logged = why
             LOG.warning("The %s of broker %d failed and is sent again: %s", what, self._identity.broker_id, why)
         if isinstance(request, Register):
-            self._life.registration_failed(self._now_ms())
+            self._lifecycle.registration_failed(self._now_ms())
         else:
-            self._life.beat_failed(self._now_ms())
+            self._lifecycle.beat_failed(self._now_ms())
 
     async def _register(self) -> None:
         one = self._identity
@@ -213,38 +226,40 @@ class Membership:
         )
         _check(response.error_code)
         self._logged = ""
-        self._life.registered(response.broker_epoch, self._now_ms())
+        self._lifecycle.registered(response.broker_epoch, self._now_ms())
         LOG.info("Registered broker %d with broker epoch %d", one.broker_id, response.broker_epoch)
         self._registered(response.broker_epoch)
 
     async def _beat(self, beat: Beat) -> None:
         message = BrokerHeartbeatRequest(
             self._identity.broker_id,
-            self._life.broker_epoch,
+            self._lifecycle.broker_epoch,
             self._applied_offset(),
             beat.wants_fence,
             beat.wants_shut_down,
             [topic_id_bytes(one) for one in beat.offline_directories],
-            () if self._knows_cordoned() and self._life.state is not BrokerState.STARTING else None,
+            () if self._knows_cordoned() and self._lifecycle.state is not BrokerState.STARTING else None,
         )
         response = await self._channel.request(BROKER_HEARTBEAT, message, self._timeout_seconds)
         _check(response.error_code)
         self._logged = ""
-        self._life.beat_answered(
+        self._lifecycle.beat_responded(
             is_caught_up=response.is_caught_up,
             is_fenced=response.is_fenced,
             may_shut_down=response.should_shut_down,
             now_ms=self._now_ms(),
         )
+        if response.is_fenced:
+            self._fenced.set()
         if response.is_fenced != self._was_fenced:
             self._was_fenced = response.is_fenced
             LOG.info("The controller has %s this broker", "fenced" if response.is_fenced else "unfenced")
 
     def _report(self) -> None:
-        if self._life.state is not self._reported:
-            LOG.info("The broker has transitioned from %s to %s", self._reported.name, self._life.state.name)
-            self._reported = self._life.state
-            self._state_changed(self._life.state)
+        if self._lifecycle.state is not self._reported:
+            LOG.info("The broker has transitioned from %s to %s", self._reported.name, self._lifecycle.state.name)
+            self._reported = self._lifecycle.state
+            self._state_changed(self._lifecycle.state)
             self._moved.set()
 
 

@@ -37,13 +37,18 @@ def live_brokers(image: MetadataImage, among_brokers: str) -> list[Endpoint]:
     return [endpoint_of(one, among_brokers) for one in image.brokers.values() if not one.fenced]
 
 
+def fenced_brokers(image: MetadataImage, among_brokers: str) -> list[Endpoint]:
+    """Return the brokers that are registered and not alive, by id."""
+    return [endpoint_of(one, among_brokers) for one in image.brokers.values() if one.fenced]
+
+
 def leaving_brokers(image: MetadataImage) -> frozenset[int]:
     """Return the brokers that are in their controlled shutdown."""
     return frozenset(one.broker_id for one in image.brokers.values() if one.in_controlled_shutdown)
 
 
 def changed_partitions(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartition]:
-    """Yield the partitions of which clients see something else; those that are gone come first.
+    """Yield the partitions of which clients see something else; those that were deleted come first.
 
     Args:
         old: what the metadata cache has.
@@ -58,7 +63,7 @@ def _directories(image: MetadataImage) -> dict[int, tuple[str, ...]]:
 
 def _changed(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartition]:
     """Yield the partitions that changed; a topic may have been created again under its name."""
-    gone: list[ReportedPartition] = []
+    deleted: list[ReportedPartition] = []
     there: list[ReportedPartition] = []
     for _, was, topic in differences(old.topics, new.topics):
         before = _NO_PARTITIONS if was is None else was.partitions
@@ -67,13 +72,13 @@ def _changed(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartiti
             if current is not None and topic is not None:
                 there.append(_reported(new, topic, partition, current))
             elif previous is not None and was is not None:
-                gone.append(ReportedPartition(_state(was, partition, previous, new), deleted=True))
-    yield from gone
+                deleted.append(ReportedPartition(_state(was, partition, previous, new), deleted=True))
+    yield from deleted
     yield from there
 
 
 def _all(old: MetadataImage, new: MetadataImage) -> Iterator[ReportedPartition]:
-    """Yield the partitions that are gone, and all others: log directories decide which replicas are offline."""
+    """Yield the partitions that were deleted, and all others: log directories decide which replicas are offline."""
     yield from (one for one in _changed(old, new) if one.deleted)
     for topic, partition, registration in new.all_partitions():
         yield _reported(new, topic, partition, registration)
@@ -87,7 +92,8 @@ def _reported(
         for replica, directory in zip(registration.replicas, registration.directories, strict=True)
         if (broker := image.brokers.get(replica)) is not None and not broker.has_online_directory(directory)
     )
-    return ReportedPartition(_state(topic, partition, registration, image), offline)
+    state = _state(topic, partition, registration, image)
+    return ReportedPartition(state, offline, last_known_elr=registration.last_known_elr)
 
 
 def _state(

@@ -16,7 +16,12 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from tidegauge.metadata_update import ANY_BROKER, MetadataUpdate, ReportedPartition
-from tidegauge_broker.server.cluster.kraft.metadata_updates import changed_partitions, leaving_brokers, live_brokers
+from tidegauge_broker.server.cluster.kraft.metadata_updates import (
+    changed_partitions,
+    fenced_brokers,
+    leaving_brokers,
+    live_brokers,
+)
 from tidegauge_broker.server.cluster.kraft.observer import QuorumObserver
 from tidegauge_broker.server.cluster.kraft.stores import KRaftStores
 from tidegauge_broker.server.cluster.ports import Applied
@@ -58,7 +63,7 @@ class Publisher:
         return image.provenance.offset
 
     def prepare(self, among_brokers: str, applied: Applied, stores: KRaftStores, assigned: Callable[[], None]) -> None:
-        """Take over what is to be told.
+        """Take over what is to be notified.
 
         Args:
             among_brokers: the listener that brokers use among themselves.
@@ -112,17 +117,22 @@ class Publisher:
 
     async def _show(self, old: MetadataImage, new: MetadataImage) -> None:
         """Update the metadata cache; live brokers go along with each portion."""
-        epoch, live, leaving = new.provenance.epoch, live_brokers(new, self._among_brokers), leaving_brokers(new)
+        live, fenced = live_brokers(new, self._among_brokers), fenced_brokers(new, self._among_brokers)
+        epoch, leaving = new.provenance.epoch, leaving_brokers(new)
+
+        def update(partitions: list[ReportedPartition]) -> None:
+            self._applied.metadata_changed(MetadataUpdate(ANY_BROKER, epoch, live, partitions, leaving, fenced))
+
         portion: list[ReportedPartition] = []
         if old.topics is new.topics and old.brokers is new.brokers:
             return
         for partition in changed_partitions(old, new):
             portion.append(partition)
             if len(portion) == _PORTION:
-                self._applied.metadata_changed(MetadataUpdate(ANY_BROKER, epoch, live, portion, leaving))
+                update(portion)
                 portion = []
                 await asyncio.sleep(0)
-        self._applied.metadata_changed(MetadataUpdate(ANY_BROKER, epoch, live, portion, leaving))
+        update(portion)
 
     async def _decide(self, old: MetadataImage, new: MetadataImage) -> None:
         """Take over the roles of this broker's replicas."""

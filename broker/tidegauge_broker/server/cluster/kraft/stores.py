@@ -137,7 +137,7 @@ class KRaftStores:
         self._listener = listener
 
     async def close(self) -> None:
-        """Notify nobody any more."""
+        """Send no notifications any more."""
         self._listener = None
 
     async def published(self, old: MetadataImage, new: MetadataImage) -> None:

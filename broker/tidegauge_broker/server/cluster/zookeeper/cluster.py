@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
 from tidegauge.cluster_metadata import BrokerRegistration, Leadership, new_uuid
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.znodes import BrokerNode, MalformedZnode, PartitionStateNode, state_path
@@ -173,6 +174,10 @@ class ZooKeeperCluster:
     def stop_reporting(self) -> None:
         """Give up the notifications that ZooKeeper has not taken."""
         self._log_dir_events.close()
+
+    async def fence(self) -> None:
+        """Refuse: in ZooKeeper mode a session is ended at the servers."""
+        raise TidegaugeError(ErrorCode.UNSUPPORTED_VERSION, "ZooKeeper mode fences no broker; end its session")
 
     def session(self) -> Session:
         """Return the session's id and password, with which any client may end it."""

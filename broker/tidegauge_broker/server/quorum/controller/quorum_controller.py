@@ -207,7 +207,7 @@ class QuorumController:
         self._arrived.set()
 
     def _activation_failed(self, error: ErrorCode, message: str) -> None:
-        if error is not ErrorCode.NOT_CONTROLLER:
+        if error not in {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}:  # the latter at the process's end
             LOG.error("Controller %d can't become active: %s", self.settings.node_id, message)
             self._give_up()
 

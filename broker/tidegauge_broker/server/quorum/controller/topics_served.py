@@ -6,24 +6,35 @@ Source: ``ControllerApis.createTopics``, ``deleteTopics``, ``createPartitions``;
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tidegauge.cluster_metadata.access_lists import Operation
+from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
 from tidegauge.errors import ERROR_TABLE, ErrorCode
 from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_partitions, create_topics, delete_topics
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
+from tidegauge.settings import BROKER_SETTINGS, Values
+from tidegauge.settings.dynamic import (
+    DEFAULT,
+    DYNAMIC_BROKER,
+    DYNAMIC_DEFAULT,
+    DYNAMIC_TOPIC,
+    STATIC,
+    BrokerSettings,
+)
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.mutation_quotas import MutationQuotas
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import topics
 from tidegauge_controller.metadata.decisions.view import Decision
+from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT
 
 _RANDOM = random.SystemRandom()
 _STATES = 6
@@ -32,18 +43,26 @@ _WITH_DISABLED = 3
 """The version of DeleteTopics from which clients know TOPIC_DELETION_DISABLED."""
 
 
-def served(controller: QuorumController, authorization: Authorization, *, may_delete: bool) -> list[Served]:
+_SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
+"""Numbers of ``DescribeConfigsResponse.ConfigSource``."""
+_STRICT_CREATE, _STRICT_DELETE, _STRICT_PARTITIONS = 6, 5, 3
+"""The versions from which clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
+def served(
+    controller: QuorumController, authorization: Authorization, quotas: MutationQuotas, *, may_delete: bool
+) -> list[Served]:
     """Return the APIs; ``may_delete`` is delete.topic.enable."""
     return [
         Served(
             apis.CREATE_TOPICS,
-            partial(_create_topics, controller, authorization),
+            partial(_create_topics, controller, authorization, quotas),
             Form((Part("topics", "topics", same("name")),)),
             is_forwarded=True,
         ),
         Served(
             apis.DELETE_TOPICS,
-            partial(_delete_topics, controller, authorization, may_delete),
+            partial(_delete_topics, controller, authorization, quotas, may_delete),
             Form(
                 (Part("responses", "topics", same("name", "topic_id")), Part("responses", "topic_names", {"name": ""}))
             ),
@@ -51,7 +70,7 @@ def served(controller: QuorumController, authorization: Authorization, *, may_de
         ),
         Served(
             apis.CREATE_PARTITIONS,
-            partial(_create_partitions, controller, authorization),
+            partial(_create_partitions, controller, authorization, quotas),
             Form((Part("results", "topics", same("name")),)),
             is_forwarded=True,
         ),
@@ -63,8 +82,11 @@ def text_of(error: ErrorCode, message: str) -> str | None:
     return None if error is ErrorCode.NONE or message == ERROR_TABLE[error].meaning else message
 
 
-def _create_topics(controller: QuorumController, authorization: Authorization, call: Call) -> None:
+def _create_topics(
+    controller: QuorumController, authorization: Authorization, quotas: MutationQuotas, call: Call
+) -> None:
     message: create_topics.CreateTopicsRequest = call.message
+    mutations = quotas.of(call, _STRICT_CREATE)
     refused: set[str] = set()
     if not authorization.allows_cluster(call, Operation.CREATE):
         refused = authorization.refused_topics(call, Operation.CREATE, [topic.name for topic in message.topics])
@@ -81,11 +103,21 @@ def _create_topics(controller: QuorumController, authorization: Authorization, c
     ]
 
     def decide(active: ActiveController, _: int) -> Decision[list[topics.TopicResult]]:
-        return topics.create_topics(active.view, wanted, _RANDOM, validate_only=message.validate_only)
+        return topics.create_topics(active.view, wanted, _RANDOM, mutations.mutate, validate_only=message.validate_only)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
-        found = [_created(one) for one in (*_unauthorized(refused), *results)]
-        call.respond(create_topics.CreateTopicsResponse(topics=found))
+        may_describe = partial(authorization.allows, call, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+        own = {one.name: {name: value or "" for name, value in one.configs} for one in wanted}
+        found = [_created(one) for one in _unauthorized(refused)]
+        for one in results:
+            result = _created(one)
+            if one.error is ErrorCode.NONE and may_describe(one.name):
+                result.configs = _configs(controller, own[one.name])
+            elif one.error is ErrorCode.NONE:
+                result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                result.num_partitions = result.replication_factor = -1
+            found.append(result)
+        call.respond(create_topics.CreateTopicsResponse(mutations.throttle_ms, found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
     controller.write(WriteEvent("createTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
@@ -107,8 +139,27 @@ def _created(one: topics.TopicResult) -> create_topics.CreatableTopicResult:
     )
 
 
-def _delete_topics(controller: QuorumController, authorization: Authorization, may_delete: bool, call: Call) -> None:
+def _configs(controller: QuorumController, own: Mapping[str, str]) -> list[create_topics.CreatableTopicConfigs]:
+    """Return the settings in force of a new topic (``KafkaConfigSchema.resolveEffectiveTopicConfigs``)."""
+    image = controller.image
+    settings = BrokerSettings(Values(BROKER_SETTINGS, {}))
+    own_of_node = image.config(BROKER, str(controller.settings.node_id))
+    settings.replace(default=image.config(BROKER, CLUSTER_DEFAULT), own=own_of_node)
+    return [
+        create_topics.CreatableTopicConfigs(one.name, one.value, one.is_read_only, _SOURCES[one.source])
+        for one in settings.topic_views(own)
+    ]
+
+
+def _delete_topics(
+    controller: QuorumController,
+    authorization: Authorization,
+    quotas: MutationQuotas,
+    may_delete: bool,
+    call: Call,
+) -> None:
     message: delete_topics.DeleteTopicsRequest = call.message
+    mutations = quotas.of(call, _STRICT_DELETE)
     if not may_delete:
         error = ErrorCode.TOPIC_DELETION_DISABLED if call.version >= _WITH_DISABLED else ErrorCode.INVALID_REQUEST
         call.refuse(error, ERROR_TABLE[error].meaning)
@@ -130,11 +181,11 @@ def _delete_topics(controller: QuorumController, authorization: Authorization, m
     ids = [one for one in ids if one not in refused_ids]
 
     def decide(active: ActiveController, _: int) -> Decision[list[topics.TopicResult]]:
-        return topics.delete_topics(active.view, names, ids)
+        return topics.delete_topics(active.view, names, ids, mutations.mutate)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
         found = [_deleted(one) for one in (*unauthorized, *results)]
-        call.respond(delete_topics.DeleteTopicsResponse(responses=found))
+        call.respond(delete_topics.DeleteTopicsResponse(mutations.throttle_ms, found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
     controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
@@ -149,8 +200,11 @@ def _deleted(one: topics.TopicResult) -> delete_topics.DeletableTopicResult:
     )
 
 
-def _create_partitions(controller: QuorumController, authorization: Authorization, call: Call) -> None:
+def _create_partitions(
+    controller: QuorumController, authorization: Authorization, quotas: MutationQuotas, call: Call
+) -> None:
     message: create_partitions.CreatePartitionsRequest = call.message
+    mutations = quotas.of(call, _STRICT_PARTITIONS)
     refused = authorization.refused_topics(call, Operation.ALTER, [topic.name for topic in message.topics])
     wanted = [
         topics.PartitionsToAdd(
@@ -163,15 +217,18 @@ def _create_partitions(controller: QuorumController, authorization: Authorizatio
     ]
 
     def decide(active: ActiveController, _: int) -> Decision[list[topics.TopicResult]]:
-        return topics.create_partitions(active.view, wanted, _RANDOM, validate_only=message.validate_only)
+        return topics.create_partitions(
+            active.view, wanted, _RANDOM, mutations.mutate, validate_only=message.validate_only
+        )
 
     def done(results: Sequence[topics.TopicResult]) -> None:
         call.respond(
             create_partitions.CreatePartitionsResponse(
-                results=[
+                mutations.throttle_ms,
+                [
                     create_partitions.CreatePartitionsTopicResult(one.name, one.error, text_of(one.error, one.message))
                     for one in (*_unauthorized(refused), *results)
-                ]
+                ],
             )
         )
 

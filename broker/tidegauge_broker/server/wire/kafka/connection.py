@@ -282,7 +282,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return handler(message, context)
             return quotas.around(message, size_bytes, lambda: handler(message, context))
         response = gated(
-            gate, header.key, self.caller, message, context, lambda request: handler(request, context), size_bytes
+            gate, slot.api, self.caller, message, context, lambda request: handler(request, context), size_bytes
         )
         return response if quotas is None else quotas.around(message, size_bytes, lambda: response)
 

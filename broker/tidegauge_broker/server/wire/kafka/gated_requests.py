@@ -21,7 +21,7 @@ from typing import Any
 
 from tidegauge.channel_options import LAB_AGENT
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.apis import APIS, FETCH, PRODUCE
+from tidegauge.kafka.apis import FETCH, PRODUCE
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.service import Caller
@@ -37,19 +37,25 @@ from tidegauge_broker.server.wire.kafka.named_partitions import (
 )
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Silent, settled
-from tidegauge_broker.server.wire.kafka.served import SERVED
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FOLLOWERS_FETCH = "ReplicaFetch"
 
 
 async def gated(
-    gate: Gate, key: int, caller: Caller, request: Any, context: Context, handle: Callable[[Any], Any], size_bytes: int
+    gate: Gate,
+    api: ServedApi,
+    caller: Caller,
+    request: Any,
+    context: Context,
+    handle: Callable[[Any], Any],
+    size_bytes: int,
 ) -> Any:
     """Let a request pass the gate, then handle it.
 
     Args:
         gate: the service's.
-        key: the request's API.
+        api: of the request.
         caller: its connection.
         request: the decoded message; None where it was not read.
         context: of the request.
@@ -62,11 +68,12 @@ async def gated(
     Raises:
         CloseConnection: rule 1, or what the handler raises.
     """
+    key = api.key
     named = list(named_partitions(request, lambda topic_id: _topic_name(topic_id, context)))
     if key == FETCH and request.session_id:
         named += _of_session(request.session_id, context)
     asked = GatedRequest(
-        api=_FOLLOWERS_FETCH if key == FETCH and is_followers(request, context.version) else APIS[key].name,
+        api=_FOLLOWERS_FETCH if key == FETCH and is_followers(request, context.version) else api.name,
         caller=caller,
         partitions=named,
         group=named_group(request),
@@ -77,7 +84,7 @@ async def gated(
         is_of_lab=context.header.client_id == LAB_AGENT,
         size_bytes=size_bytes,
     )
-    form = _Form(key, request, named, context)
+    form = _Form(api, request, named, context)
     try:
         return await through(gate, asked, form, lambda: settled(handle(form.request)))
     except CallRefused as refused:
@@ -103,9 +110,9 @@ class _Form:
         request: what of it is handled; rule 4.
     """
 
-    def __init__(self, key: int, request: Any, named: Sequence[TopicPartition], context: Context) -> None:
-        self._key = key
-        self._api = SERVED[key]
+    def __init__(self, api: ServedApi, request: Any, named: Sequence[TopicPartition], context: Context) -> None:
+        self._key = api.key
+        self._api = api
         self._named = named
         self._context = context
         self._refused: Any = None

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.kraft.apis import KRAFT_APIS
 from tidegauge_broker.security.acls.authorizer import OPERATIONS
 from tidegauge_broker.server.cluster.ports import AccessLists
 from tidegauge_broker.server.wire.kafka import error_forms
@@ -51,7 +52,7 @@ class Ask(NamedTuple):
 
     def may(self, operation: Operation, kind: ResourceType, name: str | None, *, logs: bool = True) -> bool:
         """Return whether the caller may do an operation with a resource; without a name it may not."""
-        api = APIS[self.key].name
+        api = name_of(self.key)
         return name is not None and self.acls.allows(self.context.caller, operation, kind, name, api, logs=logs)
 
     def topic(self, operation: Operation, name: str | None, *, logs: bool = True) -> bool:
@@ -68,7 +69,7 @@ class Ask(NamedTuple):
 
     def cluster(self, operation: Operation, *, logs: bool = True) -> bool:
         """Return whether the caller may do an operation with the cluster."""
-        return self.acls.allows_cluster(self.context.caller, operation, APIS[self.key].name, logs=logs)
+        return self.acls.allows_cluster(self.context.caller, operation, name_of(self.key), logs=logs)
 
     def topics(self, operation: Operation) -> Callable[[str], bool]:
         """Return what says of a topic whether the caller may do an operation with it; each is judged once."""
@@ -82,6 +83,11 @@ class Ask(NamedTuple):
         """Return the response that refuses all of a request; an empty one for a Produce with acks=0."""
         found = error_forms.refusal(self.form, self.key, self.context.version, request, error, message)
         return message_class(self.key, response=True)() if found is None else found
+
+
+def name_of(key: int) -> str:
+    """Return the name of an API that one of the modes has."""
+    return (APIS.get(key) or KRAFT_APIS[key]).name
 
 
 Guard = Callable[[Any, Ask, Handler], Response]

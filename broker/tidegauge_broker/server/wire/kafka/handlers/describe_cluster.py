@@ -1,4 +1,6 @@
-"""DescribeCluster (60), versions 0-1: brokers on the request's listener, and the controller.
+"""DescribeCluster (60), versions 0-1 and in KRaft mode 2: brokers on the request's listener, and the controller.
+
+Version 2 names fenced brokers too, where it is asked for them (KIP-1073).
 
 An endpoint type other than 1 (brokers) gets MISMATCHED_ENDPOINT_TYPE for 2 (controllers), else
 UNSUPPORTED_ENDPOINT_TYPE. Source: ``KafkaApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse``.
@@ -35,11 +37,15 @@ def handle(request: DescribeClusterRequest, context: Context) -> DescribeCluster
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
     view = context.service.metadata(context.caller, (), may_create=False)
+    brokers = [DescribeClusterBroker(one.broker_id, one.host, one.port, one.rack) for one in view.brokers]
+    if request.include_fenced_brokers:
+        fenced = context.service.fenced_brokers(context.caller)
+        brokers += [DescribeClusterBroker(one.broker_id, one.host, one.port, one.rack, True) for one in fenced]
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
     return DescribeClusterResponse(
         cluster_id=view.cluster_id,
         controller_id=-1 if view.controller_id is None else view.controller_id,
-        brokers=[DescribeClusterBroker(one.broker_id, one.host, one.port, one.rack) for one in view.brokers],
+        brokers=brokers,
         cluster_authorized_operations=operations,
     )
 

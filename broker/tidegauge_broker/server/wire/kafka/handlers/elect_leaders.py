@@ -17,7 +17,7 @@ from tidegauge.kafka.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.service.broker_service import ElectionType
+from tidegauge_broker.server.service.admin_outcomes import ElectionType
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import message_of

@@ -1,7 +1,7 @@
-"""The life of a broker in KRaft mode, from its registration to its end: which request comes next, and when. Pure.
+"""The lifecycle of a broker in KRaft mode, from its registration to its end: which request comes next, and when. Pure.
 
 Contract: one request is in flight at a time; ``next_request`` returns it when it is due, and one of ``registered``,
-``registration_failed``, ``beat_answered`` and ``beat_failed`` takes its outcome in. Times are ms of one clock that
+``registration_failed``, ``beat_responded`` and ``beat_failed`` takes its outcome in. Times are ms of one clock that
 never goes back.
 
 Rules (``BrokerLifecycleManager``):
@@ -81,7 +81,7 @@ class Beat:
     offline_directories: tuple[str, ...]
 
 
-class LifeCycle:
+class Lifecycle:
     """See the module.
 
     Args:
@@ -108,6 +108,7 @@ class LifeCycle:
         self._due_ms = NEVER_MS
         self._sent: Register | Beat | None = None
         self._is_ready = False
+        self._fences_once = False
         self._is_urgent = False
         self._offline: dict[str, int] = {}
         """Failed directories, each with the time by which the controller must have acknowledged it."""
@@ -127,6 +128,11 @@ class LifeCycle:
     def ready_to_unfence(self, now_ms: int) -> None:
         """Ask to be unfenced from now on: the logs are recovered."""
         self._is_ready = True
+        self._hurry(now_ms)
+
+    def fence_once(self, now_ms: int) -> None:
+        """Ask to be fenced with the next heartbeat, and not with the one after it."""
+        self._fences_once = True
         self._hurry(now_ms)
 
     def directory_failed(self, directory: str, now_ms: int) -> None:
@@ -176,7 +182,7 @@ class LifeCycle:
         if self.broker_epoch < 0:
             return Register()
         wants_shut_down = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        return Beat(not self._is_ready, wants_shut_down, tuple(self._offline))
+        return Beat(not self._is_ready or self._fences_once, wants_shut_down, tuple(self._offline))
 
     def _check_limits(self, now_ms: int) -> None:
         """Apply the time limits of rules 1 and 6."""
@@ -200,17 +206,18 @@ class LifeCycle:
         """Take in that the controller has accepted the registration."""
         self.broker_epoch = broker_epoch
         self._give_up_ms = NEVER_MS
-        self._answered(now_ms)
+        self._responded(now_ms)
 
     def registration_failed(self, now_ms: int) -> None:
         """Take in that the controller has refused the registration, or did not respond."""
-        self._answered(now_ms + self._beat_ms)
+        self._responded(now_ms + self._beat_ms)
 
-    def beat_answered(self, *, is_caught_up: bool, is_fenced: bool, may_shut_down: bool, now_ms: int) -> None:
+    def beat_responded(self, *, is_caught_up: bool, is_fenced: bool, may_shut_down: bool, now_ms: int) -> None:
         """Take in the response to a heartbeat."""
         beat = self._sent
         assert isinstance(beat, Beat), "a response to a heartbeat that was sent"
         self.is_fenced = is_fenced
+        self._fences_once = self._fences_once and not beat.wants_fence
         for directory in beat.offline_directories:
             self._offline[directory] = NEVER_MS
         wait_ms = self._beat_ms
@@ -221,13 +228,13 @@ class LifeCycle:
             self._enter(BrokerState.RUNNING)
         elif self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and beat.wants_shut_down and may_shut_down:
             self.end()
-        self._answered(now_ms + wait_ms)
+        self._responded(now_ms + wait_ms)
 
     def beat_failed(self, now_ms: int) -> None:
         """Take in that a heartbeat was refused, or has no response."""
-        self._answered(now_ms + self._beat_ms, is_failure=True)
+        self._responded(now_ms + self._beat_ms, is_failure=True)
 
-    def _answered(self, due_ms: int, *, is_failure: bool = False) -> None:
+    def _responded(self, due_ms: int, *, is_failure: bool = False) -> None:
         self._sent = None
         if self.state is BrokerState.SHUTTING_DOWN:
             return
