@@ -55,6 +55,7 @@ class BootstrapServers(list[str]):
         security: plain text unless it says otherwise.
         kafka_listeners: where brokers of this machine listen for Kafka clients, by their gRPC addresses: they may
             advertise what only others reach.
+        is_kraft: whether they are those of a local cluster in KRaft mode.
     """
 
     def __init__(
@@ -62,10 +63,13 @@ class BootstrapServers(list[str]):
         addresses: Iterable[str] = (),
         security: Security = PLAIN,
         kafka_listeners: Mapping[str, str] | None = None,
+        *,
+        is_kraft: bool = False,
     ) -> None:
         super().__init__(addresses)
         self.security = security
         self.kafka_listeners = dict(kafka_listeners or {})
+        self.is_kraft = is_kraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,8 @@ class ClusterFile:
     def bootstrap_servers(self) -> BootstrapServers:
         """Return all brokers' addresses, with the security settings for them."""
         listeners = {entry.address: entry.kafka_listener for entry in self.brokers if entry.kafka_port}
-        return BootstrapServers((entry.address for entry in self.brokers), self.security, listeners)
+        addresses = (entry.address for entry in self.brokers)
+        return BootstrapServers(addresses, self.security, listeners, is_kraft=self.quorum is not None)
 
     @property
     def kafka_bootstrap_servers(self) -> list[str]:

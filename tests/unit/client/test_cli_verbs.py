@@ -22,6 +22,7 @@ from tidegauge_client.cli import consume, delete_topic, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
 from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
+from tidegauge_client.eligible_replicas import EligibleReplicas
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription, replica_states, settings_of
 
@@ -232,6 +233,7 @@ def test_json_has_the_fixed_shape() -> None:
         "partitions": [
             {
                 "partition": 0, "leader": 1, "leader_epoch": 3, "replicas": [1, 2, 0], "isr": [2, 1], "osr": [0],
+                "elr": None, "last_known_elr": None,
                 "hw": 7,
                 "replicas_state": [
                     {"broker": 1, "role": "leader", "leo": 9, "hw": 7, "lso": None, "log_start": 1, "in_isr": True,
@@ -244,6 +246,7 @@ def test_json_has_the_fixed_shape() -> None:
             },
             {
                 "partition": 1, "leader": -1, "leader_epoch": 4, "replicas": [2, 0, 1], "isr": [2], "osr": [0, 1],
+                "elr": None, "last_known_elr": None,
                 "hw": None,
                 "replicas_state": [
                     {"broker": broker, "role": "unknown", "leo": None, "hw": None, "lso": None, "log_start": None,
@@ -564,3 +567,10 @@ def test_every_verb_takes_output_and_dir() -> None:
     for verb in verbs:
         options = {name for parameter in verb.params for name in parameter.opts}
         assert {"-o", "--output", "--dir"} <= options, verb.name
+
+
+def test_eligible_leaders_stand_in_kafkas_places_and_are_not_there_in_zookeeper_mode() -> None:
+    """TopicCommand.PartitionDescription of 4.x: N/A where the response has none, and an empty list as nothing."""
+    part = PartitionInfo("t", 0, 0, 1, (0, 1, 2), (0,))
+    assert partition_line(part).endswith("Isr: 0\tElr: N/A\tLastKnownElr: N/A")
+    assert partition_line(part, EligibleReplicas((1, 2), ())).endswith("Isr: 0\tElr: 1,2\tLastKnownElr: ")
