@@ -18,10 +18,10 @@ from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
 from tidegauge_broker.server.quorum.controller.controller_parts import ControllerParts
 from tidegauge_broker.server.quorum.driver import QuorumDriver
+from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
 from tidegauge_broker.server.quorum.metadata_store import MetadataStore, read_node_properties
-from tidegauge_broker.server.quorum.node_lab import lab_of
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.quorum.quorum_events import QuorumEvents
 from tidegauge_broker.server.quorum.served_apis import served_apis

@@ -39,17 +39,3 @@ class NodeLab:
 
     async def close(self) -> None:
         """Hold nothing back any more, and stop serving."""
-
-
-def lab_of(node_id: int, address: str) -> NodeLab:
-    """Return the lab's part of a controller if it has an address, else the defaults.
-
-    Args:
-        node_id: the controller's.
-        address: where it serves the lab's faults over gRPC (``lab.listener``); empty: nowhere.
-    """
-    if not address:
-        return NodeLab()
-    from tidegauge_broker.server.lab.controller_lab import ControllerLab  # noqa: PLC0415 - a plain controller has no gRPC
-
-    return ControllerLab(node_id, address)
