@@ -231,7 +231,7 @@ def test_json_has_the_fixed_shape() -> None:
         "configs": {"min.insync.replicas": "2", "segment.bytes": "1000"},
         "partitions": [
             {
-                "partition": 0, "leader": 1, "leader_epoch": 3, "replicas": [1, 2, 0], "isr": [2, 1], "osr": [0],
+                "partition": 0, "leader": 1, "leader_epoch": 3, "replicas": [1, 2, 0], "isr": [2, 1], "osr": [0], "elr": [], "last_known_elr": [],
                 "hw": 7,
                 "replicas_state": [
                     {"broker": 1, "role": "leader", "leo": 9, "hw": 7, "lso": None, "log_start": 1, "in_isr": True,
@@ -243,7 +243,7 @@ def test_json_has_the_fixed_shape() -> None:
                 ],
             },
             {
-                "partition": 1, "leader": -1, "leader_epoch": 4, "replicas": [2, 0, 1], "isr": [2], "osr": [0, 1],
+                "partition": 1, "leader": -1, "leader_epoch": 4, "replicas": [2, 0, 1], "isr": [2], "osr": [0, 1], "elr": [], "last_known_elr": [],
                 "hw": None,
                 "replicas_state": [
                     {"broker": broker, "role": "unknown", "leo": None, "hw": None, "lso": None, "log_start": None,

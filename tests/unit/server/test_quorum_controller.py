@@ -168,6 +168,40 @@ async def test_a_decision_of_which_the_log_has_taken_a_part_ends_the_leadership(
     await until(lambda: one.controller.active is not None)
 
 
+async def test_a_large_decision_is_tried_in_a_thread(one: OneController):
+    """Records of many partitions would hold the event loop, and with it the responses to the other controllers."""
+    await one.register(0)
+    created = one.create("large", partitions=3_000)
+    after = one.create("after")
+    assert (await created).topics[0].error_code == 0
+    assert (await after).topics[0].error_code == 0
+    topic = one.controller.image.topic_named("large")
+    assert topic is not None
+    assert len(topic.partitions) == 3_000
+
+
+async def test_a_snapshot_that_can_not_be_written_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A full disk: the controller goes on without the snapshot, says so, and writes the next one when there is room."""
+    async with controller_at(tmp_path, metadata_log_max_record_bytes_between_snapshots="1500") as one:
+        write_snapshot = one.store.snapshots.write
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(one.store.snapshots, "write", full)
+        await one.register(0)
+        await one.create("a", partitions=20)
+        await until(lambda: "No space left on device" in caplog.text)
+        assert one.node.log.newest_snapshot is None
+        monkeypatch.setattr(one.store.snapshots, "write", write_snapshot)
+        await one.create("b", partitions=20)
+        await until(lambda: one.node.log.newest_snapshot is not None)
+        assert one.driver.failure is None
+        assert not list((tmp_path / "__cluster_metadata-0").glob("*.part"))
+
+
 async def test_a_request_that_waited_too_long_is_not_decided(one: OneController):
     """QuorumController: REQUEST_TIMED_OUT after the request's own timeout; a topic must not appear later."""
     await one.register(0)

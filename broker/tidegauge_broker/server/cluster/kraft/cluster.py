@@ -30,8 +30,8 @@ from tidegauge_broker.server.cluster.kraft.directories import KRaftDirectories, 
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
 from tidegauge_broker.server.cluster.kraft.lifecycle import BrokerState, Lifecycle
 from tidegauge_broker.server.cluster.kraft.membership import Identity, Membership
+from tidegauge_broker.server.cluster.kraft.metadata_source import MetadataSource, OwnController, QuorumObserver
 from tidegauge_broker.server.cluster.kraft.metadata_updates import PROTOCOLS
-from tidegauge_broker.server.cluster.kraft.observer import QuorumObserver
 from tidegauge_broker.server.cluster.kraft.publisher import Publisher
 from tidegauge_broker.server.cluster.kraft.requests import KRaftRequests
 from tidegauge_broker.server.cluster.kraft.stores import KRaftStores
@@ -53,24 +53,22 @@ class KRaftCluster:
     Args:
         node: the broker's settings.
         directories: its log directories.
-        observer: follows the metadata log.
+        source: its node of the quorum.
         clock: of the process.
     """
 
-    def __init__(
-        self, node: NodeSettings, directories: KRaftDirectories, observer: QuorumObserver, clock: Clock
-    ) -> None:
+    def __init__(self, node: NodeSettings, directories: KRaftDirectories, source: MetadataSource, clock: Clock) -> None:
         self.cluster_id = directories.cluster_id
         self.log_owner = directories
         self._node = node
         self._directories = directories
-        self._observer = observer
+        self._source = source
         self._clock = clock
         self._previous_epoch = directories.previous_epoch()
         self._timeout_seconds = node.values.integer("controller.quorum.request.timeout.ms") / 1000
         self._heartbeats = self._channel("heartbeat")
         self.forwarding = Forwarding(self._channel("forwarding"), str(node.node_id), self._heartbeats.versions)
-        self._publisher = Publisher(node.node_id, observer)
+        self._publisher = Publisher(node.node_id, source)
         self._stores: KRaftStores
         self._member: Member
         self._membership: Membership
@@ -90,16 +88,17 @@ class KRaftCluster:
         paths = [Path(text) for text in settings["log.dirs"]]
         read = partial(KRaftDirectories.read, metadata_directory, paths, node.node_id, clock.wall_ms())
         directories = await asyncio.to_thread(read)
-        observer = QuorumObserver(node, directories.properties, clock)
+        source: MetadataSource = (
+            OwnController(node, clock) if node.is_controller else QuorumObserver(node, directories.properties, clock)
+        )
         try:
-            await observer.open()
-            observer.start()
+            await source.begin()
             LOG.info("Waiting for the metadata of cluster %s", directories.cluster_id)
-            await observer.until_caught_up()
+            await source.until_caught_up()
         except BaseException:
-            await observer.close()
+            await source.close()
             raise
-        return cls(node, directories, observer, clock)
+        return cls(node, directories, source, clock)
 
     def _channel(self, purpose: str) -> ControllerChannel:
         """Return a channel to the controller; each purpose has a connection of its own."""
@@ -107,7 +106,7 @@ class KRaftCluster:
         def open_channel(address: str, client_id: str) -> KafkaChannel:
             return KafkaChannel(address, client_id, protocol=KRAFT_PROTOCOL)
 
-        leader = self._observer.leader_address
+        leader = self._source.leader_address
         return ControllerChannel(purpose, str(self._node.node_id), leader, open_channel, self._timeout_seconds)
 
     # What the cluster keeps
@@ -132,8 +131,8 @@ class KRaftCluster:
         finalized = dict(image.features)
         if image.metadata_version is not None:
             finalized[METADATA_VERSION] = image.metadata_version
-        if self._observer.kraft_version > 0:
-            finalized[KRAFT_VERSION] = self._observer.kraft_version
+        if self._source.kraft_version > 0:
+            finalized[KRAFT_VERSION] = self._source.kraft_version
         return Features(image.provenance.offset, finalized, SUPPORTED)
 
     def _partition(self, at: TopicPartition) -> tuple[TopicImage, PartitionRegistration] | None:
@@ -189,7 +188,7 @@ class KRaftCluster:
             self._clock,
             self._timeout_seconds,
         )
-        admin = KRaftAdmin(self.forwarding, member.metadata, lambda: self._observer.leader_id)
+        admin = KRaftAdmin(self.forwarding, member.metadata, lambda: self._source.leader_id)
         self._assignments = DirectoryAssignments(
             self._node.node_id,
             lambda: self._membership.broker_epoch,
@@ -210,7 +209,7 @@ class KRaftCluster:
             timeout_ms / 1000,
         )
         self._membership.start()
-        self._watch = asyncio.get_running_loop().create_task(self._watch_observer(), name="metadata-log")
+        self._watch = asyncio.get_running_loop().create_task(self._watch_source(), name="metadata-log")
         return admin
 
     def _identity(self, registration: BrokerRegistration) -> Identity:
@@ -246,10 +245,10 @@ class KRaftCluster:
         if state is BrokerState.SHUTTING_DOWN and self._membership.failure:
             self._member.applied.failed(self._membership.failure)
 
-    async def _watch_observer(self) -> None:
+    async def _watch_source(self) -> None:
         """End the broker when its metadata log can't be followed any more."""
-        await self._observer.ended.wait()
-        self._member.applied.failed(f"The metadata log can't be followed any more: {self._observer.failure}")
+        await self._source.ended.wait()
+        self._member.applied.failed(f"The metadata log can't be followed any more: {self._source.failure}")
 
     async def register(self) -> None:
         """Become a member whose replicas have their roles, and which is not fenced.
@@ -289,7 +288,7 @@ class KRaftCluster:
     async def close(self) -> None:
         """Fetch the metadata log no more."""
         self.forwarding.close()
-        await self._observer.close()
+        await self._source.close()
 
     # Log directories
 
