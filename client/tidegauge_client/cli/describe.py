@@ -88,10 +88,19 @@ def partition_line(part: PartitionInfo) -> str:
     moving = ""
     if part.adding_replicas or part.removing_replicas:
         moving = f"\tAdding Replicas: {_ids(part.adding_replicas)}\tRemoving Replicas: {_ids(part.removing_replicas)}"
+    elr = f"Elr: {_ids_or_none(part.elr)}\tLastKnownElr: {_ids_or_none(part.last_known_elr)}"
     return (
         f"\tTopic: {part.topic}\tPartition: {part.partition}\tLeader: {leader}\tReplicas: {_ids(part.replicas)}\t"
-        f"Isr: {_ids(part.isr)}{moving}\tElr: N/A\tLastKnownElr: N/A"
+        f"Isr: {_ids(part.isr)}{moving}\t{elr}"
     )
+
+
+def _ids_or_none(broker_ids: Sequence[int] | None) -> str:
+    return "N/A" if broker_ids is None else _ids(broker_ids)
+
+
+def _listed(broker_ids: Sequence[int] | None) -> list[int] | None:
+    return None if broker_ids is None else list(broker_ids)
 
 
 def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[str]:
@@ -165,6 +174,8 @@ def topic_json(topic: TopicDescription, shown: Sequence[PartitionInfo]) -> dict[
                 "replicas": list(part.replicas),
                 "isr": list(part.isr),
                 "osr": [broker for broker in part.replicas if broker not in part.isr],
+                "elr": _listed(part.elr),
+                "last_known_elr": _listed(part.last_known_elr),
                 "hw": topic.high_watermark(part),
                 "replicas_state": [
                     {
