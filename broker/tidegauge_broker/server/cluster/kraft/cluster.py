@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.partition import TopicPartition
+from tidegauge.partition_state import PartitionState
 from tidegauge.settings import Values
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.cluster.kraft.admin import KRaftAdmin
@@ -45,6 +46,10 @@ LOG = logging.getLogger("tidegauge.broker")
 _SHUTDOWN_SECONDS = 300.0
 """How long the controller may take to move the leaders away (BrokerServer.shutdown: five minutes)."""
 _SECURITY_NUMBERS = {name: number for number, name in PROTOCOLS.items()}
+
+
+_NOTED = {BrokerState.RECOVERY, BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN}
+"""States of the lifecycle that are events of their own; the broker's process notes its start and its end."""
 
 
 class KRaftCluster:
@@ -196,7 +201,9 @@ class KRaftCluster:
             self._misplaced,
             self._timeout_seconds,
         )
-        self._publisher.prepare(member.control_plane_listener, member.applied, self._stores, self._assignments.look)
+        self._publisher.prepare(
+            member.control_plane_listener, member.applied, self._stores, self._place, self._assignments.look
+        )
         timeout_ms = member.settings.integer("request.timeout.ms")
         self._requests = KRaftRequests(
             self._node.node_id,
@@ -240,8 +247,9 @@ class KRaftCluster:
         return -1 if broker is None else broker.epoch
 
     def _state_changed(self, state: BrokerState) -> None:
-        fields = {"state": state.name.lower().replace("_", "-"), "broker_epoch": self._membership.broker_epoch}
-        self._member.note("lifecycle", "Heartbeat", fields)
+        if state in _NOTED:
+            fields = {"state": state.value.replace(" ", "-"), "broker_epoch": self._membership.broker_epoch}
+            self._member.note("broker", "Heartbeat", fields)
         if state is BrokerState.SHUTTING_DOWN and self._membership.failure:
             self._member.applied.failed(self._membership.failure)
 
@@ -301,6 +309,14 @@ class KRaftCluster:
 
     def stop_reporting(self) -> None:
         """Do nothing: the heartbeats report, until they end."""
+
+    def _place(self, states: Sequence[PartitionState]) -> None:
+        """Have the logs that are missing made in the directories that their states name (KIP-858)."""
+        logs, paths = self._member.applied.logs(), {one: path for path, one in self._directories.ids.items()}
+        for state in states:
+            path = None if state.directory is None else paths.get(state.directory)
+            if path is not None and logs.get(state.topic_partition) is None:
+                logs.futures.remember(state.topic_partition, logs.directory_at(str(path.absolute())))
 
     def _misplaced(self, most: int) -> list[Misplaced]:
         """Return replicas of which the controller knows another directory than theirs."""

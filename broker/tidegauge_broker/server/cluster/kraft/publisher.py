@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tidegauge.metadata_update import ANY_BROKER, MetadataUpdate, ReportedPartition
+from tidegauge.partition_state import PartitionState
 from tidegauge_broker.server.cluster.kraft.metadata_source import MetadataSource
 from tidegauge_broker.server.cluster.kraft.metadata_updates import (
     changed_partitions,
@@ -54,6 +55,7 @@ class Publisher:
         self._among_brokers = ""
         self._applied: Applied
         self._stores: KRaftStores
+        self._place: Callable[[Sequence[PartitionState]], None]
         self._assigned: Callable[[], None]
 
     @property
@@ -62,18 +64,27 @@ class Publisher:
         image = self._source.image if self._published is EMPTY else self._published
         return image.provenance.offset
 
-    def prepare(self, among_brokers: str, applied: Applied, stores: KRaftStores, assigned: Callable[[], None]) -> None:
+    def prepare(
+        self,
+        among_brokers: str,
+        applied: Applied,
+        stores: KRaftStores,
+        place: Callable[[Sequence[PartitionState]], None],
+        assigned: Callable[[], None],
+    ) -> None:
         """Take over what is to be notified.
 
         Args:
             among_brokers: the listener that brokers use among themselves.
             applied: takes in what clients see, and the roles of replicas.
             stores: notify of settings and the like.
+            place: is called before logs are made, which lie in the directories that the states name.
             assigned: is called when replicas may lie in other directories than the controller knows.
         """
         self._among_brokers = among_brokers
         self._applied = applied
         self._stores = stores
+        self._place = place
         self._assigned = assigned
 
     async def begin(self) -> None:
@@ -146,7 +157,9 @@ class Publisher:
             for state in (*changes.leaders, *changes.followers)
             if state.directory in {None, UNASSIGNED, MIGRATING, LOST} or state.directory in online
         }
-        await self._applied.replicas_decided(changes.deletions, [*changes.leaders, *changes.followers], made)
+        states = [*changes.leaders, *changes.followers]
+        self._place(states)
+        await self._applied.replicas_decided(changes.deletions, states, made)
 
     async def close(self) -> None:
         """Publish nothing more."""
