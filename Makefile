@@ -112,8 +112,9 @@ durations: .venv ## tests/durations.txt, by which make test orders its files: ru
 	@touch .venv-proto
 
 ##@ Longer proofs
-test-long: whole ## What takes longer: repetitions and soaks.
+test-long: whole ## What takes longer: repetitions and soaks, and all examples of each property.
 	@tools/need-java.sh $(BIN) --for-tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not long' --hypothesis-profile thorough tests/unit
 	$(BIN)/python -m pytest -m long --timeout 3600
 
 chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes the table in docs/chaos.md).

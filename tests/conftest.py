@@ -1,7 +1,7 @@
 """For all tests: property tests draw the same examples in every run, so that a change alone can make one fail.
 
 To look for examples that are new: ``pytest --hypothesis-profile=random``. What it finds becomes an
-``@example``.
+``@example``. All examples of each property (``examples.py``): ``--hypothesis-profile=thorough``, as ``make test-long``.
 
 Under xdist the longest files come first (``durations.py``); ``--record-durations`` notes how long they take.
 ``--record-chaos`` runs the matrix of Kafka clients in pieces (``chaos_runs.py``).
@@ -17,13 +17,15 @@ from hypothesis import HealthCheck, settings
 from tests.chaos_runs import ChaosRecorder
 from tests.clients.table import ClientRecorder
 from tests.durations import FILE, ROOT, in_order, read_durations, write_durations
+from tests.examples import THOROUGH
 from tests.interpreted import reason_to_leave_out
 
 from tidegauge.machine_code import IN_USE
 
 # A busy machine is no defect: no test fails by the clock.
 settings.register_profile("common", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("steady", settings.get_profile("common"), derandomize=True)
+settings.register_profile("steady", settings.get_profile("common"), derandomize=True, max_examples=40)
+settings.register_profile(THOROUGH, settings.get_profile("common"), derandomize=True)
 settings.register_profile("random", settings.get_profile("common"), derandomize=False)
 settings.load_profile("steady")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
@@ -25,7 +25,6 @@ from tidegauge.v1 import common_pb2, metadata_pb2, reassignments_pb2, topics_pb2
 from tidegauge_client.bootstrap import SecurityArguments, connect_to
 from tidegauge_client.channels import LateError
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS, Cluster, now_ms
-from tidegauge_client.eligible_replicas import EligibleReplicas, eligible_replicas
 from tidegauge_client.kafka_controller import KafkaController
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, newest_view
 
@@ -59,15 +58,6 @@ class AdminBase:
     def security(self) -> Security:
         """Return how the client connects."""
         return self._cluster.channels.security
-
-    async def eligible_replicas(
-        self, info: ClusterInfo, topics: Sequence[str]
-    ) -> Mapping[TopicPartition, EligibleReplicas]:
-        """Return the eligible leaders of partitions of a local cluster in KRaft mode; nothing of any other one."""
-        if not self._cluster.is_kraft:
-            return {}
-        addresses = list(self._cluster.kafka.brokers(info).values())
-        return await eligible_replicas(addresses, self.security, topics)
 
     async def start(self) -> None:
         """Start the client; nothing is contacted before the first request."""

@@ -54,7 +54,7 @@ def parse_bootstrap(servers: str | Sequence[str], security: Security | None = No
             )
     known = servers if isinstance(servers, BootstrapServers) else BootstrapServers()
     of_all = known.security if security is None else security
-    return BootstrapServers(dict.fromkeys(addresses), of_all, known.kafka_listeners, is_kraft=known.is_kraft)
+    return BootstrapServers(dict.fromkeys(addresses), of_all, known.kafka_listeners)
 
 
 class SecurityArguments(TypedDict, total=False):

@@ -98,7 +98,6 @@ class Cluster:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self.channels = Channels(self._bootstrap.security)
         self.kafka = KafkaWire(self._bootstrap.security, self._bootstrap.kafka_listeners, client_id)
-        self.is_kraft = self._bootstrap.is_kraft
         self.info = ClusterInfo()
         self._topics: set[str] = set()
         self._failed_at_ms: dict[str, float] = {}

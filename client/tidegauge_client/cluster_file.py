@@ -55,7 +55,6 @@ class BootstrapServers(list[str]):
         security: plain text unless it says otherwise.
         kafka_listeners: where brokers of this machine listen for Kafka clients, by their gRPC addresses: they may
             advertise what only others reach.
-        is_kraft: whether they are those of a local cluster in KRaft mode.
     """
 
     def __init__(
@@ -63,13 +62,10 @@ class BootstrapServers(list[str]):
         addresses: Iterable[str] = (),
         security: Security = PLAIN,
         kafka_listeners: Mapping[str, str] | None = None,
-        *,
-        is_kraft: bool = False,
     ) -> None:
         super().__init__(addresses)
         self.security = security
         self.kafka_listeners = dict(kafka_listeners or {})
-        self.is_kraft = is_kraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +163,7 @@ class ClusterFile:
         """Return all brokers' addresses, with the security settings for them."""
         listeners = {entry.address: entry.kafka_listener for entry in self.brokers if entry.kafka_port}
         addresses = (entry.address for entry in self.brokers)
-        return BootstrapServers(addresses, self.security, listeners, is_kraft=self.quorum is not None)
+        return BootstrapServers(addresses, self.security, listeners)
 
     @property
     def kafka_bootstrap_servers(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Descriptions of groups for clients, in plain values: by Kafka's protocol, or in full by the Lab service."""
+"""Groups as a client has them, in plain values: by Kafka's protocol, or in full by a coordinator's Lab service."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition. ``leader_id`` is None while there is no leader or it is not alive; it may be a Kafka broker's."""
+    """One partition. ``leader_id`` is None while there is no leader or it is not alive; it may be a Kafka broker's.
+
+    Eligible leader replicas (KIP-966) are None in ZooKeeper mode, which has none.
+    """
 
     topic: str
     partition: int
@@ -61,6 +64,8 @@ class PartitionInfo:
     partition_epoch: int = 0
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -188,6 +193,8 @@ def _topic(topic: metadata_pb2.TopicMetadata) -> TopicInfo:
             partition_epoch=part.partition_epoch,
             adding_replicas=tuple(part.adding_replicas),
             removing_replicas=tuple(part.removing_replicas),
+            elr=tuple(part.eligible_leaders.elr) if part.HasField("eligible_leaders") else None,
+            last_known_elr=tuple(part.eligible_leaders.last_known_elr) if part.HasField("eligible_leaders") else None,
         )
         for part in sorted(topic.partitions, key=lambda part: part.partition)
     }

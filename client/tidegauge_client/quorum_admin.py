@@ -1,4 +1,6 @@
-"""Asks the controllers of a KRaft quorum, over Kafka's protocol: who leads, how far logs are; adds and removes voters.
+"""Asks the controllers of a KRaft quorum, over Kafka's protocol: who leads, how far logs are, which features are there.
+
+It adds and removes voters, and sets levels of features.
 
 Any controller names the others and the active one (DescribeCluster, KIP-919); the active one alone describes the quorum
 and changes the voter set (KIP-642, KIP-836, KIP-853). Source: ``KafkaAdminClient``, ``MetadataQuorumCommand``.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -15,11 +18,19 @@ from tidegauge.host_addresses import address_of
 from tidegauge.kafka.apis import DESCRIBE_CLUSTER
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
-from tidegauge.kafka.kraft.messages import add_raft_voter, describe_cluster, describe_quorum, remove_raft_voter
+from tidegauge.kafka.kraft.messages import (
+    add_raft_voter,
+    api_versions,
+    describe_cluster,
+    describe_quorum,
+    remove_raft_voter,
+    update_features,
+)
 from tidegauge.kafka_channel import KafkaChannel
 
 METADATA_TOPIC = "__cluster_metadata"
 _CONTROLLERS = 2
+_SOFTWARE, _SOFTWARE_VERSION = "tidegauge", "1"
 _PAUSE_SECONDS = 0.05
 _ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 """Errors after which the leader is looked for again."""
@@ -55,6 +66,32 @@ class QuorumView(NamedTuple):
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
     endpoints: Mapping[int, tuple[str, ...]]
+
+
+class FeatureView(NamedTuple):
+    """A feature of the cluster: the levels that the active controller supports, and the one in force.
+
+    Attributes:
+        name: its name.
+        lowest: the lowest supported level.
+        highest: the highest.
+        level: the one in force; 0: none is.
+        epoch: the offset of the metadata log at which the levels in force were read; -1: unknown.
+    """
+
+    name: str
+    lowest: int
+    highest: int
+    level: int
+    epoch: int
+
+
+class UpgradeType(IntEnum):
+    """Kafka's numbers for which changes of a level are allowed (``FeatureUpdate.UpgradeType``)."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
 
 
 class QuorumAdmin:
@@ -102,6 +139,47 @@ class QuorumAdmin:
                 node.node_id: tuple(f"{one.name}://{address_of(one.host, one.port)}" for one in node.listeners)
                 for node in message.nodes
             },
+        )
+
+    async def features(self) -> list[FeatureView]:
+        """Return the features that the active controller supports, by name.
+
+        Raises:
+            TidegaugeError: no controller responds, or there is no leader in time.
+        """
+        _, found = await self._ask_leader(
+            apis.API_VERSIONS,
+            lambda _: api_versions.ApiVersionsRequest(_SOFTWARE, _SOFTWARE_VERSION),
+            lambda response: response.error_code,
+        )
+        levels = {one.name: one.max_version_level for one in found.finalized_features}
+        return sorted(
+            FeatureView(
+                one.name, one.min_version, one.max_version, levels.get(one.name, 0), found.finalized_features_epoch
+            )
+            for one in found.supported_features
+        )
+
+    async def update_features(self, levels: Mapping[str, int], kind: UpgradeType, *, validate_only: bool) -> None:
+        """Set the levels of features: all of them, or none.
+
+        Args:
+            levels: by feature.
+            kind: which changes are allowed.
+            validate_only: say whether it can be done, and change nothing.
+
+        Raises:
+            TidegaugeError: the active controller refuses, or there is none in time.
+        """
+        updates = [
+            update_features.FeatureUpdateKey(name, level, upgrade_type=kind) for name, level in sorted(levels.items())
+        ]
+        await self._ask_leader(
+            apis.UPDATE_FEATURES,
+            lambda _: update_features.UpdateFeaturesRequest(
+                round(self._timeout_seconds * 1000), updates, validate_only
+            ),
+            lambda response: response.error_code,
         )
 
     async def add_voter(self, node_id: int, directory_id: bytes, listeners: Sequence[tuple[str, str, int]]) -> None:

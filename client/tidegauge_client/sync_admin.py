@@ -19,7 +19,6 @@ from tidegauge_client.admin_records import Outcomes
 from tidegauge_client.admin_transactions import ListedTransaction, ProducerDescription, TransactionDescription
 from tidegauge_client.bootstrap import SecurityArguments
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
-from tidegauge_client.eligible_replicas import EligibleReplicas
 from tidegauge_client.group_descriptions import GroupDescription, MemberDescription
 from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicInfo
@@ -526,10 +525,6 @@ class SyncAdmin(Facade[Admin]):
     def security(self) -> Security:
         """Return how the client connects."""
         return self._inner.security
-
-    def eligible_replicas(self, info: ClusterInfo, topics: Sequence[str]) -> Mapping[TopicPartition, EligibleReplicas]:
-        """Return the eligible leaders of partitions of a local cluster in KRaft mode; nothing of any other one."""
-        return self._loop.run(self._inner.eligible_replicas(info, topics))
 
     def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
         """Return one broker's view of all topics, or of those named; an unknown topic carries its error.

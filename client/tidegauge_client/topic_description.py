@@ -18,7 +18,6 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, TopicConfig
-from tidegauge_client.eligible_replicas import EligibleReplicas
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
 
 UNKNOWN = "unknown"
@@ -60,7 +59,6 @@ class TopicDescription:
     """One topic; ``replicas`` by partition, empty lists if they were not asked.
 
     Attributes:
-        eligible: the eligible leaders by partition, where they are known.
         problem: why ``configs`` is empty though there may be some (rule 4); empty when all are known.
     """
 
@@ -68,7 +66,6 @@ class TopicDescription:
     configs: Sequence[TopicConfig]
     replicas: Mapping[int, Sequence[ReplicaState]]
     problem: str = ""
-    eligible: Mapping[int, EligibleReplicas] = field(default_factory=dict)
 
     @property
     def min_isr(self) -> int:
@@ -148,7 +145,6 @@ async def describe(
     responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None] = {}
     if with_replicas:
         responses = await admin.describe_replicas_of(list(cluster.brokers.values()), [t.name for t in topics])
-    eligible = await admin.eligible_replicas(cluster, [topic.name for topic in topics])
     described = []
     problem = ""
     for topic in topics:
@@ -158,8 +154,7 @@ async def describe(
         states: Mapping[int, Sequence[ReplicaState]] = dict.fromkeys(topic.partitions, ())
         if with_replicas:
             states = replica_states(topic, responses, cluster.kafka_brokers)
-        of_topic = {at.partition: one for at, one in eligible.items() if at.topic == topic.name}
-        described.append(TopicDescription(topic, configs, states, problem, of_topic))
+        described.append(TopicDescription(topic, configs, states, problem))
     return described, cluster
 
 

@@ -22,6 +22,10 @@ from tidegauge.consumer_groups import (
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import (
+    AlterShareOffsets,
+    AlterShareOffsetsResult,
+    DeleteShareOffsets,
+    DeleteShareOffsetsResult,
     DescribeShareGroup,
     DescribeShareGroupResult,
     ShareGroupHeartbeat,
@@ -421,6 +425,8 @@ GroupRequest = (
     | DescribeConsumerGroup
     | ShareGroupHeartbeat
     | DescribeShareGroup
+    | AlterShareOffsets
+    | DeleteShareOffsets
 )
 GroupResult = (
     JoinGroupResult
@@ -439,4 +445,6 @@ GroupResult = (
     | DescribeConsumerGroupResult
     | ShareGroupHeartbeatResult
     | DescribeShareGroupResult
+    | AlterShareOffsetsResult
+    | DeleteShareOffsetsResult
 )

@@ -53,13 +53,13 @@ class ReportedPartition:
     """One partition of an update; ``deleted`` removes it from the metadata cache.
 
     Attributes:
-        last_known_elr: the last leader, while there is none (KIP-966); empty in ZooKeeper mode.
+        last_known_elr: the last leader, while there is none (KIP-966); None in ZooKeeper mode.
     """
 
     state: PartitionState
     offline_replicas: tuple[int, ...] = ()
     deleted: bool = False
-    last_known_elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

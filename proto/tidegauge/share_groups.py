@@ -1,13 +1,14 @@
 """Share groups of KIP-932 as plain values: requests to the group and the share coordinator, and their results.
 
 Offsets in ranges are inclusive at both ends, as in Kafka's protocol; topics are known by their ids. Times are ms.
-Source: the APIs 76, 77 and 83 to 87 of Kafka 4.3.
+Source: the APIs 76, 77, 83 to 87, 91 and 92 of Kafka 4.3.
 """
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -193,3 +194,50 @@ class DescribeShareGroupResult:
     assignment_epoch: int = 0
     assignor: str = ""
     members: tuple[DescribedShareMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareOffsets:
+    """A request to begin partitions of a group without members at other offsets (API 91).
+
+    Attributes:
+        offsets: start offsets by topic name and partition; any number is taken.
+    """
+
+    group_id: str | None
+    offsets: Mapping[str, Mapping[int, int]]
+
+
+class AlteredOffset(NamedTuple):
+    """What came of one partition."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareOffsetsResult:
+    """The result of an ``AlterShareOffsets``, by topic name and partition."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    partitions: Mapping[str, Mapping[int, AlteredOffset]] = field(
+        default_factory=dict[str, Mapping[int, AlteredOffset]]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareOffsets:
+    """A request to forget the states of whole topics of a group without members (API 92)."""
+
+    group_id: str | None
+    topics: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareOffsetsResult:
+    """The result of a ``DeleteShareOffsets``, by topic name."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    topics: Mapping[str, AlteredOffset] = field(default_factory=dict[str, AlteredOffset])

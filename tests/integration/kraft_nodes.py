@@ -8,17 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from tests.integration.quorum_nodes import CLUSTER, KAFKA, LIMIT_SECONDS, OURS, Quorum, unused_ports
+from tests.integration.quorum_nodes import CLUSTER, KAFKA, LIMIT_SECONDS, OURS, Quorum, directory_id, unused_ports
 from tests.waiting import until
 
 from tidegauge.java import java_program
+from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge_broker.server.quorum.format_verb import format_storage
 
 FEATURES = tuple(
@@ -48,43 +49,49 @@ class BrokerNode:
     Args:
         broker_id: its id.
         kind: ``OURS`` or ``KAFKA``.
-        quorum: of its controllers.
+        at: where its files go.
+        servers: ``controller.quorum.bootstrap.servers``.
         classpath: of Kafka's jars; empty for a broker of ours.
         directories: how many log directories it has.
-        settings: over ``SETTINGS``.
+        controller_port: of its controllers' listener, if it is a controller too.
+        voters: options of the format that name the first voters.
     """
 
     def __init__(
         self,
         broker_id: int,
         kind: str,
-        quorum: Quorum,
+        at: Path,
+        servers: str,
         classpath: str = "",
+        *,
         directories: int = 1,
-        settings: Mapping[str, str] | None = None,
+        controller_port: int | None = None,
+        voters: Sequence[str] = (),
     ) -> None:
-        self.id, self.kind, self._classpath, self._at = broker_id, kind, classpath, quorum.at
+        self.id, self.kind, self._classpath, self._at = broker_id, kind, classpath, at
         self.port, grpc_port = unused_ports(2)
-        self.directories = [quorum.at / f"broker-{broker_id}-{number}" for number in range(directories)]
-        self.config = quorum.at / f"broker-{broker_id}.properties"
+        self.directories = [at / f"broker-{broker_id}-{number}" for number in range(directories)]
+        self.config = at / f"broker-{broker_id}.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
         listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
         if kind == OURS:
             listeners += f",GRPC://127.0.0.1:{grpc_port}"
+        if controller_port is not None:
+            listeners += f",CONTROLLER://127.0.0.1:{controller_port}"
         texts = {
             **SETTINGS,
-            "process.roles": "broker",
+            "process.roles": "broker" if controller_port is None else "broker,controller",
             "node.id": str(broker_id),
             "listeners": listeners,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,GRPC:PLAINTEXT",
             "log.dirs": ",".join(map(str, self.directories)),
-            "controller.quorum.bootstrap.servers": quorum.servers,
-            **(settings or {}),
+            "controller.quorum.bootstrap.servers": servers,
         }
         self.config.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
-        done = CliRunner().invoke(format_storage, ["-t", CLUSTER, "-c", str(self.config), *FEATURES])
+        done = CliRunner().invoke(format_storage, ["-t", CLUSTER, "-c", str(self.config), *FEATURES, *voters])
         assert done.exit_code == 0, done.output
 
     @property
@@ -160,14 +167,11 @@ class KRaftBrokers:
     """The brokers of one cluster.
 
     Args:
-        quorum: their controllers, which run.
-        kinds: of each.
-        classpath: of Kafka's jars.
+        nodes: the brokers.
     """
 
-    def __init__(self, quorum: Quorum, kinds: Sequence[str], classpath: str = "") -> None:
-        self.quorum = quorum
-        self.nodes = [BrokerNode(number, kind, quorum, classpath) for number, kind in enumerate(kinds)]
+    def __init__(self, nodes: Sequence[BrokerNode]) -> None:
+        self.nodes = nodes
 
     @property
     def servers(self) -> str:
@@ -224,8 +228,35 @@ class KRaftBrokers:
 
 @contextlib.contextmanager
 def brokers_of(quorum: Quorum, kinds: Sequence[str], classpath: str = "") -> Iterator[KRaftBrokers]:
-    """Brokers whose processes are killed in the end."""
-    brokers = KRaftBrokers(quorum, kinds, classpath)
+    """Brokers on a quorum that runs; the first one has two log directories. They are killed in the end."""
+    at, servers = quorum.at, quorum.servers
+    nodes = [
+        BrokerNode(number, kind, at, servers, classpath, directories=2 if number == 0 else 1)
+        for number, kind in enumerate(kinds)
+    ]
+    with _killed_in_the_end(nodes) as brokers:
+        yield brokers
+
+
+@contextlib.contextmanager
+def combined_of(at: Path, count: int) -> Iterator[KRaftBrokers]:
+    """Processes of ours that are brokers and controllers, which are killed in the end."""
+    ports = unused_ports(count)
+    servers = ",".join(f"127.0.0.1:{port}" for port in ports)
+    voters = ",".join(
+        f"{number}@127.0.0.1:{port}:{uuid_text(directory_id(number))}" for number, port in enumerate(ports)
+    )
+    options = ("--initial-controllers", voters)
+    nodes = [
+        BrokerNode(number, OURS, at, servers, controller_port=port, voters=options) for number, port in enumerate(ports)
+    ]
+    with _killed_in_the_end(nodes) as brokers:
+        yield brokers
+
+
+@contextlib.contextmanager
+def _killed_in_the_end(nodes: Sequence[BrokerNode]) -> Iterator[KRaftBrokers]:
+    brokers = KRaftBrokers(nodes)
     try:
         yield brokers
     finally:

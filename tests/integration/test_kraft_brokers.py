@@ -251,7 +251,7 @@ def unregister(cluster: Cluster) -> None:
 
 @pytest.mark.long
 def test_eligible_leader_replicas_save_what_was_acknowledged(cluster: Cluster):
-    """KIP-966: the ISR falls below min.insync.replicas and who leaves it stays eligible; a clean one may lead again.
+    """KIP-966: a replica that leaves an ISR below min.insync.replicas stays eligible; a clean one may lead again.
 
     All replicas die; the last one to come back cleanly leads, and every acknowledged record is there.
     """
@@ -271,7 +271,7 @@ def test_eligible_leader_replicas_save_what_was_acknowledged(cluster: Cluster):
         found = cluster.state("t")[0]
         return found.leader_id == -1 and set(found.eligible_leader_replicas) == {0, 1}
 
-    until(leaderless, what="nobody leads, two are eligible; one that left while the ISR sufficed is not")
+    until(leaderless, what="there is no leader, and two are eligible")
     assert list(cluster.state("t")[0].last_known_elr) == [0]
     brokers[1].start()
     brokers[1].wait_started()

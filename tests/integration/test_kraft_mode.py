@@ -18,16 +18,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # it names no 
     NewTopic,
     ResourceType,
 )
-from tests.integration.kraft_nodes import FEATURES, KRaftBrokers, brokers_of
+from tests.integration.kraft_nodes import FEATURES, KRaftBrokers, brokers_of, combined_of
 from tests.integration.quorum_nodes import KAFKA, LIMIT_SECONDS, OURS, Quorum, kafka_classpath, quorum_of
 from tests.waiting import until
 
 TOPIC = "orders"
+KILLED_BY_TERM = 143
+"""Exit status of a JVM that SIGTERM has ended, after its shutdown."""
 OF_DEAD_BROKERS = (
     "Disconnecting from node",
     "could not be established",
     "was disconnected",
-    "Node may not be available",
+    "may not be available",
+    "Error in response for fetch request",
 )
 """What controllers and brokers of Kafka say of a broker that the test has killed."""
 
@@ -80,7 +83,7 @@ def tell_the_story(brokers: KRaftBrokers) -> None:
     first.start()
     first.wait_started()
     brokers.wait_isr(TOPIC, ids)
-    assert second.stop() == 0
+    assert second.stop() == (0 if second.kind == OURS else KILLED_BY_TERM)
     mark = json.loads((second.directories[0] / ".kafka_cleanshutdown").read_text())
     assert mark["brokerEpoch"] > 0, "it ended under its registration (KIP-966)"
     assert second.id not in brokers.partition(TOPIC, 1)[1]
@@ -105,6 +108,12 @@ def alter_a_setting(brokers: KRaftBrokers) -> None:
     )
 
 
+def changes_of_partitions(quorum: Quorum) -> str:
+    """Return the changes of partitions in the metadata log, as text."""
+    lines = quorum.nodes[0].dump().splitlines()
+    return "\n".join(line for line in lines if "PARTITION_CHANGE_RECORD" in line)
+
+
 def without_complaint(nodes: Sequence[object]) -> Iterator[str]:
     """Yield the complaints of processes, but for those about brokers that were killed."""
     for node in nodes:
@@ -120,12 +129,30 @@ def test_brokers_on_tidegauges_controllers(tmp_path: Path) -> None:
             brokers.start()
             tell_the_story(brokers)
             alter_a_setting(brokers)
+            assert '"directories":[' in changes_of_partitions(quorum), (
+                "the broker with two log directories has reported them (KIP-858)"
+            )
             brokers.admin.delete_topics([TOPIC])[TOPIC].result(60)
             until(
                 lambda: not any((node.directories[0] / f"{TOPIC}-0").exists() for node in brokers.nodes),
                 LIMIT_SECONDS,
                 "the replicas of a deleted topic are deleted",
             )
+
+
+def test_processes_with_both_roles_lose_their_leader(tmp_path: Path) -> None:
+    """One node of the quorum and one metadata log for both: the others lead quorum and partitions on."""
+    with combined_of(tmp_path, 3) as brokers:
+        brokers.start()
+        make_topic(brokers)
+        brokers.produce(TOPIC, ["a"] * 10)
+        first = brokers.nodes[0]
+        first.kill()
+        brokers.produce(TOPIC, ["b"] * 10)
+        first.start()
+        first.wait_started()
+        brokers.wait_isr(TOPIC, [0, 1, 2])
+        assert first.stop() == 0
 
 
 def judge(tmp_path: Path, classpath: str, controllers: int, kinds: Sequence[str]) -> None:

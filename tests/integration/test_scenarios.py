@@ -39,7 +39,6 @@ OLD_RULES = [
 ]
 EVERY_TIME = [
     "loss-high-watermark",
-    "kip-279-fast-failover",
     "loss-cured",
     "walkthrough-two-replicas",
     "walkthrough-three-replicas",

@@ -47,6 +47,10 @@ from tidegauge.groups import (
     partition_of,
 )
 from tidegauge.share_groups import (
+    AlterShareOffsets,
+    AlterShareOffsetsResult,
+    DeleteShareOffsets,
+    DeleteShareOffsetsResult,
     DescribeShareGroup,
     DescribeShareGroupResult,
     ShareGroupHeartbeat,
@@ -88,6 +92,7 @@ from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.settings import GroupSettings
 from tidegauge_broker.coordinator.shard import Expiration, Shard
 from tidegauge_broker.coordinator.share_group import checks as share_checks
+from tidegauge_broker.coordinator.share_group.altering import ShareOffsets
 from tidegauge_broker.coordinator.share_group.describing import described_share_group
 from tidegauge_broker.coordinator.share_group.group import ShareGroup
 from tidegauge_broker.coordinator.share_group.serving import ShareGroups
@@ -108,6 +113,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         self._topics = Topics()
         writer = GroupWriter(runtime, self._topics, self._phases)
         self._share_groups = ShareGroups(runtime, self._topics)
+        share_offsets = ShareOffsets(runtime, self._topics, self._share_groups)
         self._led = LedPartitions(
             runtime,
             OFFSETS_TOPIC,
@@ -148,6 +154,8 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             DescribeConsumerGroup: self._describe_consumer_group,
             ShareGroupHeartbeat: self._share_groups.heartbeat,
             DescribeShareGroup: self._describe_share_group,
+            AlterShareOffsets: share_offsets.alter,
+            DeleteShareOffsets: share_offsets.delete,
         }
         interval_ms = settings.offsets_retention_check_interval_ms
         self._schedule(now_ms, interval_ms, "OffsetsRetention", self._expire_offsets)
@@ -361,7 +369,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def _sync(self, shard: Shard, request: SyncGroup, token: object, _uuid: str) -> None:
         consumer_group = shard.consumer_groups.get(request.group_id or "")
         if consumer_group is not None:
-            self._consumer_groups.classic_sync(consumer_group, request, token)
+            self._consumer_groups.classic_sync(shard, consumer_group, request, token)
             return
         group = shard.groups.get(request.group_id or "")
         if group is None:
@@ -500,6 +508,8 @@ _FAILURES: dict[type, Callable[[Any, ErrorCode], GroupResult]] = {
     ListGroups: lambda _, error: ListGroupsResult(error),
     ConsumerGroupHeartbeat: lambda _, error: ConsumerGroupHeartbeatResult(error),
     ShareGroupHeartbeat: lambda _, error: ShareGroupHeartbeatResult(error),
+    AlterShareOffsets: lambda _, error: AlterShareOffsetsResult(error),
+    DeleteShareOffsets: lambda _, error: DeleteShareOffsetsResult(error),
     DescribeShareGroup: lambda request, error: DescribeShareGroupResult(request.group_id or "", error),
     DescribeConsumerGroup: lambda request, error: DescribeConsumerGroupResult(request.group_id or "", error),
 }

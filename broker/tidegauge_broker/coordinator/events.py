@@ -64,11 +64,14 @@ class LoadCompleted:
 
     Attributes:
         problem: why the log could not be read to its end; it is logged.
+        is_committed: whether the high watermark has reached what was read; else it is not known to be committed, and
+            the next leader may lack some of it.
     """
 
     partition: int
     leader_epoch: int
     problem: str = ""
+    is_committed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

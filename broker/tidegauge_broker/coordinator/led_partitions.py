@@ -58,6 +58,7 @@ class LedPartition:
         leader_epoch: at which this broker took over, the coordinator epoch; a higher one under the same leader does not
             change it.
         since_ms: when the load was asked for, for the time that it took.
+        is_load_committed: whether what was loaded was known to be committed at the end of the load.
         unknown_versions: of keys that were read and skipped: a newer broker left them behind (KIP-915).
     """
 
@@ -70,6 +71,7 @@ class LedPartition:
         self.leader_epoch = leader_epoch
         self.since_ms = since_ms
         self.unknown_versions: set[int] = set()
+        self.is_load_committed = True
         self.state: ShardState | None = None
         self.change_state(ShardState.LOADING)
 
@@ -194,6 +196,7 @@ class LedPartitions(Generic[LedT]):
             if problem:
                 self._fail(shard, problem)
             else:
+                shard.is_load_committed = event.is_committed
                 shard.activate()
         self._run_tasks()
 

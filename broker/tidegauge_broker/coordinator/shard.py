@@ -169,6 +169,7 @@ class Shard(LedPartition):
 
     def _resume(self, group: AnyGroup) -> None:
         if isinstance(group, ConsumerGroup):
+            group.is_uncertain = not self.is_load_committed
             self._consumer_timers.resume(self, group)
         else:
             self._phases.resume(group)

@@ -219,7 +219,11 @@ class Transitions:
         return self.window.advance_start()
 
     def roll_back(self) -> None:
-        """Take the transitions back, which were refused or could not be written."""
+        """Take the transitions back, which were refused or could not be written.
+
+        A record whose lock has timed out meanwhile is archived if the start offset has passed it; Kafka makes it
+        available (InFlightState.completeStateTransition), and so delivers it from below the start.
+        """
         for one in self.begun:
             for first_offset, last_offset, delivery in one.runs():
                 was_complete = delivery.state.is_terminal
@@ -227,6 +231,7 @@ class Transitions:
                 self._note_available(delivery)
                 change = delivery.state.is_terminal - was_complete
                 self.window.complete_count += change * self.window.count_inside(first_offset, last_offset)
+            self.window.archive_before_start(one.batch.first_offset, one.batch.last_offset)
 
     def _note_available(self, delivery: Delivery) -> None:
         if delivery.state is RecordState.AVAILABLE:

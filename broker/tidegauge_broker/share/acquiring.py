@@ -115,8 +115,6 @@ class Acquisition:
 
     def acquire(self) -> list[Acquired]:
         """Give the records to the member, and return them in the order of their offsets."""
-        if self._last_offset < self._window.start_offset:
-            return []
         self._limit()
         if self._left <= 0:
             return []

@@ -97,7 +97,7 @@ class Window:
     def narrow_gap(self, offset: int) -> None:
         """Take note that holes before an offset have been acquired; the gap ends with the last of them."""
         gap = self.gap
-        if gap is not None and gap.end_offset == self.end_offset and offset <= gap.end_offset:
+        if gap is not None and offset <= gap.end_offset:
             gap.first_offset = offset
         else:
             self.gap = None
@@ -185,6 +185,12 @@ class Window:
             for first_offset, last_offset, delivery in batch.runs()
             if delivery.state.is_terminal
         )
+
+    def archive_before_start(self, first_offset: int, last_offset: int) -> None:
+        """Archive the available records of a range of offsets, both inclusive, that the start offset has passed."""
+        if first_offset < self.start_offset:
+            last_offset = min(last_offset, self.start_offset - 1)
+            self.archive(self.in_flight, first_offset, last_offset, RecordState.AVAILABLE, counts_as_complete=False)
 
     def archive(
         self,

@@ -27,7 +27,6 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.admin import Admin, TopicConfig
 from tidegauge_client.cli.common import JSON, Ending, run, servers
 from tidegauge_client.cli.completing import complete_topic
-from tidegauge_client.eligible_replicas import NOT_KNOWN, EligibleReplicas
 from tidegauge_client.kafka_brokers import note
 from tidegauge_client.live_view import screen, view
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, newest_view
@@ -83,17 +82,25 @@ def replication_factor(topic: TopicInfo) -> int:
     return 0 if first is None else len(first.replicas) - len(first.adding_replicas)
 
 
-def partition_line(part: PartitionInfo, eligible: EligibleReplicas = NOT_KNOWN) -> str:
-    """Return Kafka's line for a partition, with its eligible leaders if brokers have them (KIP-966)."""
+def partition_line(part: PartitionInfo) -> str:
+    """Return Kafka's line for a partition."""
     leader = "none" if part.leader_id is None else str(part.leader_id)
     moving = ""
     if part.adding_replicas or part.removing_replicas:
         moving = f"\tAdding Replicas: {_ids(part.adding_replicas)}\tRemoving Replicas: {_ids(part.removing_replicas)}"
+    elr = f"Elr: {_ids_or_none(part.elr)}\tLastKnownElr: {_ids_or_none(part.last_known_elr)}"
     return (
         f"\tTopic: {part.topic}\tPartition: {part.partition}\tLeader: {leader}\tReplicas: {_ids(part.replicas)}\t"
-        f"Isr: {_ids(part.isr)}{moving}\tElr: {_eligible(eligible.elr)}\t"
-        f"LastKnownElr: {_eligible(eligible.last_known)}"
+        f"Isr: {_ids(part.isr)}{moving}\t{elr}"
     )
+
+
+def _ids_or_none(broker_ids: Sequence[int] | None) -> str:
+    return "N/A" if broker_ids is None else _ids(broker_ids)
+
+
+def _listed(broker_ids: Sequence[int] | None) -> list[int] | None:
+    return None if broker_ids is None else list(broker_ids)
 
 
 def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[str]:
@@ -143,10 +150,6 @@ def _wrapped(begin: str, words: str) -> Iterator[str]:
         begin = " " * len(begin)
 
 
-def _eligible(ids: Sequence[int] | None) -> str:
-    return "N/A" if ids is None else _ids(ids)
-
-
 def _ids(ids: Sequence[int]) -> str:
     return ",".join(str(broker) for broker in ids)
 
@@ -170,9 +173,9 @@ def topic_json(topic: TopicDescription, shown: Sequence[PartitionInfo]) -> dict[
                 "leader_epoch": part.leader_epoch,
                 "replicas": list(part.replicas),
                 "isr": list(part.isr),
-                "elr": _listed(topic.eligible.get(part.partition, NOT_KNOWN).elr),
-                "last_known_elr": _listed(topic.eligible.get(part.partition, NOT_KNOWN).last_known),
                 "osr": [broker for broker in part.replicas if broker not in part.isr],
+                "elr": _listed(part.elr),
+                "last_known_elr": _listed(part.last_known_elr),
                 "hw": topic.high_watermark(part),
                 "replicas_state": [
                     {
@@ -194,10 +197,6 @@ def topic_json(topic: TopicDescription, shown: Sequence[PartitionInfo]) -> dict[
     }
 
 
-def _listed(ids: Sequence[int] | None) -> list[int] | None:
-    return None if ids is None else list(ids)
-
-
 def text_lines(
     topic: TopicDescription, shown: Sequence[PartitionInfo], wanted: Filter, replicas: bool
 ) -> Iterator[str]:
@@ -207,7 +206,7 @@ def text_lines(
     if not any(wanted):
         yield header
     for part in shown:
-        yield partition_line(part, topic.eligible.get(part.partition, NOT_KNOWN))
+        yield partition_line(part)
         if replicas:
             yield from replica_table(topic.replicas[part.partition], topic.high_watermark(part))
 

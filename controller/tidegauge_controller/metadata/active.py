@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.abort_transaction_record import AbortTransactionRecord
 from tidegauge.kafka.metadata_records.begin_transaction_record import BeginTransactionRecord
+from tidegauge.kafka.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from tidegauge.kafka.metadata_records.end_transaction_record import EndTransactionRecord
 from tidegauge.kafka.metadata_records.register_broker_record import RegisterBrokerRecord
 from tidegauge.kafka.metadata_records.unregister_broker_record import UnregisterBrokerRecord
@@ -97,6 +98,8 @@ class ActiveController:
                 self.heartbeats.registered(record.message.broker_id, fenced=record.message.fenced)
             elif isinstance(record.message, UnregisterBrokerRecord):
                 self.heartbeats.unregistered(record.message.broker_id)
+            elif isinstance(record.message, BrokerRegistrationChangeRecord):
+                self.heartbeats.forget_offset(record.message.broker_id)
         return last
 
     def appended(self, records: Sequence[MetadataRecord], now_ms: int) -> int:

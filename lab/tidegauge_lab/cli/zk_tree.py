@@ -159,9 +159,20 @@ _GIVEN = "check the address that --zookeeper gives, and that it runs"
 
 
 def _client(zookeeper: str | None, directory: Path) -> _Client:
-    """Return a client of the ZooKeeper that was given, else of the one of the cluster in the directory."""
+    """Return a client of the ZooKeeper that was given, else of the one of the cluster in the directory.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the cluster is in KRaft mode.
+    """
     if zookeeper is not None:
         return _Client(zookeeper, _GIVEN)
+    if load_cluster_file(directory).quorum is not None:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"the cluster in {directory} is in KRaft mode, and has no ZooKeeper: its metadata are in the log that the "
+            f"controllers replicate; see {command_for(directory, 'describe-quorum')}, and read a file of the log with "
+            "`tidegauge dump-log --cluster-metadata-decoder`",
+        )
     return _Client(load_cluster_file(directory).zookeeper_address, _start_of(directory))
 
 

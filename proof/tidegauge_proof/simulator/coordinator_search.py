@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidegauge_proof.simulator.consumer_groups.consumer_history import consumer_history_of
 from tidegauge_proof.simulator.coordinator_history import History
 from tidegauge_proof.simulator.exactly_once.forced_history import forced_history_of
 from tidegauge_proof.simulator.exactly_once.forced_schedules import forced_of
@@ -36,6 +37,7 @@ PIECE_RUNS = 200
 _CHUNK_RUNS = 2
 
 GROUPS, TRANSACTIONS, EXACTLY_ONCE, FORCED, QUORUM = "groups", "transactions", "exactly-once", "forced", "quorum"
+CONSUMER_GROUPS = "consumer-groups"
 
 
 class Kind(NamedTuple):
@@ -57,6 +59,11 @@ class Kind(NamedTuple):
 def _group(seed: int, steps: int, requests: str, tells: bool) -> History:
     del requests
     return group_history_of(seed, steps, tells=tells)
+
+
+def _consumer_group(seed: int, steps: int, requests: str, tells: bool) -> History:
+    del requests
+    return consumer_history_of(seed, steps, tells=tells)
 
 
 def _transaction(seed: int, steps: int, requests: str, tells: bool) -> History:
@@ -86,6 +93,12 @@ _JOINT_COUNTS = {
 }
 KINDS: dict[str, Kind] = {
     GROUPS: Kind("a group", _group, (TIMELY,), {"generations": "rebalances", "commits": "acknowledged commits"}),
+    CONSUMER_GROUPS: Kind(
+        "a consumer group",
+        _consumer_group,
+        (TIMELY,),
+        {"epochs": "epochs", "moves": "assignments that added partitions", "commits": "acknowledged commits"},
+    ),
     TRANSACTIONS: Kind(
         "transactions",
         _transaction,

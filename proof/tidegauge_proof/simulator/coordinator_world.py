@@ -307,7 +307,8 @@ class CoordinatorWorld(Generic[CoordinatorT]):
             process.read_to = _end_of(part)
         else:
             process.load = None
-            process.events.append(LoadCompleted(load.partition, load.leader_epoch))
+            is_committed = role is not None and role.high_watermark >= process.read_to
+            process.events.append(LoadCompleted(load.partition, load.leader_epoch, is_committed=is_committed))
         self.run()
 
     def read_for_load(self, log: MemoryLog, from_offset: int) -> bytes:

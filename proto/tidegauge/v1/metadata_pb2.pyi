@@ -143,6 +143,7 @@ class PartitionMetadata(google.protobuf.message.Message):
     PARTITION_EPOCH_FIELD_NUMBER: builtins.int
     ADDING_REPLICAS_FIELD_NUMBER: builtins.int
     REMOVING_REPLICAS_FIELD_NUMBER: builtins.int
+    ELIGIBLE_LEADERS_FIELD_NUMBER: builtins.int
     error: tidegauge.v1.common_pb2.ErrorCode.ValueType
     """LEADER_NOT_AVAILABLE: no leader is alive; LISTENER_NOT_FOUND: the leader is one of brokers_without_listener; or none."""
     partition: builtins.int
@@ -173,6 +174,10 @@ class PartitionMetadata(google.protobuf.message.Message):
     def removing_replicas(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Replicas that a reassignment removes."""
 
+    @property
+    def eligible_leaders(self) -> global___EligibleLeaders:
+        """Eligible leader replicas; absent in ZooKeeper mode."""
+
     def __init__(
         self,
         *,
@@ -186,12 +191,42 @@ class PartitionMetadata(google.protobuf.message.Message):
         partition_epoch: builtins.int = ...,
         adding_replicas: collections.abc.Iterable[builtins.int] | None = ...,
         removing_replicas: collections.abc.Iterable[builtins.int] | None = ...,
+        eligible_leaders: global___EligibleLeaders | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "leader_id", b"leader_id"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_leader_id", b"_leader_id", "adding_replicas", b"adding_replicas", "error", b"error", "isr", b"isr", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "offline_replicas", b"offline_replicas", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_eligible_leaders", b"_eligible_leaders", "_leader_id", b"_leader_id", "eligible_leaders", b"eligible_leaders", "leader_id", b"leader_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_eligible_leaders", b"_eligible_leaders", "_leader_id", b"_leader_id", "adding_replicas", b"adding_replicas", "eligible_leaders", b"eligible_leaders", "error", b"error", "isr", b"isr", "leader_epoch", b"leader_epoch", "leader_id", b"leader_id", "offline_replicas", b"offline_replicas", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_eligible_leaders", b"_eligible_leaders"]) -> typing.Literal["eligible_leaders"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_leader_id", b"_leader_id"]) -> typing.Literal["leader_id"] | None: ...
 
 global___PartitionMetadata = PartitionMetadata
+
+@typing.final
+class EligibleLeaders(google.protobuf.message.Message):
+    """Replicas outside the ISR that may lead, since they have all that is committed (KIP-966)."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ELR_FIELD_NUMBER: builtins.int
+    LAST_KNOWN_ELR_FIELD_NUMBER: builtins.int
+    @property
+    def elr(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The eligible leader replicas."""
+
+    @property
+    def last_known_elr(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The last leader, while there is none."""
+
+    def __init__(
+        self,
+        *,
+        elr: collections.abc.Iterable[builtins.int] | None = ...,
+        last_known_elr: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["elr", b"elr", "last_known_elr", b"last_known_elr"]) -> None: ...
+
+global___EligibleLeaders = EligibleLeaders
 
 @typing.final
 class DescribeReplicasRequest(google.protobuf.message.Message):

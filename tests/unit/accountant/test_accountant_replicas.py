@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_books import found, kept, log, mark, replica, report, values
+from tests.examples import examples
 
 from tidegauge_lab.accountant.books import Damage, Kind, ReadRecord, RecordMark, ReplicaLog
 from tidegauge_lab.accountant.replicas import differences
@@ -132,7 +133,7 @@ def test_a_tombstone_missing_from_the_leader_excuses_what_a_replica_behind_it_st
     assert diverged(leader, compacted(1, 9, record(1, "a"), record(8, "b"))) == 1, "it has no later one of its key"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=14),
     st.lists(st.integers(0, 14), min_size=2, max_size=2),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quadratic_twin import count_all, differing_offsets, innocent_orders
 from small_books import event, found, isr, leads, report
+from tests.examples import examples
 
 from tidegauge_client.sent_record import SentRecord
 from tidegauge_lab.accountant.books import CommittedLog, KeptRecord, Kind, Mark
@@ -63,7 +64,7 @@ def committed_logs(draw: st.DrawFn) -> list[CommittedLog]:
     return logs
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(histories(), committed_logs())
 def test_the_accountant_finds_what_its_twin_finds(history: list[SentRecord], logs: list[CommittedLog]) -> None:
     result = report(history, *logs)
@@ -93,7 +94,7 @@ def histories_of_equals(draw: st.DrawFn) -> tuple[list[SentRecord], list[Committ
     return records, [CommittedLog(0, 0, len(content), content)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(histories_of_equals())
 def test_no_order_is_convicted_that_some_reading_of_the_log_acquits(
     books: tuple[list[SentRecord], list[CommittedLog]],
@@ -115,7 +116,7 @@ def marks(draw: st.DrawFn) -> list[Mark]:
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(marks(), marks(), st.integers(0, 5), st.integers(0, 12))
 def test_differences_are_found_and_begin_where_the_twin_sees_the_first(
     one: list[Mark], other: list[Mark], begin: int, end: int
@@ -178,7 +179,7 @@ def leaders_at(events: list[dict[str, Any]], time_us: int) -> list[bool | None]:
     return [None if least is None else sizes[source] >= least for source, least in known.items()]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(leaderships(), st.integers(0, 9_000), st.integers(0, 3_000))
 def test_times_below_min_isr_are_those_of_the_twin(events: list[dict[str, Any]], begin_ms: int, length_ms: int) -> None:
     begin_us, end_us = begin_ms * 1000, (begin_ms + length_ms) * 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from tidegauge_client.cli import consume, delete_topic, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
 from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
-from tidegauge_client.eligible_replicas import EligibleReplicas
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription, replica_states, settings_of
 
@@ -183,6 +183,14 @@ def test_describe_prints_kafkas_lines() -> None:
         "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,0\tIsr: 2,1\tElr: N/A\tLastKnownElr: N/A",
         "\tTopic: t\tPartition: 1\tLeader: none\tReplicas: 2,0,1\tIsr: 2\tElr: N/A\tLastKnownElr: N/A",
     ]
+
+
+def test_eligible_leaders_stand_in_kafkas_places_and_are_not_there_in_zookeeper_mode() -> None:
+    """TopicCommand.PartitionDescription of 4.x: N/A where the response has none, and an empty list as nothing."""
+    part = PartitionInfo("t", 0, 0, 1, (0, 1, 2), (0,))
+    assert partition_line(part).endswith("Isr: 0\tElr: N/A\tLastKnownElr: N/A")
+    eligible = dataclasses.replace(part, elr=(1, 2), last_known_elr=())
+    assert partition_line(eligible).endswith("Isr: 0\tElr: 1,2\tLastKnownElr: ")
 
 
 def test_describe_shows_a_reassignment_between_isr_and_elr() -> None:
@@ -567,10 +575,3 @@ def test_every_verb_takes_output_and_dir() -> None:
     for verb in verbs:
         options = {name for parameter in verb.params for name in parameter.opts}
         assert {"-o", "--output", "--dir"} <= options, verb.name
-
-
-def test_eligible_leaders_stand_in_kafkas_places_and_are_not_there_in_zookeeper_mode() -> None:
-    """TopicCommand.PartitionDescription of 4.x: N/A where the response has none, and an empty list as nothing."""
-    part = PartitionInfo("t", 0, 0, 1, (0, 1, 2), (0,))
-    assert partition_line(part).endswith("Isr: 0\tElr: N/A\tLastKnownElr: N/A")
-    assert partition_line(part, EligibleReplicas((1, 2), ())).endswith("Isr: 0\tElr: 1,2\tLastKnownElr: ")

@@ -15,6 +15,7 @@ import pytest
 from fakes_client import TP, FakeConnection, FakeLog, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import MAX_SEQUENCE, read_header
@@ -208,7 +209,7 @@ def play(model: Model, happenings: list[tuple[str, int]]) -> None:
     model.end()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(1, 4), st.lists(st.tuples(st.sampled_from([*USUAL, *FAULTS]), st.integers(0, 9)), max_size=60))
 def test_nothing_acknowledged_is_written_twice_lost_or_reordered(
     multiple: int, happenings: list[tuple[str, int]]

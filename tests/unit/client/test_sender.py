@@ -6,6 +6,7 @@ import pytest
 from fakes_client import TP, FakeConnection, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -638,7 +639,7 @@ def test_no_batch_runs_five_ahead_of_one_without_a_response() -> None:
     assert world.log == names(7)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(EVENTS)
 def test_whatever_breaks_every_record_is_written_once_and_in_order(events: list[tuple[str, int]]) -> None:
     """The producer's promise (KIP-98) over any schedule of errors, disconnections, lost responses, leader changes."""

@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge_lab.control.gate import host_of, refusal
 from tidegauge_lab.watch.gate import refusal_of_reading
@@ -37,7 +38,7 @@ def test_what_follows_an_address_in_brackets_is_a_name_and_not_served(host: str)
     assert host_of(host) == ""
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(HOSTS)
 @example("[::1].evil.example")
 def test_the_control_server_serves_hosts_of_one_form_only(host: str):
@@ -48,7 +49,7 @@ def test_the_control_server_serves_hosts_of_one_form_only(host: str):
         ipaddress.ip_address(plain[1:-1] if plain.startswith("[") else plain)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(HOSTS)
 @example("[::1].evil.example:19080")
 def test_the_page_is_served_by_two_names_only(host: str):

@@ -27,6 +27,9 @@ class Driven:
 
     coordinator: Coordinator
 
+    loads_committed = True
+    """Whether the high watermark has reached the end of what is loaded."""
+
     def __init__(self, log: Sequence[bytes], now_ms: int) -> None:
         self.now_ms = now_ms
         self.wall = WallTime()
@@ -100,7 +103,7 @@ class Driven:
     def load(self, effect: ReadLog, problem: str = "") -> None:
         for batch in self.log:
             self.event(RecordsRead(effect.partition, effect.leader_epoch, batch))
-        self.event(LoadCompleted(effect.partition, effect.leader_epoch, problem))
+        self.event(LoadCompleted(effect.partition, effect.leader_epoch, problem, self.loads_committed))
 
     def _append(self, effect: Append) -> None:
         if self.append_error is not ErrorCode.NONE:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from core_harness import AT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import IsrProposal, IsrVerdict
@@ -158,7 +159,7 @@ def take_verdict(leader: Leader, proposal: IsrProposal, error: ErrorCode, twin: 
         leader.maybe_advance_high_watermark(twin.now_ms, twin.alive, "AlterPartition", out)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     isr=st.sampled_from([(1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)]),
     min_insync_replicas=st.sampled_from([1, 1, 2, 3, 5]),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge_proof.hand.actions import KINDS, MOST_MS, Action, ActionError
 from tidegauge_proof.hand.driven import HandDriven
@@ -279,7 +280,7 @@ def test_a_schedule_is_read_as_it_was_written(schedule: Schedule) -> None:
     assert read_schedule(write_schedule(schedule)) == schedule
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(schedules())
 def test_no_actions_break_the_cluster_and_the_same_give_the_same_history(schedule: Schedule) -> None:
     """Whatever a person presses: an action is done or refused by a sentence. What was done is replayed exactly."""
@@ -297,7 +298,7 @@ def test_no_actions_break_the_cluster_and_the_same_give_the_same_history(schedul
     assert whole == again
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(schedules())
 def test_todays_rule_keeps_every_invariant_but_where_a_setting_gives_it_up(schedule: Schedule) -> None:
     """By kip-320, with flushed appends and clean elections, no action of a person loses what acks=all acknowledged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tidegauge_proof.hand.settings import RULE_NAMES
 from tidegauge_proof.hand.story import Story, unplayable
 
 FILES = sorted((Path(next(iter(tidegauge_lab.scenario.__path__))) / "files").glob("*.yaml"))
-SCENARIOS: dict[str, dict[str, Any]] = {file.stem: yaml.safe_load(file.read_text()) for file in FILES}
+NAMES = [file.stem for file in FILES]
 PLAYED = {
     "divergence-cured",
     "divergence-high-watermark",
@@ -43,15 +44,21 @@ PLAYED = {
 }
 
 
+@cache
+def scenario(name: str) -> dict[str, Any]:
+    """Return a shipped scenario as its file has it."""
+    return yaml.safe_load(FILES[NAMES.index(name)].read_text())
+
+
 def test_the_scenarios_that_need_no_operating_system_are_played() -> None:
-    assert {name for name, one in SCENARIOS.items() if not unplayable(one)} == PLAYED
+    assert {name for name in NAMES if not unplayable(scenario(name))} == PLAYED
 
 
 @pytest.mark.parametrize("name", sorted(PLAYED))
 def test_every_expectation_of_a_played_scenario_holds(name: str) -> None:
     """The same file plays on real processes (test_scenarios.py): both must come to the same states."""
     session = Session()
-    story = Story(session, SCENARIOS[name])
+    story = Story(session, scenario(name))
     while not story.is_over:
         step = story.place + 1
         assert story.next()["wrong"] == [], f"step {step}"
@@ -60,11 +67,11 @@ def test_every_expectation_of_a_played_scenario_holds(name: str) -> None:
     assert again.rows == session.rows
 
 
-@pytest.mark.parametrize("name", sorted(set(SCENARIOS) - PLAYED))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - PLAYED))
 def test_a_scenario_that_is_not_played_is_refused_with_the_reason(name: str) -> None:
     desk = Desk()
-    said = json.loads(desk.request(json.dumps({"op": "story", "scenario": SCENARIOS[name]})))
-    assert said["error"] == f"this scenario does not play here: it {unplayable(SCENARIOS[name])}"
+    said = json.loads(desk.request(json.dumps({"op": "story", "scenario": scenario(name)})))
+    assert said["error"] == f"this scenario does not play here: it {unplayable(scenario(name))}"
 
 
 def test_a_story_goes_on_and_back_by_steps() -> None:
@@ -73,7 +80,7 @@ def test_a_story_goes_on_and_back_by_steps() -> None:
     def ask(**wanted: Any) -> dict[str, Any]:
         return json.loads(desk.request(json.dumps(wanted)))
 
-    ask(op="story", scenario=SCENARIOS["loss-high-watermark"])
+    ask(op="story", scenario=scenario("loss-high-watermark"))
     there = ask(op="story_to", place=12)
     further = ask(op="story_to", place=30)
     assert further["story"]["over"]
@@ -84,7 +91,7 @@ def test_a_story_goes_on_and_back_by_steps() -> None:
 
 def test_a_story_begins_again_if_a_person_has_done_something_else() -> None:
     desk = Desk()
-    desk.request(json.dumps({"op": "story", "scenario": SCENARIOS["walkthrough-two-replicas"]}))
+    desk.request(json.dumps({"op": "story", "scenario": scenario("walkthrough-two-replicas")}))
     desk.request(json.dumps({"op": "story_to", "place": 2}))
     desk.request(json.dumps({"op": "do", "action": {"do": "kill", "broker": 1}}))
     said = json.loads(desk.request(json.dumps({"op": "story_to", "place": 3})))
@@ -109,7 +116,7 @@ def test_whatever_is_given_as_a_story_is_played_or_refused(scenario: object) -> 
 @pytest.mark.parametrize("name", sorted(PLAYED))
 def test_what_was_played_is_a_scenario_file_that_the_lab_reads(name: str, tmp_path: Path) -> None:
     session = Session()
-    story = Story(session, SCENARIOS[name])
+    story = Story(session, scenario(name))
     while not story.is_over:
         story.next()
     file = tmp_path / "played.yaml"
@@ -128,9 +135,10 @@ def test_the_search_finds_the_flaw_of_the_oldest_rule_and_none_of_todays() -> No
 
 
 def test_the_table_of_stories_says_which_play_and_why_the_others_do_not() -> None:
+    reasons = {name: unplayable(scenario(name)) for name in NAMES}
     rows = [
-        f"| `{name}` | {'no' if (reason := unplayable(one)) else 'yes'} | {reason.replace('_', chr(92) + '_')} |"
-        for name, one in SCENARIOS.items()
+        f"| `{name}` | {'no' if reason else 'yes'} | {reason.replace('_', chr(92) + '_')} |"
+        for name, reason in reasons.items()
     ]
     page = (Path(__file__).parents[3] / "docs" / "play.md").read_text()
     table = page.partition("<!-- stories -->\n")[2].partition("\n<!-- end -->")[0]

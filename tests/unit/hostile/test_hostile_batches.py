@@ -13,6 +13,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hostile_broker import NOW_MS, HostileBroker
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -72,7 +73,7 @@ def mutated(random_: random.Random) -> bytes:
     return make_batch(header, payload if random_.random() < 0.6 else random_.randbytes(random_.randrange(80)))
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@settings(max_examples=examples(60), print_blob=True, deadline=None)
 @given(st.integers(0, 2**32))
 def test_batches_that_lie_leave_a_log_that_can_be_read_searched_and_recovered(seed: int) -> None:
     """A produce gets an error of the table or is appended; look-ups by time and fetches never raise."""
@@ -139,7 +140,7 @@ def test_a_bomb_is_refused_when_it_is_produced() -> None:
     assert error_of(bomb) is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-@settings(max_examples=100, print_blob=True, deadline=None)
+@settings(max_examples=examples(100), print_blob=True, deadline=None)
 @given(st.sampled_from(sorted(CODECS)), st.binary(max_size=200))
 def test_rubbish_that_claims_to_be_compressed_is_refused_where_records_are_looked_at(name: str, payload: bytes) -> None:
     """A compacted topic wants to see keys (INVALID_RECORD), and a codec that fails is no crash."""

@@ -18,6 +18,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.settings import Values
@@ -277,7 +278,7 @@ def contents(draw: st.DrawFn, example: Any) -> bytes:
 
 
 @pytest.mark.parametrize("name", list(FILES))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_file_is_read_or_refused_with_a_sentence(directory: Path, victim: Path, name: str, data: st.DataObject):
     """No exception but TidegaugeError, and nothing outside the directory changes."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge import event_log
 from tidegauge_lab.local.fault_log import next_sequence
@@ -59,7 +60,7 @@ EVENTS = st.fixed_dictionaries(
 LINES = st.lists(EVENTS | st.text(max_size=20) | st.just("[" * 5000), max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(LINES)
 def test_any_lines_are_read_ordered_and_worded(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     """No line stops a reader: the verb ``timeline``, the page, or the lab that goes on with the numbers."""

@@ -16,6 +16,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -136,7 +137,7 @@ texts = st.one_of(
 )
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@settings(max_examples=examples(60), print_blob=True, deadline=None)
 @given(st.sampled_from(SMALL_FILES), texts, st.booleans())
 @example("t-0/leader-epoch-checkpoint", b"0\n2\n5 0\n3 9\n", True)
 @example("t-0/leader-epoch-checkpoint", b"0\n2\n-5 0\n3 -9\n", False)
@@ -150,7 +151,7 @@ def test_rubbish_in_a_small_file_loses_no_record(sound_log: Path, name: str, con
         assert served(directory) == list(range(BATCHES))
 
 
-@settings(max_examples=40, print_blob=True, deadline=None)
+@settings(max_examples=examples(40), print_blob=True, deadline=None)
 @given(texts)
 @example(b"0\n1\nt 0 99999999999999999999\n")
 @example(b"0\n1\nt 0 -4\n")
@@ -165,7 +166,7 @@ def test_a_log_start_checkpoint_says_a_sound_offset_or_is_ignored(content: bytes
         assert all(0 <= offset < 2**63 for offset in found.values())
 
 
-@settings(max_examples=60, print_blob=True, deadline=None)
+@settings(max_examples=examples(60), print_blob=True, deadline=None)
 @given(st.binary(max_size=120))
 def test_any_producer_snapshot_and_epoch_file_is_read_or_refused(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as scratch:
@@ -177,7 +178,7 @@ def test_any_producer_snapshot_and_epoch_file_is_read_or_refused(content: bytes)
             assert all(min(entry) >= 0 for entry in EpochCheckpoint(path).read())
 
 
-@settings(max_examples=40, print_blob=True, deadline=None)
+@settings(max_examples=examples(40), print_blob=True, deadline=None)
 @given(st.binary(max_size=60))
 @example(b"version=0\nbroker.id=x\n")
 @example(b"version=99999999999999999999999999\n")
@@ -194,7 +195,7 @@ def test_rubbish_in_meta_properties_is_refused_in_a_sentence(sound_log: Path, co
         assert not reported or ("meta.properties" in reported and "\n" not in reported)
 
 
-@settings(max_examples=80, print_blob=True, deadline=None)
+@settings(max_examples=examples(80), print_blob=True, deadline=None)
 @example(4194303, ".index", True)
 @example(2763931, ".log", False)
 @example(183, ".log", False)

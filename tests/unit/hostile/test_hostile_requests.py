@@ -15,6 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hostile_broker import CLUSTER, KNOWN_ERRORS, NOW_MS, TOPIC_ID, HostileBroker, errors_in, rpcs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge import v1
 from tidegauge.v1 import topics_pb2
@@ -186,7 +187,7 @@ def random_value(field: FieldDescriptor, random_: random.Random) -> Any:
     return random_.choice(TEXTS) if field.type == FieldDescriptor.TYPE_STRING else random_.randbytes(70)
 
 
-@settings(max_examples=150, print_blob=True, deadline=None)
+@settings(max_examples=examples(150), print_blob=True, deadline=None)
 @given(st.integers(0, 2**32))
 @example(3714)  # a marker is written though its coordinator has disconnected (TransactionService.write_markers)
 @example(62503)  # a rule whose file has a name that is too long
@@ -248,7 +249,7 @@ def test_every_rpc_of_the_proto_files_is_called_with_any_message() -> None:
     assert asyncio.run(served()) == set(rpcs()), "and what is called is the broker's own code"
 
 
-@settings(max_examples=100, print_blob=True, deadline=None)
+@settings(max_examples=examples(100), print_blob=True, deadline=None)
 @given(st.lists(calls, min_size=1, max_size=6))
 def test_any_calls_get_errors_of_the_table(wanted: list[tuple[str, Any]]) -> None:
     play(wanted)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge import znodes
 from tidegauge.cluster_metadata import ProducerIdBlock
@@ -93,7 +94,7 @@ def read(kind: str, data: bytes) -> None:
     assert all(-(2**63) <= number < 2**63 for number in whole_numbers(found))
 
 
-@settings(max_examples=150, print_blob=True)
+@settings(max_examples=examples(150), print_blob=True)
 @given(st.sampled_from(sorted(SAMPLES)), st.binary(max_size=60))
 @example("PartitionStateNode.decode", b"[" * 100_000)
 @example("decode_controller_epoch", b"9" * 5_000)
@@ -102,7 +103,7 @@ def test_any_bytes_are_read_or_refused(kind: str, data: bytes) -> None:
     read(kind, data)
 
 
-@settings(max_examples=300, print_blob=True)
+@settings(max_examples=examples(300), print_blob=True)
 @given(st.sampled_from(sorted(SAMPLES)), st.data())
 def test_any_value_in_any_place_is_read_or_refused(kind: str, data: st.DataObject) -> None:
     """Each key in turn with a value of another kind, or missing: Jackson would refuse what does not fit into an Int."""

@@ -173,6 +173,16 @@ def test_a_failed_directory_must_be_acknowledged_in_time() -> None:
     assert "log.dir.failure.timeout.ms" in cycle.failure
 
 
+def test_a_broker_that_asks_to_be_fenced_once_comes_back_with_the_next_heartbeat() -> None:
+    """The controller fences a broker that wants it (BrokerHeartbeatManager.calculateNextBrokerState)."""
+    cycle = running()
+    cycle.fence_once(20)
+    assert respond(cycle, 20) == Beat(True, False, ())
+    assert cycle.is_fenced
+    assert respond(cycle, 20 + BEAT_MS, fenced=False) == Beat(False, False, ())
+    assert state_of(cycle) is BrokerState.RUNNING
+
+
 def test_the_table_has_each_change_once_and_no_way_back() -> None:
     assert len(ALLOWED) == len(TRANSITIONS)
     order = list(BrokerState)

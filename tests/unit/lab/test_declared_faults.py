@@ -10,6 +10,7 @@ import click
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.fault_strategies import faults, values_of
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -53,7 +54,7 @@ def test_a_fault_survives_its_message(wanted):
 
 
 @given(faults(), st.integers(0, 9))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_the_broker_accepts_what_the_declaration_allows_and_refuses_the_rest_in_its_words(wanted, broker_id):
     problem = wanted.problem(broker_id)
     refused = ""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Scalar, Sequence, plain_value, read_yaml
 
@@ -140,7 +141,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(texts.filter(bool), json_values, min_size=1, max_size=4), st.sampled_from([None, 1, 3]))
 def test_json_is_yaml(document: dict[str, Any], indent: int | None) -> None:
     assert plain(read_yaml(json.dumps(document, indent=indent, ensure_ascii=False))) == document
@@ -158,7 +159,7 @@ def block(value: Any, depth: int) -> str:
     return " " + json.dumps(value, ensure_ascii=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(texts, json_values, min_size=1, max_size=4))
 def test_blocks_are_read_as_they_are_written(document: dict[str, Any]) -> None:
     assert plain(read_yaml(block(document, 0))) == document

@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.record_batch import iterate_headers
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker, read_marker
@@ -171,7 +172,7 @@ _A_SEGMENT_BEGINS_BEHIND_A_GAP = [
 
 @example(steps=_A_SEGMENT_BEGINS_BEHIND_A_GAP, max_bytes=200)
 @given(steps=_anything | _copied_behind_a_compaction, max_bytes=st.sampled_from([1, 200, 1 << 20]))
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=examples(60), deadline=None)
 def test_a_reader_gets_all_that_was_committed_and_nothing_that_was_aborted(
     tmp_path_factory, make_bench, keyed_batch, steps, max_bytes
 ):

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.record_batch import iterate_headers, read_header
 from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
@@ -292,7 +293,9 @@ _lives = st.lists(
 
 
 @given(lives=_lives)
-@hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_a_log_lives_through_one_crash_after_another(make_bench, tmp_path_factory, batch, lives):
     """Any steps, a crash at any change, a power loss or none; the next process goes on with what was left."""
     bench = make_bench(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge_broker.log.index import WRITTEN_TOGETHER, OffsetIndex, TimeIndex
 
@@ -19,7 +20,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=30), st.lists(st.integers(0, 700), max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_an_offset_index_is_a_list_of_rising_pairs(steps, targets):
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "0.index"
@@ -59,7 +60,7 @@ TIMES = st.one_of(
 
 
 @given(st.lists(TIMES, max_size=30), st.lists(st.integers(-1, 60), max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_time_index_takes_only_what_grows_and_keeps_a_slot_for_the_last(steps, targets):
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "0.timeindex"

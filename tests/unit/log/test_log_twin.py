@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.record_batch import BatchHeader, iterate_headers, patch, read_header
 
@@ -84,7 +85,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     steps=st.lists(STEP, max_size=25),
     segment_bytes=st.sampled_from((150, 1000, 1 << 20)),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.record_batch import LOG_APPEND_TIME_BIT, crc_matches, make_batch, patch, read_header
 from tidegauge_broker.formats.records import StoredRecord, decode_records
@@ -83,7 +84,7 @@ _records = st.lists(
 
 
 @given(_records, st.none() | st.integers(0, 2**45))
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=examples(60), deadline=None)
 def test_any_record_is_read_back_as_it_was(rows, horizon):
     records = [
         StoredRecord(1000 + delta, time_ms, key, value, headers) for delta, time_ms, key, value, headers in sorted(rows)

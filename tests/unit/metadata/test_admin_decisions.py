@@ -116,7 +116,7 @@ REFUSED_SETTINGS = [
         "x",
         "1",
         ErrorCode.INVALID_REQUEST,
-        "Unable to parse broker name as a base 10 number: a",
+        "Unable to parse broker name as a base 10 number.",
     ),
     (
         ALL,
@@ -139,7 +139,7 @@ REFUSED_SETTINGS = [
         ErrorCode.INVALID_CONFIG,
         "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
     ),
-    (ConfigResource(1, ""), "x", "1", ErrorCode.INVALID_REQUEST, "Unsupported config type of value 1"),
+    (ConfigResource(1, ""), "x", "1", ErrorCode.UNSUPPORTED_VERSION, "Unknown resource type 1."),
     (
         ConfigResource(CLIENT_METRICS, "m"),
         "x",

@@ -343,3 +343,16 @@ def test_a_controller_registers_again_when_its_process_is_new() -> None:
     registered = world.view.image.controllers[3000]
     assert not registration.needs_registration(registered, incarnation)
     assert registration.needs_registration(registered, directory(61))
+
+
+def test_a_broker_whose_registration_changed_is_waited_for_until_its_next_heartbeat() -> None:
+    """ClusterControlManager.replay forgets what it has reported: only its next heartbeat says what it knows.
+
+    Seen at a controller of Apache Kafka 4.3.1: a broker that was just unfenced delays the shutdown of another one.
+    """
+    world = World([0, 1])
+    world.create("t", [0, 1])
+    assert not world.heartbeat(0, 10**9, want_shut_down=True).should_shut_down
+    assert not world.heartbeat(0, 10**9, want_shut_down=True).should_shut_down
+    world.heartbeat(1, 10**9)
+    assert world.heartbeat(0, 10**9, want_shut_down=True).should_shut_down

@@ -462,7 +462,7 @@ def test_a_cancellation_needs_a_reassignment() -> None:
     world.create("t", [0])
     decision = alter_reassignments(world.view, [Reassignment("t", 0, None), Reassignment("x", 0, (1,))])
     assert [(one.error, one.message) for one in decision.response] == [
-        (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."),
+        (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment of the partition is in progress."),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find a topic named x."),
     ]
 

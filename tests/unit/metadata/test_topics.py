@@ -204,7 +204,7 @@ def test_mutation_quotas_refuse_what_was_checked_before() -> None:
 
 
 ADDITIONS = [
-    (PartitionsToAdd("x", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+    (PartitionsToAdd("x", 2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This broker does not know the topic-partition."),
     (PartitionsToAdd("t", 2), ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
     (
         PartitionsToAdd("t", 1),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from tidegauge.settings import BROKER_SETTINGS, GROUP_CONFIGS, TOPIC_SETTINGS
 from tidegauge.settings.document import configuration_page, help_lines, properties_file, range_text
 from tidegauge.settings.parsing import parse_broker_settings
 from tidegauge.settings.properties import read_properties
@@ -72,6 +72,9 @@ def test_what_is_said_to_have_no_effect_is_read_nowhere():
     for setting in BROKER_SETTINGS.values():
         if setting.name in named:
             named.update(fallback.name for fallback in setting.fallbacks)
+    for setting in GROUP_CONFIGS.values():  # a group's own settings, which their brokers' bound
+        named.add(setting.broker_key)
+        named.update(setting.broker_key.replace("consumer.", f"consumer.{which}.") for which in ("min", "max"))
     settings = [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()]
     assert [s.name for s in settings if not s.has_effect and s.name in named] == []
     # It is there to be checked: brokers speak one version alone.

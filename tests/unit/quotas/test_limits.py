@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge_broker.quotas.limits import DEFAULT, Limits, Name, QuotaEntity, Sharers
 
@@ -93,7 +94,7 @@ ENTITIES = st.tuples(NAMES, NAMES).map(lambda pair: QuotaEntity(*pair)).filter(a
 
 
 @given(st.lists(ENTITIES, max_size=6), st.sampled_from(["a", "b", "c"]), st.sampled_from(["a", "b", "c"]))
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=examples(300), deadline=None)
 def test_a_twin_that_tries_the_levels_one_after_the_other_finds_the_same(
     entities: list[QuotaEntity], user: str, client_id: str
 ) -> None:

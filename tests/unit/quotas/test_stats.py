@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge_broker.quotas.stats import (
     TokenBucket,
@@ -55,7 +56,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 20_000) | st.integers(0, 1_500), st.in
 
 
 @given(WINDOWS, STEPS)
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=examples(300), deadline=None)
 def test_a_twin_that_keeps_every_value_measures_the_same_rate(window: Window, steps: list[tuple[int, int]]) -> None:
     """The twin divides all values into samples at each look: one begins with a value, and ends after its time."""
     rate, values, now_ms = WindowedRate(window), list[tuple[int, int]](), NOW_MS
@@ -105,7 +106,7 @@ def test_a_smaller_quota_makes_the_bucket_smaller_at_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 50)), max_size=40), st.sampled_from([1.0, 8.0, 0.5]))
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=examples(200), deadline=None)
 def test_a_twin_that_counts_in_whole_steps_has_as_many_tokens(steps: list[tuple[int, int]], limit: float) -> None:
     """The twin gives tokens ms by ms, in units of which none is lost."""
     bucket, now_ms = TokenBucket(Window(10, 1_000)), NOW_MS

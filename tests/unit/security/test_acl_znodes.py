@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.cluster_metadata.access_lists import Entry, Operation, Pattern, PatternType, Permission, ResourceType
 from tidegauge.znodes import MalformedZnode
@@ -47,7 +48,7 @@ def test_paths_and_payloads_are_kafkas() -> None:
     assert payload == b'{"version":1,"resourceType":"GROUP","name":"g","patternType":"PREFIXED"}'
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.frozensets(entries), patterns)
 def test_what_is_written_is_read(found: frozenset[Entry], pattern: Pattern) -> None:
     assert decode_list(encode_list(found)) == found
@@ -84,7 +85,7 @@ def test_a_change_of_nothing_is_refused(data: bytes) -> None:
         decode_change(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=200) | st.text(max_size=60).map(str.encode))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for decode in (decode_list, decode_change):

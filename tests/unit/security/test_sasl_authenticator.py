@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -270,7 +271,7 @@ FRAMES = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(FRAMES, max_size=6))
 def test_no_frames_authenticate_without_a_password(sent: list[bytes]) -> None:
     """Anything may come: nothing but effects comes of it, and no principal is authenticated."""

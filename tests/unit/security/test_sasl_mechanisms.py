@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.jaas import login_module_of
@@ -345,7 +346,7 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]), st.lists(messages, max_size=4))
 def test_no_message_fails_otherwise_or_authenticates_by_chance(mechanism: str, sent: list[bytes]) -> None:
     exchange: Exchange = PlainExchange({"alice": "secret"})

@@ -62,6 +62,9 @@ class Replicas:
         self.logs = {AT: self.log}
         self.appends: list[tuple[ProduceRequest, asyncio.Future[Sequence[ProduceResult]]]] = []
 
+    def is_committed(self, at: TopicPartition, end: int) -> bool:
+        return at == AT and end >= 0
+
     def leads(self, at: TopicPartition) -> bool:
         return at == AT
 

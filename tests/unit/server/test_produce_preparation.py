@@ -78,20 +78,22 @@ class Meter:
             yield record
 
 
-HEAVY = {
-    "a bomb": [batch(1, bytes(8 << 20), codec=codec) for codec in (ZSTD, GZIP, LZ4, SNAPPY)],
-    "many records in few bytes": [batch(60_000, codec=ZSTD)],
-    "a large batch that is not compressed": [batch(40_000)],
-    "many small batches": [batch(3_000)] * 20,
-    "many compressed batches": [batch(1, bytes(200_000), codec=GZIP)] * 5,
+# Made by the tests that need them: who only collects tests would wait for all of them.
+HEAVY: dict[str, Callable[[], list[bytes]]] = {
+    "a bomb": lambda: [batch(1, bytes(8 << 20), codec=codec) for codec in (ZSTD, GZIP, LZ4, SNAPPY)],
+    "many records in few bytes": lambda: [batch(60_000, codec=ZSTD)],
+    "a large batch that is not compressed": lambda: [batch(40_000)],
+    "many small batches": lambda: [batch(3_000)] * 20,
+    "many compressed batches": lambda: [batch(1, bytes(200_000), codec=GZIP)] * 5,
 }
 
 
-@pytest.mark.parametrize("batches", HEAVY.values(), ids=HEAVY)
+@pytest.mark.parametrize("make", HEAVY.values(), ids=HEAVY)
 async def test_what_is_heavy_is_checked_beside_the_loop(
-    batches: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LogValidator's work in a thread; the loop's own is bounded by ``LIGHT_BYTES``, for all of a request."""
+    batches = make()
     cluster = KafkaCluster(tmp_path, len(batches), 1)
     client = await cluster.start()
     meter = Meter(monkeypatch)
@@ -174,18 +176,22 @@ def _nothing_to_verify() -> ProduceVerification:
 
 
 CODEC = core.TopicRules(codec=core.Codec(GZIP))
-ITEMS = {
-    "records": (core.ProducePartition(AT, batch(30_000)), core.TopicRules()),
-    "one of 3 MB": (core.ProducePartition(AT, batch(1, bytes(3 << 20), ZSTD)), core.TopicRules()),
-    "recompression": (core.ProducePartition(AT, batch(3_000)), CODEC),
-    "messages": (core.ProducePartition(AT, message_set(3_000, 0), is_message_set=True), core.TopicRules()),
-    "wrapped messages": (core.ProducePartition(AT, message_set(3_000, GZIP), is_message_set=True), core.TopicRules()),
+PLAIN = core.TopicRules()
+ITEMS: dict[str, Callable[[], tuple[core.ProducePartition, core.TopicRules]]] = {
+    "records": lambda: (core.ProducePartition(AT, batch(30_000)), PLAIN),
+    "one of 3 MB": lambda: (core.ProducePartition(AT, batch(1, bytes(3 << 20), ZSTD)), PLAIN),
+    "recompression": lambda: (core.ProducePartition(AT, batch(3_000)), CODEC),
+    "messages": lambda: (core.ProducePartition(AT, message_set(3_000, 0), is_message_set=True), PLAIN),
+    "wrapped messages": lambda: (core.ProducePartition(AT, message_set(3_000, GZIP), is_message_set=True), PLAIN),
 }
 
 
-@pytest.mark.parametrize(("item", "rules"), ITEMS.values(), ids=ITEMS)
-def test_a_preparation_pauses_between_records(item: core.ProducePartition, rules: core.TopicRules) -> None:
+@pytest.mark.parametrize("make", ITEMS.values(), ids=ITEMS)
+def test_a_preparation_pauses_between_records(
+    make: Callable[[], tuple[core.ProducePartition, core.TopicRules]],
+) -> None:
     """Compiled code lets no other thread run of its own accord; with pauses the outcome is the same as without."""
+    item, rules = make()
     pauses = [0]
 
     def pause() -> None:

@@ -17,14 +17,17 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import (
     alter_client_quotas,
+    alter_partition,
     api_versions,
     create_topics,
     delete_topics,
+    incremental_alter_configs,
     list_partition_reassignments,
     update_features,
 )
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
+from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge_broker.server.quorum import committed_metadata
 from tidegauge_broker.server.quorum.controller import quorum_controller
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
@@ -168,6 +171,40 @@ async def test_a_decision_of_which_the_log_has_taken_a_part_ends_the_leadership(
     await until(lambda: one.controller.active is not None)
 
 
+async def test_a_large_decision_is_tried_in_a_thread(one: OneController):
+    """Records of many partitions would hold the event loop, and with it the responses to the other controllers."""
+    await one.register(0)
+    created = one.create("large", partitions=3_000)
+    after = one.create("after")
+    assert (await created).topics[0].error_code == 0
+    assert (await after).topics[0].error_code == 0
+    topic = one.controller.image.topic_named("large")
+    assert topic is not None
+    assert len(topic.partitions) == 3_000
+
+
+async def test_a_snapshot_that_can_not_be_written_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A full disk: the controller goes on without the snapshot, says so, and writes the next one when there is room."""
+    async with controller_at(tmp_path, metadata_log_max_record_bytes_between_snapshots="1500") as one:
+        write_snapshot = one.store.snapshots.write
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(one.store.snapshots, "write", full)
+        await one.register(0)
+        await one.create("a", partitions=20)
+        await until(lambda: "No space left on device" in caplog.text)
+        assert one.node.log.newest_snapshot is None
+        monkeypatch.setattr(one.store.snapshots, "write", write_snapshot)
+        await one.create("b", partitions=20)
+        await until(lambda: one.node.log.newest_snapshot is not None)
+        assert one.driver.failure is None
+        assert not list((tmp_path / "__cluster_metadata-0").glob("*.part"))
+
+
 async def test_a_request_that_waited_too_long_is_not_decided(one: OneController):
     """QuorumController: REQUEST_TIMED_OUT after the request's own timeout; a topic must not appear later."""
     await one.register(0)
@@ -188,6 +225,47 @@ async def test_a_broker_without_heartbeats_is_fenced(tmp_path: Path):
         assert (state.partitions[0].leader, state.partitions[0].elr) == (-1, (0,))
         beaten = await one.heartbeat(0, epoch)
         assert not beaten.is_fenced
+
+
+async def test_preferred_leaders_are_elected_by_and_by(tmp_path: Path):
+    """leader.imbalance.check.interval.seconds: the first replica leads again when it is back in the ISR."""
+    rebalance = {"auto_leader_rebalance_enable": "true", "leader_imbalance_check_interval_seconds": "1"}
+    async with controller_at(tmp_path, **rebalance) as one:
+        epochs = {broker_id: await one.register(broker_id, incarnation=broker_id + 1) for broker_id in (0, 1)}
+        await one.create("t", factor=2)
+        topic = one.controller.image.topic_named("t")
+        assert topic is not None
+        first, second = topic.partitions[0].replicas
+        await one.heartbeat(first, epochs[first], want_fence=True)
+        await one.heartbeat(first, epochs[first])
+        led = one.controller.image.topics[topic.topic_id].partitions[0]
+        assert (led.leader, led.isr) == (second, (second,))
+        members = [alter_partition.BrokerState(broker_id, epochs[broker_id]) for broker_id in (first, second)]
+        data = alter_partition.PartitionData(0, led.leader_epoch, [], members, 0, led.partition_epoch)
+        change = alter_partition.TopicData(topic_id_bytes(topic.topic_id), [data])
+        request = alter_partition.AlterPartitionRequest(second, epochs[second], [change])
+        assert (await one.ask(apis.ALTER_PARTITION, request)).topics[0].partitions[0].error_code == 0
+        await until(lambda: one.controller.image.topics[topic.topic_id].partitions[0].leader == first)
+
+
+async def test_a_topic_that_allows_it_gets_an_unclean_leader_by_and_by(tmp_path: Path):
+    """unclean.leader.election.interval.ms: the setting is changed while no replica may lead; the next look elects."""
+    async with controller_at(tmp_path, unclean_leader_election_interval_ms="20") as one:
+        epochs = {broker_id: await one.register(broker_id, incarnation=broker_id + 1) for broker_id in (0, 1)}
+        await one.create("t", factor=2)
+        topic = one.controller.image.topic_named("t")
+        assert topic is not None
+        last, other = topic.partitions[0].replicas
+        for broker_id in (other, last):
+            await one.heartbeat(broker_id, epochs[broker_id], want_fence=True)
+        await one.heartbeat(other, epochs[other])
+        assert one.controller.image.topics[topic.topic_id].partitions[0].leader == -1
+        allowed = incremental_alter_configs.AlterableConfig("unclean.leader.election.enable", 0, "true")
+        resource = incremental_alter_configs.AlterConfigsResource(2, "t", [allowed])
+        message = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+        assert (await one.ask(apis.INCREMENTAL_ALTER_CONFIGS, message)).responses[0].error_code == 0
+        await until(lambda: one.controller.image.topics[topic.topic_id].partitions[0].leader == other)
+        assert one.controller.image.topics[topic.topic_id].partitions[0].recovering
 
 
 async def test_another_incarnation_is_refused_while_the_session_lives(one: OneController):

@@ -316,6 +316,18 @@ def test_a_failed_write_makes_records_available_whose_lock_has_timed_out_meanwhi
     assert share.fetch("b") == [(0, 9, 2)]
 
 
+def test_a_failed_write_makes_no_record_available_that_the_log_start_has_passed():
+    share = Driver(log_of(10))
+    share.fetch()
+    share.holds = True
+    share.acknowledge(0, 9, ACCEPT)
+    share.share.log_start_moved(10)
+    share.pass_ms(LOCK_MS)
+    share.written(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert {state for state, _ in share.states().values()} == {4}
+    assert share.share.next_fetch_offset() == 10
+
+
 @pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH])
 def test_a_leader_whose_write_is_fenced_drops_the_partition(error):
     share = Driver(log_of(10))

@@ -235,7 +235,7 @@ def test_a_violation_is_made_short():
 
 def test_a_search_gives_the_same_on_one_core_and_on_two():
     """Runs are counted in their order, also those up to the first violation."""
-    plan = SearchPlan(seed=0, runs=30, steps=300, rule="high-watermark")
+    plan = SearchPlan(seed=0, runs=12, steps=300, rule="high-watermark")
     one, two = search(plan), search(plan, jobs=2)
     assert one.findings == two.findings
     assert (one.runs, one.steps, one.acknowledged) == (two.runs, two.steps, two.acknowledged)

@@ -101,7 +101,9 @@ def test_a_decision_that_was_loaded_and_lost_tears_its_transaction_where_its_mar
 
 def test_late_requests_tear_transactions_as_in_kafka():
     """The flaw of 3.9 (docs/transactions.md): with late requests T7 does not hold, and only with them."""
-    found = (transaction_history_of(seed, 2 * STEPS, allows_late=True, judges=True).violation for seed in range(400))
+    found = (
+        transaction_history_of(seed, 2 * STEPS, allows_late=True, judges=True).violation for seed in range(71, 471)
+    )
     violation = next(one for one in found if one is not None)
     assert violation.invariant == "T7"
 

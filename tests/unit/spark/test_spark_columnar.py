@@ -10,6 +10,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import HEADER_BYTES, LOG_APPEND_TIME_BIT, iterate_headers, make_batch, patch, read_header
@@ -68,7 +69,7 @@ def rows(module: Any, some: list[PendingBatch], until_offset: int, *, with_heade
     return [None if column is None else (str(column.type), column.to_pylist()) for column in columns]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(batches(), st.integers(0, 60), st.integers(0, 1_000), st.booleans())
 def test_the_quick_way_gives_what_the_plain_way_gives(
     buffer: bytes, from_offset: int, more: int, with_headers: bool
@@ -79,7 +80,7 @@ def test_the_quick_way_gives_what_the_plain_way_gives(
     assert rows(columnar, some, from_offset + more, with_headers=with_headers) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(batches(), st.data())
 def test_what_is_malformed_is_refused_by_both(buffer: bytes, data: st.DataObject) -> None:
     """A payload that was changed (and its CRC made to fit) gives the same rows by both ways, or none by either."""

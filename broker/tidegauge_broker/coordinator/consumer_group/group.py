@@ -31,6 +31,7 @@ class ConsumerGroup(Refreshing):
         self.partition = partition
         self.offsets = Offsets() if offsets is None else offsets
         self.is_dead = False
+        self.is_uncertain = False
         self.sessions: dict[str, Timer] = {}
         self.rebalances: dict[str, Timer] = {}
         self.joins: dict[str, Timer] = {}

@@ -28,6 +28,7 @@ from tidegauge.groups import (
     LeavingMember,
     LeftMember,
     SyncGroup,
+    SyncGroupResult,
 )
 from tidegauge_broker.coordinator.consumer_group import classic_members, refusals
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import AssignmentError
@@ -300,12 +301,17 @@ class ConsumerGroups:
 
         self._writer.write(shard, group, draft, written)
 
-    def classic_sync(self, group: ConsumerGroup, request: SyncGroup, token: object) -> None:
+    def classic_sync(self, shard: Shard, group: ConsumerGroup, request: SyncGroup, token: object) -> None:
         """Handle the SyncGroup of a member with the classic protocol."""
         result = classic_members.sync(group.image, request, self._topics)
-        if result.error is ErrorCode.NONE:
-            self._writer.synced(group, request.member_id)
-        self._runtime.respond(token, result)
+
+        def written(error: ErrorCode) -> None:
+            found = result if error is ErrorCode.NONE else SyncGroupResult(error)
+            if found.error is ErrorCode.NONE:
+                self._writer.synced(group, request.member_id)
+            self._runtime.respond(token, found)
+
+        self._writer.write(shard, group, Draft(group.image), written)
 
     def classic_heartbeat(self, shard: Shard, group: ConsumerGroup, request: Heartbeat, token: object) -> None:
         """Handle the Heartbeat of a member with the classic protocol."""

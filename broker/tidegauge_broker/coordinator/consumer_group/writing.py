@@ -1,13 +1,15 @@
 """Writes the decisions about consumer groups, and puts them in force; runs the timers of their members.
 
 Contract: see ``group_writes``; the decision's records are replayed on a copy of the group's state, which takes the
-state's place when they are committed.
+state's place when they are committed. Until it is known that they are committed no response rests on them alone: a
+decision without records writes the group's epoch again, whose commit is theirs (Kafka's CoordinatorRuntime has a
+response without records wait for the last record that was written).
 Source: CoordinatorRuntime; GroupMetadataManager (scheduleConsumerGroupSessionTimeout and its kin).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from tidegauge.consumer_groups import ConsumerGroupState
@@ -23,7 +25,7 @@ from tidegauge_broker.coordinator.consumer_group.migration import (
     downgraded,
     may_downgrade,
 )
-from tidegauge_broker.coordinator.consumer_group.records import ConsumerGroupKey, to_bytes
+from tidegauge_broker.coordinator.consumer_group.records import ConsumerGroupKey, epoch_record, to_bytes
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
 from tidegauge_broker.coordinator.gates import Waiting
 from tidegauge_broker.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, Group
@@ -69,7 +71,19 @@ class GroupWriter:
             prefix: records that come before those of the draft.
         """
         records = [*(prefix or ()), *map(to_bytes, draft.records)]
-        self._append(shard, group.group_id, records, lambda: self._install(shard, group, draft), written)
+        if not records and group.is_uncertain:
+            records = [to_bytes(epoch_record(group.group_id, group.image.epoch, group.image.metadata_hash))]
+
+        def install() -> None:
+            group.is_uncertain = True  # until the outcome says that the records are committed
+            self._install(shard, group, draft)
+
+        def settled(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                group.is_uncertain = False
+            written(error)
+
+        append(self._runtime, shard, group.group_id, records, install, settled)
 
     def remove(
         self, shard: Shard, group: ConsumerGroup, member_ids: Sequence[str], written: Written, reason: str
@@ -112,7 +126,7 @@ class GroupWriter:
             self._phases.maybe_prepare_rebalance(classic, reason)
 
         records = [*map(to_bytes, downgrade_tombstones(group.image)), metadata_record(classic, assignments)]
-        self._append(shard, group.group_id, records, install, written)
+        append(self._runtime, shard, group.group_id, records, install, written)
 
     def _replace_by_classic(self, shard: Shard, group: ConsumerGroup) -> None:
         old = group.state
@@ -127,12 +141,7 @@ class GroupWriter:
             self._replace_by_classic(shard, group)
             shard.group_or_new(group.group_id).offsets = group.offsets
 
-        self._append(shard, group.group_id, [*map(to_bytes, tombstones_of(group.image))], install, written)
-
-    def _append(
-        self, shard: Shard, group_id: str, records: list[Record], install: Callable[[], None], written: Written
-    ) -> None:
-        append(self._runtime, shard, group_id, records, install, written)
+        append(self._runtime, shard, group.group_id, [*map(to_bytes, tombstones_of(group.image))], install, written)
 
     def _install(self, shard: Shard, group: ConsumerGroup, draft: Draft) -> None:
         """Put a decision's state in force, and start and stop the timers that follow from it."""
@@ -144,8 +153,6 @@ class GroupWriter:
         if is_new:
             shard.remove_classic(group_id)
             shard.consumer_groups[group_id] = group
-            for member in group.image.members.values():
-                self._start_session(shard, group, member)
         for member_id in sorted(changed):
             self._follow(shard, group, member_id)
         if is_new or group.state is not former:
@@ -160,7 +167,10 @@ class GroupWriter:
         if member is None:
             for running in (group.sessions, group.joins, group.syncs):
                 timers.cancel(running.pop(member_id, None))
-        elif member.state is MemberState.UNREVOKED_PARTITIONS:
+            return
+        if member_id not in group.sessions:  # also where its join was written and not committed in time
+            self._start_session(shard, group, member)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
             self._start_rebalance(shard, group, member_id)
 
     def note_state(self, group: ConsumerGroup, old: ConsumerGroupState | None, reason: str = "") -> None:

@@ -159,7 +159,8 @@ class ShareGroups:
             reason="",
         )
 
-    def _write_states(self, shard: Shard, group: ShareGroup, states: StatesOfPartitions, written: Written) -> None:
+    def write_states(self, shard: Shard, group: ShareGroup, states: StatesOfPartitions, written: Written) -> None:
+        """Write which share partitions of a group are initialized; no write of the group is in flight."""
         draft = ShareDraft(group.image)
         draft.add(states_record(group.group_id, states))
         self._write(shard, group, draft, written)
@@ -174,10 +175,10 @@ class ShareGroups:
         requests = tuple(
             InitializeShareState(key, group.image.epoch, NO_START_OFFSET) for key in keys_of(group.group_id, partitions)
         )
-        go_on = partial(self._initialized, shard, group, partitions)
+        go_on = partial(self.initialized, shard, group, partitions)
         self._runtime.effects.append(ChangeShareStates(self._runtime.awaited(go_on), requests))
 
-    def _initialized(
+    def initialized(
         self, shard: Shard, group: ShareGroup, partitions: PartitionsById, errors: Mapping[SharePartitionKey, ErrorCode]
     ) -> None:
         """Take note of the share coordinator's responses: one that fails has all of them tried again later."""
@@ -193,9 +194,9 @@ class ShareGroups:
         def change(states: StatesOfPartitions) -> StatesOfPartitions:
             return states.failed(partitions) if failed or not errors else states.completed(partitions, self._topics)
 
-        self._enter(shard, group, change)
+        self.change_states(shard, group, change)
 
-    def _enter(
+    def change_states(
         self, shard: Shard, group: ShareGroup, change: Callable[[StatesOfPartitions], StatesOfPartitions]
     ) -> None:
         """Change which share partitions of a group are initialized, when no write of the group is in flight."""
@@ -204,7 +205,7 @@ class ShareGroups:
             states = group.image.known_states
             changed = change(states)
             if not group.is_dead and changed != states:
-                self._write_states(shard, group, changed, lambda _: None)
+                self.write_states(shard, group, changed, lambda _: None)
 
         shard.gates.enter(group.group_id, Waiting(act))
 
@@ -222,7 +223,7 @@ class ShareGroups:
         if not names.isdisjoint(group.image.subscribed_topics()):
             group.request_refresh()
         if group.image.known_states.names(deleted):
-            self._enter(shard, group, lambda states: states.without_topics(deleted))
+            self.change_states(shard, group, lambda states: states.without_topics(deleted))
 
     # Deletion
 
@@ -253,7 +254,7 @@ class ShareGroups:
         if group.image.states is None:
             self._forget(shard, group, token)
         else:
-            self._write_states(shard, group, group.image.known_states.all_deleting(self._topics), begun)
+            self.write_states(shard, group, group.image.known_states.all_deleting(self._topics), begun)
 
     def _forget(self, shard: Shard, group: ShareGroup, token: object) -> None:
         """Write a group's tombstones, and forget it when they are committed."""

@@ -94,6 +94,16 @@ class StatesOfPartitions(NamedTuple):
             {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in deleted},
         )
 
+    def deleted(self, names: Mapping[bytes, str]) -> StatesOfPartitions:
+        """Return the states after the deletion of topics, given by id and name, has begun."""
+        left = {topic_id: topic for topic_id, topic in self.initialized.items() if topic_id not in names}
+        return self._replace(initialized=left, deleting={**self.deleting, **names})
+
+    def forgotten(self, topic_ids: Iterable[bytes]) -> StatesOfPartitions:
+        """Return the states after topics were deleted."""
+        done = set(topic_ids)
+        return self._replace(deleting={one: name for one, name in self.deleting.items() if one not in done})
+
     def names(self, topic_ids: Iterable[bytes]) -> bool:
         """Return whether one of some topics is in the states."""
         return any(

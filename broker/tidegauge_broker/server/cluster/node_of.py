@@ -29,7 +29,7 @@ def is_kraft(texts: Mapping[str, str]) -> bool:
 
 
 def kraft_node(texts: Mapping[str, str], host_name: str) -> NodeSettings:
-    """Return the node that settings with ``process.roles=broker`` describe.
+    """Return the node that settings with ``process.roles=broker``, or both roles, describe.
 
     Args:
         texts: the settings as texts, by name.
@@ -39,9 +39,11 @@ def kraft_node(texts: Mapping[str, str], host_name: str) -> NodeSettings:
         TidegaugeError: INVALID_CONFIG, a value is illegal or missing, or two contradict each other.
     """
     node = read_node_settings(texts, host_name)
-    if node.values["process.roles"] != ("broker",):
+    if "broker" not in node.values["process.roles"]:
         roles = ",".join(node.values["process.roles"])
         raise _refusal(f"process.roles is {roles}; this verb runs a process with process.roles=broker")
+    if node.is_controller:
+        return node
     controllers = {name.upper() for name in node.values["controller.listener.names"]}
     named = parse_listeners(texts.get("listeners") or "PLAINTEXT://127.0.0.1:9092", "listeners")
     if any(one.name in controllers for one in named):
@@ -65,9 +67,16 @@ def as_broker(texts: Mapping[str, str], node: NodeSettings) -> dict[str, str]:
     """
     found = {name: text for name, text in texts.items() if name in _OF_BOTH or name not in CONTROLLER_SETTINGS}
     found["broker.id"] = str(node.node_id)
+    if node.is_controller:
+        controllers = {one.upper() for one in node.values["controller.listener.names"]}
+        for name in ("listeners", "advertised.listeners"):
+            if texts.get(name):
+                found[name] = ",".join(
+                    str(one) for one in parse_listeners(texts[name], name) if one.name not in controllers
+                )
     found["log.dirs"] = texts.get("log.dirs") or node.values.text("log.dir")
     if not any(texts.get(name) for name in _INTER_BROKER):
-        listeners = parse_listeners(texts.get("listeners") or "PLAINTEXT://127.0.0.1:9092", "listeners")
+        listeners = parse_listeners(found.get("listeners") or "PLAINTEXT://127.0.0.1:9092", "listeners")
         of_kafka = [one.name for one in listeners if not one.name.startswith(GRPC)]
         if of_kafka:
             found["inter.broker.listener.name"] = of_kafka[0]

@@ -270,30 +270,36 @@ class CoordinatorRunner(Generic[Run]):
 
     async def _load(self, effect: ReadLog) -> None:
         """Read a partition to its log end offset, whatever happens to it meanwhile; rule of the module."""
-        problem = ""
+        problem, is_committed = "", False
         try:
-            await self._read(effect)
+            end = await self._read(effect)
+            is_committed = self._replicas.is_committed(TopicPartition(self.topic, effect.partition), end)
         except TidegaugeError as refusal:
             problem = refusal.message
         except Exception as defect:
             LOG.exception("Loading partition %d of %s failed", effect.partition, self.topic)
             problem = repr(defect)
-        self._put(LoadCompleted(effect.partition, effect.leader_epoch, problem))
+        self._put(LoadCompleted(effect.partition, effect.leader_epoch, problem, is_committed))
         if self.loaded is not None and not problem and effect.partition in self._elected_ms:
             self.loaded(self._now_ms() - self._elected_ms[effect.partition])
 
-    async def _read(self, effect: ReadLog) -> None:
-        """Read on in the log that the partition has at each turn: its replica may move to another log directory."""
+    async def _read(self, effect: ReadLog) -> int:
+        """Read on in the log that the partition has at each turn: its replica may move to another log directory.
+
+        Returns:
+            The end of what was read.
+        """
         at = TopicPartition(self.topic, effect.partition)
         offset = 0
         while self._replicas.leads(at) and (log := self._replicas.logs.get(at)) and offset < log.log_end_offset:
             offset = max(offset, log.log_start_offset)
             batches = log.read(offset, log.log_end_offset, self._chunk_bytes, at_least_one_batch=True)
             if not batches:
-                return  # compaction left no batch above this offset
+                break  # compaction left no batch above this offset
             self._put(RecordsRead(effect.partition, effect.leader_epoch, batches))
             offset = [header.next_offset for header in iterate_headers(batches)][-1]
             await asyncio.sleep(0)
+        return offset
 
     # Time
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegauge.host_addresses import address_of
 from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, check_owner
 from tidegauge_broker.server.clock import Clock
+from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
 from tidegauge_broker.server.quorum.controller.controller_parts import ControllerParts
 from tidegauge_broker.server.quorum.driver import QuorumDriver
@@ -70,12 +72,17 @@ class ControllerProcess:
 
     Args:
         settings: the node's.
+        clock: of the process, if it is a broker too; None: one of its own.
+
+    Attributes:
+        on_image: is called when there is another image of the committed metadata.
     """
 
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: NodeSettings, clock: Clock | None = None) -> None:
         self.stopping = asyncio.Event()
+        self.on_image: Callable[[], None] = lambda: None
         self._settings = settings
-        self._now_ms = Clock()
+        self._now_ms = clock or Clock()
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-log")
         self._store: MetadataStore | None = None
         self._driver: QuorumDriver | None = None
@@ -95,6 +102,12 @@ class ControllerProcess:
         """What drives the node; ``start`` has returned."""
         assert self._driver is not None
         return self._driver
+
+    @property
+    def committed(self) -> CommittedMetadata:
+        """What follows the committed records; ``start`` has returned."""
+        assert self._parts is not None
+        return self._parts.committed
 
     async def start(self) -> None:
         """Open the disk, bind the listener, and let the node run.
@@ -126,6 +139,7 @@ class ControllerProcess:
             self._now_ms.wall_ms,
             self._pool,
         )
+        parts.on_image = self.on_image
         parts.start(self._driver, self._links.open_other, self._now_ms.wall_ms)
         handlers = self._lab.gated(served_apis(self._driver, parts.controller, settings))
         for at in settings.bound:

@@ -379,6 +379,11 @@ class ReplicaManager:
         """Return whether this broker leads the partition."""
         return self.core.led_epoch(topic_partition) is not None
 
+    def is_committed(self, topic_partition: TopicPartition, end: int) -> bool:
+        """Return whether the high watermark of a local replica has reached an end offset."""
+        partition = self.core.partition(topic_partition)
+        return partition is not None and partition.high_watermark >= end
+
     def topic_id(self, topic_partition: TopicPartition) -> str:
         """Return the id of the topic that a local replica belongs to; empty where there is none."""
         partition = self.core.partition(topic_partition)

@@ -40,7 +40,7 @@ class PartitionView:
     Attributes:
         leader: None while no live leader is known, or none that is shown.
         offline_replicas: those on dead brokers and those whose log directory failed, in ascending order.
-        elr: eligible leader replicas (KIP-966); empty in ZooKeeper mode, and so is the next.
+        elr: eligible leader replicas (KIP-966); None in ZooKeeper mode, and so is the next.
         last_known_elr: the last leader, while there is none.
     """
 
@@ -54,8 +54,8 @@ class PartitionView:
     partition_epoch: int
     adding_replicas: Sequence[int] = ()
     removing_replicas: Sequence[int] = ()
-    elr: Sequence[int] = ()
-    last_known_elr: Sequence[int] = ()
+    elr: Sequence[int] | None = None
+    last_known_elr: Sequence[int] | None = None
 
 
 @dataclass(slots=True)
@@ -165,6 +165,6 @@ def partition_view(
         partition_epoch=state.partition_epoch,
         adding_replicas=state.adding_replicas,
         removing_replicas=state.removing_replicas,
-        elr=state.elr,
+        elr=None if entry.last_known_elr is None else state.elr,
         last_known_elr=entry.last_known_elr,
     )

@@ -203,9 +203,7 @@ def _check_kind(view: ClusterView, resource: ConfigResource, settings: Mapping[s
         if resource.name == CLUSTER_DEFAULT:
             return
         if not resource.name.isascii() or not resource.name.isdecimal():
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST, f"Unable to parse broker name as a base 10 number: {resource.name}"
-            )
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
         node_id = int(resource.name)
         if node_id not in view.image.brokers and node_id not in view.image.controllers:
             raise TidegaugeError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
@@ -215,7 +213,7 @@ def _check_kind(view: ClusterView, resource: ConfigResource, settings: Mapping[s
             f"Settings of resources of type {resource.kind} are not kept by this controller",
         )
     else:
-        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"Unsupported config type of value {resource.kind}")
+        raise TidegaugeError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource.kind}.")
 
 
 def _check_min_isr(view: ClusterView, resource: ConfigResource, altered: Mapping[str, str | None]) -> None:

@@ -120,6 +120,8 @@ def _check(
         )
     if update.level > current and update.upgrade_type is not UpgradeType.UPGRADE:
         raise _refused(update, "Can't downgrade to a newer version.")
+    if update.name not in supported:
+        raise _refused(update, f"Feature {update.name} not found.")
 
 
 def _supporting(

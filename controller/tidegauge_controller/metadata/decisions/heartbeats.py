@@ -62,6 +62,13 @@ class Heartbeats:
         """Forget a broker; its contacts expire by themselves."""
         self.brokers.pop(broker_id, None)
 
+    def forget_offset(self, broker_id: int) -> None:
+        """Forget what a broker has reported: its registration has changed (ClusterControlManager.replay).
+
+        A controlled shutdown of another broker then waits for this one's next heartbeat.
+        """
+        self.brokers[broker_id].metadata_offset = NO_OFFSET
+
     def contacted(self, broker_id: int, epoch: int, now_ms: int) -> None:
         """Note a heartbeat when it arrives, before it waits for its turn: load must not fence a live broker."""
         self._contacts[broker_id, epoch] = now_ms

@@ -114,7 +114,7 @@ def _cancelled(
 ) -> MetadataRecord | None:
     """Return to the replicas of before, in their order."""
     if not old.is_reassigning:
-        raise TidegaugeError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise TidegaugeError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     targets = Targets.of(old)
     targets.replicas = tuple([replica for replica in old.replicas if replica not in old.adding])
     targets.removing = targets.adding = ()

@@ -278,7 +278,7 @@ def _added_partitions(
 ) -> list[MetadataRecord]:
     topic = view.topic_of(wanted.name)
     if topic is None:
-        raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     count = len(topic.partitions)
     _check_increase(wanted, count)
     added = wanted.total_count - count

@@ -49,6 +49,10 @@ SCRAM_SINCE = 11
 """The level of metadata.version from which credentials of users are metadata records."""
 
 
+KRAFT_VERSION_SINCE = 21
+"""The level of metadata.version whose release brought kraft.version 1, which no format gives by default."""
+
+
 class Feature(NamedTuple):
     """A feature besides metadata.version.
 

@@ -34,7 +34,8 @@ PARTITIONS = {"t4": 4, "t5": 2}
 class ConsumerHarness(Harness):
     """One broker's coordinator of one partition; regular expressions are resolved at once, unless a test holds them."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, loads_committed: bool = True, **settings: Any) -> None:
+        self.loads_committed = loads_committed
         settings = {
             "serves_consumer_groups": True,
             "consumer_times": ConsumerGroupTimes(12_000, 3_000, 0),

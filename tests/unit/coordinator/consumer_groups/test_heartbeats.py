@@ -114,7 +114,46 @@ def test_a_change_that_was_not_committed_in_time_counts_and_its_repeat_is_idempo
     assert len(broker.described().members) == 1
     written = len(broker.log)
     assert broker.enter("a", "t4").member_epoch == 2
-    assert len(broker.log) == written
+    assert broker.kinds(written) == [[3]], "the group's epoch again: with its commit the join is known to be committed"
+    broker.beat("a", 2)
+    assert len(broker.log) == written + 1
+
+
+def test_no_response_rests_on_records_that_may_be_lost(broker):
+    """CoordinatorRuntime: a response without records waits for those written before; the next leader may lack them."""
+    broker.append_error = ErrorCode.REQUEST_TIMED_OUT
+    for _ in range(3):
+        assert broker.ask(joining("a", "t4")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.append_error = ErrorCode.NONE
+    assert numbers(broker.enter("a", "t4").assignment) == {T4: [0, 1, 2, 3]}
+    written = len(broker.log)
+    broker.beat("a", 2)
+    assert len(broker.log) == written, "what is committed is responded to at once"
+
+
+def test_what_a_load_has_read_beyond_the_high_watermark_is_written_again_before_a_response(broker):
+    """A load reads to the log end offset; what the high watermark has not reached may be lost with this leader."""
+    two_members(broker)
+    successor = broker.successor(loads_committed=False)
+    written = len(successor.log)
+    successor.holds = True
+    token = successor.send(heartbeat("a", 3))
+    assert token not in successor.responses
+    successor.release()
+    assert successor.response_to(token).error is ErrorCode.NONE
+    assert successor.kinds(written) == [[3]]
+
+
+def test_a_member_whose_join_was_not_committed_in_time_has_a_session_all_the_same(broker):
+    """GMM schedules the session with the join, not with its commit: a member that never comes back must not stay."""
+    broker.enter("a", "t4")
+    broker.append_error = ErrorCode.REQUEST_TIMED_OUT
+    assert broker.ask(joining("b", "t4")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.append_error = ErrorCode.NONE
+    broker.after(6_000)
+    broker.beat("a", 2)
+    broker.after(6_100)
+    assert [one.member_id for one in broker.described().members] == ["a"]
 
 
 def test_what_waits_when_the_partition_moves_gets_not_coordinator(broker):

@@ -3,13 +3,22 @@
 from typing import Any
 
 import pytest
-from tests.unit.coordinator.share_groups.harness import ShareGroupHarness, story
+from tests.unit.coordinator.share_groups.harness import S1, ShareGroupHarness, story
 
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import DeleteGroup
 from tidegauge.kafka.apis import SHARE_APIS, Protocol
 from tidegauge.kafka.frames import decode, encode, joined, read_request_header
-from tidegauge.kafka.messages import share_group_describe, share_group_heartbeat
+from tidegauge.kafka.messages import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    share_group_describe,
+    share_group_heartbeat,
+)
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.share_groups import (
+    AlterShareOffsets,
+    DeleteShareOffsets,
     DescribeShareGroup,
     DescribeShareGroupResult,
     ShareGroupHeartbeat,
@@ -19,7 +28,7 @@ from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 STORY = story()
 SHARE = Protocol(SHARE_APIS, "tidegauge.kafka.messages")
-HEARTBEAT, DESCRIBE = 76, 77
+DELETE_GROUPS, HEARTBEAT, DESCRIBE, ALTER, DELETE = 42, 76, 77, 91, 92
 RESPONSE_HEADER_BYTES = 5
 RANDOM_TIMES = {"assignmentTimestamp"}
 
@@ -69,6 +78,35 @@ def _described_group(result: DescribeShareGroupResult) -> share_group_describe.D
     )
 
 
+def _alter(broker: ShareGroupHarness, request: Any) -> alter_share_group_offsets.AlterShareGroupOffsetsResponse:
+    offsets = {
+        topic.topic_name: {one.partition_index: one.start_offset for one in topic.partitions}
+        for topic in request.topics
+    }
+    result = broker.ask(AlterShareOffsets(request.group_id, offsets))
+    topics = [
+        alter_share_group_offsets.AlterShareGroupOffsetsResponseTopic(
+            name,
+            S1,
+            [
+                alter_share_group_offsets.AlterShareGroupOffsetsResponsePartition(partition, one.error, one.message)
+                for partition, one in partitions.items()
+            ],
+        )
+        for name, partitions in result.partitions.items()
+    ]
+    return alter_share_group_offsets.AlterShareGroupOffsetsResponse(0, result.error, result.message, topics)
+
+
+def _delete(broker: ShareGroupHarness, request: Any) -> delete_share_group_offsets.DeleteShareGroupOffsetsResponse:
+    result = broker.ask(DeleteShareOffsets(request.group_id, [topic.topic_name for topic in request.topics]))
+    topics = [
+        delete_share_group_offsets.DeleteShareGroupOffsetsResponseTopic(name, S1, one.error, one.message)
+        for name, one in result.topics.items()
+    ]
+    return delete_share_group_offsets.DeleteShareGroupOffsetsResponse(0, result.error, result.message, topics)
+
+
 def respond(broker: ShareGroupHarness, step: Any) -> bytes:
     frame = memoryview(bytes.fromhex(step["request"]))
     header = read_request_header(frame, SHARE)
@@ -89,6 +127,10 @@ def respond(broker: ShareGroupHarness, step: Any) -> bytes:
                 )
             )
         )
+    elif header.key == ALTER:
+        response = _alter(broker, request)
+    elif header.key == DELETE:
+        response = _delete(broker, request)
     else:
         groups = [_described_group(broker.ask(DescribeShareGroup(group))) for group in request.group_ids]
         response = share_group_describe.ShareGroupDescribeResponse(groups=groups)
@@ -101,7 +143,10 @@ def played() -> tuple[ShareGroupHarness, list[tuple[str, Any, Any]]]:
     broker = ShareGroupHarness(share_times=ConsumerGroupTimes(), now_ms=0)
     responses = []
     for step in STORY["requests"]:
-        if step["key"] in {HEARTBEAT, DESCRIBE}:
+        if step["key"] == DELETE_GROUPS:
+            result = broker.ask(DeleteGroup("sg1"))
+            responses.append((step["label"], result.error, ErrorCode.NONE))
+        elif step["key"] in {HEARTBEAT, DESCRIBE, ALTER, DELETE}:
             broker.after(max(step["at_ms"] - broker.now_ms, 0))
             expected = bytes.fromhex(step["response"])[RESPONSE_HEADER_BYTES:]
             responses.append((step["label"], respond(broker, step), expected))
@@ -113,7 +158,7 @@ def test_each_response_is_kafkas(played):
     assert [(label, response) for label, response, _ in responses] == [
         (label, expected) for label, _, expected in responses
     ]
-    assert len(responses) == 13
+    assert len(responses) == 17
 
 
 def _in_json(value: Any) -> Any:
@@ -130,7 +175,7 @@ def _in_json(value: Any) -> Any:
 
 
 def test_the_records_of_the_group_are_kafkas(played):
-    """From the first member's join to the last one's leave."""
+    """From the first member's join to the deletion of the group."""
     broker, _ = played
     written = [
         (kind, _in_json(key), None if value is None else _in_json(value))
@@ -141,5 +186,5 @@ def test_the_records_of_the_group_are_kafkas(played):
     for key, value in STORY["records"]:
         data = None if value is None else {n: one for n, one in value["data"].items() if n not in RANDOM_TIMES}
         expected.append((int(key["type"]), key["data"], data))
-    assert written == expected[: len(written)]
-    assert len(written) == 25
+    assert written == expected
+    assert len(written) == 33

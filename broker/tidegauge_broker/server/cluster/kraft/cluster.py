@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.partition import TopicPartition
+from tidegauge.partition_state import PartitionState
 from tidegauge.settings import Values
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.cluster.kraft.admin import KRaftAdmin
@@ -30,8 +31,8 @@ from tidegauge_broker.server.cluster.kraft.directories import KRaftDirectories, 
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
 from tidegauge_broker.server.cluster.kraft.lifecycle import BrokerState, Lifecycle
 from tidegauge_broker.server.cluster.kraft.membership import Identity, Membership
+from tidegauge_broker.server.cluster.kraft.metadata_source import MetadataSource, OwnController, QuorumObserver
 from tidegauge_broker.server.cluster.kraft.metadata_updates import PROTOCOLS
-from tidegauge_broker.server.cluster.kraft.observer import QuorumObserver
 from tidegauge_broker.server.cluster.kraft.publisher import Publisher
 from tidegauge_broker.server.cluster.kraft.requests import KRaftRequests
 from tidegauge_broker.server.cluster.kraft.stores import KRaftStores
@@ -47,30 +48,32 @@ _SHUTDOWN_SECONDS = 300.0
 _SECURITY_NUMBERS = {name: number for number, name in PROTOCOLS.items()}
 
 
+_NOTED = {BrokerState.RECOVERY, BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN}
+"""States of the lifecycle that are events of their own; the broker's process notes its start and its end."""
+
+
 class KRaftCluster:
     """See the module. Use ``connect``.
 
     Args:
         node: the broker's settings.
         directories: its log directories.
-        observer: follows the metadata log.
+        source: its node of the quorum.
         clock: of the process.
     """
 
-    def __init__(
-        self, node: NodeSettings, directories: KRaftDirectories, observer: QuorumObserver, clock: Clock
-    ) -> None:
+    def __init__(self, node: NodeSettings, directories: KRaftDirectories, source: MetadataSource, clock: Clock) -> None:
         self.cluster_id = directories.cluster_id
         self.log_owner = directories
         self._node = node
         self._directories = directories
-        self._observer = observer
+        self._source = source
         self._clock = clock
         self._previous_epoch = directories.previous_epoch()
         self._timeout_seconds = node.values.integer("controller.quorum.request.timeout.ms") / 1000
         self._heartbeats = self._channel("heartbeat")
         self.forwarding = Forwarding(self._channel("forwarding"), str(node.node_id), self._heartbeats.versions)
-        self._publisher = Publisher(node.node_id, observer)
+        self._publisher = Publisher(node.node_id, source)
         self._stores: KRaftStores
         self._member: Member
         self._membership: Membership
@@ -90,16 +93,17 @@ class KRaftCluster:
         paths = [Path(text) for text in settings["log.dirs"]]
         read = partial(KRaftDirectories.read, metadata_directory, paths, node.node_id, clock.wall_ms())
         directories = await asyncio.to_thread(read)
-        observer = QuorumObserver(node, directories.properties, clock)
+        source: MetadataSource = (
+            OwnController(node, clock) if node.is_controller else QuorumObserver(node, directories.properties, clock)
+        )
         try:
-            await observer.open()
-            observer.start()
+            await source.begin()
             LOG.info("Waiting for the metadata of cluster %s", directories.cluster_id)
-            await observer.until_caught_up()
+            await source.until_caught_up()
         except BaseException:
-            await observer.close()
+            await source.close()
             raise
-        return cls(node, directories, observer, clock)
+        return cls(node, directories, source, clock)
 
     def _channel(self, purpose: str) -> ControllerChannel:
         """Return a channel to the controller; each purpose has a connection of its own."""
@@ -107,7 +111,7 @@ class KRaftCluster:
         def open_channel(address: str, client_id: str) -> KafkaChannel:
             return KafkaChannel(address, client_id, protocol=KRAFT_PROTOCOL)
 
-        leader = self._observer.leader_address
+        leader = self._source.leader_address
         return ControllerChannel(purpose, str(self._node.node_id), leader, open_channel, self._timeout_seconds)
 
     # What the cluster keeps
@@ -132,8 +136,8 @@ class KRaftCluster:
         finalized = dict(image.features)
         if image.metadata_version is not None:
             finalized[METADATA_VERSION] = image.metadata_version
-        if self._observer.kraft_version > 0:
-            finalized[KRAFT_VERSION] = self._observer.kraft_version
+        if self._source.kraft_version > 0:
+            finalized[KRAFT_VERSION] = self._source.kraft_version
         return Features(image.provenance.offset, finalized, SUPPORTED)
 
     def _partition(self, at: TopicPartition) -> tuple[TopicImage, PartitionRegistration] | None:
@@ -189,7 +193,7 @@ class KRaftCluster:
             self._clock,
             self._timeout_seconds,
         )
-        admin = KRaftAdmin(self.forwarding, member.metadata, lambda: self._observer.leader_id)
+        admin = KRaftAdmin(self.forwarding, member.metadata, lambda: self._source.leader_id)
         self._assignments = DirectoryAssignments(
             self._node.node_id,
             lambda: self._membership.broker_epoch,
@@ -197,7 +201,9 @@ class KRaftCluster:
             self._misplaced,
             self._timeout_seconds,
         )
-        self._publisher.prepare(member.control_plane_listener, member.applied, self._stores, self._assignments.look)
+        self._publisher.prepare(
+            member.control_plane_listener, member.applied, self._stores, self._place, self._assignments.look
+        )
         timeout_ms = member.settings.integer("request.timeout.ms")
         self._requests = KRaftRequests(
             self._node.node_id,
@@ -210,7 +216,7 @@ class KRaftCluster:
             timeout_ms / 1000,
         )
         self._membership.start()
-        self._watch = asyncio.get_running_loop().create_task(self._watch_observer(), name="metadata-log")
+        self._watch = asyncio.get_running_loop().create_task(self._watch_source(), name="metadata-log")
         return admin
 
     def _identity(self, registration: BrokerRegistration) -> Identity:
@@ -241,15 +247,16 @@ class KRaftCluster:
         return -1 if broker is None else broker.epoch
 
     def _state_changed(self, state: BrokerState) -> None:
-        fields = {"state": state.name.lower().replace("_", "-"), "broker_epoch": self._membership.broker_epoch}
-        self._member.note("lifecycle", "Heartbeat", fields)
+        if state in _NOTED:
+            fields = {"state": state.value.replace(" ", "-"), "broker_epoch": self._membership.broker_epoch}
+            self._member.note("broker", "Heartbeat", fields)
         if state is BrokerState.SHUTTING_DOWN and self._membership.failure:
             self._member.applied.failed(self._membership.failure)
 
-    async def _watch_observer(self) -> None:
+    async def _watch_source(self) -> None:
         """End the broker when its metadata log can't be followed any more."""
-        await self._observer.ended.wait()
-        self._member.applied.failed(f"The metadata log can't be followed any more: {self._observer.failure}")
+        await self._source.ended.wait()
+        self._member.applied.failed(f"The metadata log can't be followed any more: {self._source.failure}")
 
     async def register(self) -> None:
         """Become a member whose replicas have their roles, and which is not fenced.
@@ -289,7 +296,7 @@ class KRaftCluster:
     async def close(self) -> None:
         """Fetch the metadata log no more."""
         self.forwarding.close()
-        await self._observer.close()
+        await self._source.close()
 
     # Log directories
 
@@ -302,6 +309,14 @@ class KRaftCluster:
 
     def stop_reporting(self) -> None:
         """Do nothing: the heartbeats report, until they end."""
+
+    def _place(self, states: Sequence[PartitionState]) -> None:
+        """Have the logs that are missing made in the directories that their states name (KIP-858)."""
+        logs, paths = self._member.applied.logs(), {one: path for path, one in self._directories.ids.items()}
+        for state in states:
+            path = None if state.directory is None else paths.get(state.directory)
+            if path is not None and logs.get(state.topic_partition) is None:
+                logs.futures.remember(state.topic_partition, logs.directory_at(str(path.absolute())))
 
     def _misplaced(self, most: int) -> list[Misplaced]:
         """Return replicas of which the controller knows another directory than theirs."""

@@ -8,6 +8,7 @@ Source: ``BrokerLifecycleManager``, ``BrokerRegistrationRequest``, ``BrokerHeart
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tidegauge_broker.server.cluster.kraft.lifecycle import NEVER_MS, Beat, Brok
 LOG = logging.getLogger("tidegauge.registration")
 _WITH_PREVIOUS_EPOCH = 3
 """The first version of BrokerRegistration that says of which registration the broker has ended cleanly."""
+_SILENCE_MS = 10_000
 _MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is registered under this id; if it was this broker's, "
     "its session ends soon",
@@ -97,6 +99,7 @@ class Membership:
         self._logged = ""
         self._reported = lifecycle.state
         self._was_fenced = True
+        self._responded_ms = 0
 
     @property
     def state(self) -> BrokerState:
@@ -144,15 +147,23 @@ class Membership:
         return True
 
     async def shut_down(self, timeout_seconds: float) -> bool:
-        """Have this broker's leaders moved away; return whether the controller has let it end in time."""
-        self._lifecycle.begin_shutdown(self._now_ms())
+        """Have this broker's leaders moved away; return whether the controller has let it end in time.
+
+        A controller that does not respond for ``_SILENCE_MS`` is given up: a quorum without a majority lets no broker
+        end, and the last nodes with both roles would wait for one another. (Kafka waits for five minutes.)
+        """
+        begun_ms = self._responded_ms = self._now_ms()
+        self._lifecycle.begin_shutdown(begun_ms)
         self._report()
         self._wake.set()
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await self.until({BrokerState.SHUTTING_DOWN})
-        except TimeoutError:
-            return False
+        while self._lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            limit_ms = min(begun_ms + int(timeout_seconds * 1000), self._responded_ms + _SILENCE_MS)
+            left_seconds = (limit_ms - self._now_ms()) / 1000
+            if left_seconds <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_seconds):
+                    await self.until({BrokerState.SHUTTING_DOWN})
         return not self._lifecycle.failure
 
     async def until(self, states: set[BrokerState]) -> None:
@@ -249,6 +260,7 @@ class Membership:
             may_shut_down=response.should_shut_down,
             now_ms=self._now_ms(),
         )
+        self._responded_ms = self._now_ms()
         if response.is_fenced:
             self._fenced.set()
         if response.is_fenced != self._was_fenced:

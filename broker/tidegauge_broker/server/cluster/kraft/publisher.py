@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tidegauge.metadata_update import ANY_BROKER, MetadataUpdate, ReportedPartition
+from tidegauge.partition_state import PartitionState
+from tidegauge_broker.server.cluster.kraft.metadata_source import MetadataSource
 from tidegauge_broker.server.cluster.kraft.metadata_updates import (
     changed_partitions,
     fenced_brokers,
     leaving_brokers,
     live_brokers,
 )
-from tidegauge_broker.server.cluster.kraft.observer import QuorumObserver
 from tidegauge_broker.server.cluster.kraft.stores import KRaftStores
 from tidegauge_broker.server.cluster.ports import Applied
 from tidegauge_controller.metadata.image import EMPTY, LOST, MIGRATING, UNASSIGNED, MetadataImage
@@ -38,48 +39,58 @@ class Publisher:
 
     Args:
         broker_id: this broker.
-        observer: has the newest image.
+        source: has the newest image.
 
     Attributes:
         image: the one that is in force, or is being put in force.
     """
 
-    def __init__(self, broker_id: int, observer: QuorumObserver) -> None:
-        self.image: MetadataImage = observer.image
+    def __init__(self, broker_id: int, source: MetadataSource) -> None:
+        self.image: MetadataImage = source.image
         self._broker_id = broker_id
-        self._observer = observer
+        self._source = source
         self._published: MetadataImage = EMPTY
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._among_brokers = ""
         self._applied: Applied
         self._stores: KRaftStores
+        self._place: Callable[[Sequence[PartitionState]], None]
         self._assigned: Callable[[], None]
 
     @property
     def applied_offset(self) -> int:
         """The offset that heartbeats report; rule 4."""
-        image = self._observer.image if self._published is EMPTY else self._published
+        image = self._source.image if self._published is EMPTY else self._published
         return image.provenance.offset
 
-    def prepare(self, among_brokers: str, applied: Applied, stores: KRaftStores, assigned: Callable[[], None]) -> None:
+    def prepare(
+        self,
+        among_brokers: str,
+        applied: Applied,
+        stores: KRaftStores,
+        place: Callable[[Sequence[PartitionState]], None],
+        assigned: Callable[[], None],
+    ) -> None:
         """Take over what is to be notified.
 
         Args:
             among_brokers: the listener that brokers use among themselves.
             applied: takes in what clients see, and the roles of replicas.
             stores: notify of settings and the like.
+            place: is called before logs are made, which lie in the directories that the states name.
             assigned: is called when replicas may lie in other directories than the controller knows.
         """
         self._among_brokers = among_brokers
         self._applied = applied
         self._stores = stores
+        self._place = place
         self._assigned = assigned
 
     async def begin(self) -> None:
         """Put the first image in force, then each that follows."""
         await self._publish()
-        self._observer.follow(self._wake.set)
+        self._source.follow(self._wake.set)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="metadata-publisher")
         self._wake.set()
 
@@ -90,7 +101,7 @@ class Publisher:
             await self._publish()
 
     async def _publish(self) -> None:
-        old, new = self._published, self._observer.image
+        old, new = self._published, self._source.image
         if new.provenance == old.provenance:
             return
         self.image = new
@@ -146,11 +157,13 @@ class Publisher:
             for state in (*changes.leaders, *changes.followers)
             if state.directory in {None, UNASSIGNED, MIGRATING, LOST} or state.directory in online
         }
-        await self._applied.replicas_decided(changes.deletions, [*changes.leaders, *changes.followers], made)
+        states = [*changes.leaders, *changes.followers]
+        self._place(states)
+        await self._applied.replicas_decided(changes.deletions, states, made)
 
     async def close(self) -> None:
         """Publish nothing more."""
-        self._observer.follow(lambda: None)
+        self._source.follow(lambda: None)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -115,7 +115,7 @@ def _unregister(controller: QuorumController, call: Call) -> None:
     message: unregister_broker.UnregisterBrokerRequest = call.message
 
     def done(_: None) -> None:
-        call.respond(unregister_broker.UnregisterBrokerResponse(error_message=None))
+        call.respond(unregister_broker.UnregisterBrokerResponse(error_message=""))
 
     controller.write(
         WriteEvent(
@@ -129,6 +129,9 @@ def _unregister(controller: QuorumController, call: Call) -> None:
 
 def _alter_partition(controller: QuorumController, call: Call) -> None:
     message: alter_partition.AlterPartitionRequest = call.message
+    if not message.topics:  # the broker's epoch is not looked at (QuorumController.alterPartition)
+        call.respond(alter_partition.AlterPartitionResponse())
+        return
     changes = [
         _isr_change(topic_id_text(topic.topic_id), one, has_epochs=call.version >= _WITH_EPOCHS)
         for topic in message.topics

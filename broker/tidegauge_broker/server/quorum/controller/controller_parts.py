@@ -50,6 +50,9 @@ class ControllerParts:
         cluster_id: by its meta.properties.
         bootstrap: the records of bootstrap.checkpoint.
         now_ms: the process's clock.
+
+    Attributes:
+        on_image: is called when there is another image, after the controller has taken it in.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class ControllerParts:
         self._snapshots: SnapshotMaker | None = None
         self._registration: OwnRegistration | None = None
         self._driver: QuorumDriver | None = None
+        self.on_image: Callable[[], None] = lambda: None
         self.controller = QuorumController(node, controller_settings(settings, cluster_id), bootstrap, now_ms)
         self.committed = CommittedMetadata(node, store, self._on_image, self._on_fault)
         self.controller.committed = self.committed
@@ -108,6 +112,7 @@ class ControllerParts:
             self._snapshots.consider()
         if self._registration is not None:
             self._registration.consider()
+        self.on_image()
 
     def _on_fault(self, fault: ReplayFault) -> None:
         """End the process: a controller whose image lacks a record would decide wrongly (as Kafka's controllers do)."""

@@ -51,7 +51,8 @@ def _elect_leaders(controller: QuorumController, call: Call) -> None:
         return partitions.elect_leaders(active.view, wanted, unclean=kind == _UNCLEAN)
 
     def done(results: Sequence[partitions.ElectionResult]) -> None:
-        of_topics: dict[str, list[elect_leaders.PartitionResult]] = {}
+        named = controller.image.topic_ids if wanted is None else ()
+        of_topics: dict[str, list[elect_leaders.PartitionResult]] = {name: [] for name in named}
         for one in results:
             result = elect_leaders.PartitionResult(one.partition, one.error, text_of(one.error, one.message))
             of_topics.setdefault(one.topic, []).append(result)

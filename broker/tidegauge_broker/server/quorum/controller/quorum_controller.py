@@ -38,6 +38,8 @@ LOG = logging.getLogger("tidegauge.controller")
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."
 _SHUTTING_DOWN = "The controller is shutting down."
 _TIMED_OUT = "The request waited in the controller's queue for longer than its timeout."
+_THREAD_FROM_RECORDS = 1_000
+"""Number of records from which they are tried and encoded in a thread; the event loop goes on meanwhile."""
 
 
 class _Refused(Exception):
@@ -288,10 +290,14 @@ class QuorumController:
             UnreplayableRecord: a record does not fit; nothing was proposed.
             _Refused: the log has not taken them.
         """
-        records = decision.records
-        prepared = active.prepare(records, self._now_ms())
+        records, now_ms = decision.records, self._now_ms()
+
+        def tried() -> tuple[MetadataImage, list[_Part]]:
+            return active.prepare(records, now_ms), list(_parts(decision))
+
+        prepared, parts = tried() if len(records) < _THREAD_FROM_RECORDS else await asyncio.to_thread(tried)
         end_offset = 0
-        for part in _parts(decision):
+        for part in parts:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self.give(events.Propose(future, active.epoch, len(part.values), part.size_bytes, part.values))
             effect = await future

@@ -6,7 +6,7 @@ Source: ``ControllerApis.createTopics``, ``deleteTopics``, ``createPartitions``;
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,25 +16,16 @@ from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_partitions, create_topics, delete_topics
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
-from tidegauge.settings import BROKER_SETTINGS, Values
-from tidegauge.settings.dynamic import (
-    DEFAULT,
-    DYNAMIC_BROKER,
-    DYNAMIC_DEFAULT,
-    DYNAMIC_TOPIC,
-    STATIC,
-    BrokerSettings,
-)
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.mutation_quotas import MutationQuotas
+from tidegauge_broker.server.quorum.controller.new_topic_settings import NewTopicSettings
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import topics
 from tidegauge_controller.metadata.decisions.view import Decision
-from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT
 
 _RANDOM = random.SystemRandom()
 _STATES = 6
@@ -43,8 +34,6 @@ _WITH_DISABLED = 3
 """The version of DeleteTopics from which clients know TOPIC_DELETION_DISABLED."""
 
 
-_SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
-"""Numbers of ``DescribeConfigsResponse.ConfigSource``."""
 _STRICT_CREATE, _STRICT_DELETE, _STRICT_PARTITIONS = 6, 5, 3
 """The versions from which clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
@@ -56,7 +45,7 @@ def served(
     return [
         Served(
             apis.CREATE_TOPICS,
-            partial(_create_topics, controller, authorization, quotas),
+            partial(_create_topics, controller, authorization, quotas, NewTopicSettings(controller)),
             Form((Part("topics", "topics", same("name")),)),
             is_forwarded=True,
         ),
@@ -83,7 +72,11 @@ def text_of(error: ErrorCode, message: str) -> str | None:
 
 
 def _create_topics(
-    controller: QuorumController, authorization: Authorization, quotas: MutationQuotas, call: Call
+    controller: QuorumController,
+    authorization: Authorization,
+    quotas: MutationQuotas,
+    settings: NewTopicSettings,
+    call: Call,
 ) -> None:
     message: create_topics.CreateTopicsRequest = call.message
     mutations = quotas.of(call, _STRICT_CREATE)
@@ -112,7 +105,7 @@ def _create_topics(
         for one in results:
             result = _created(one)
             if one.error is ErrorCode.NONE and may_describe(one.name):
-                result.configs = _configs(controller, own[one.name])
+                result.configs = settings.of(own[one.name])
             elif one.error is ErrorCode.NONE:
                 result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 result.num_partitions = result.replication_factor = -1
@@ -139,18 +132,6 @@ def _created(one: topics.TopicResult) -> create_topics.CreatableTopicResult:
     )
 
 
-def _configs(controller: QuorumController, own: Mapping[str, str]) -> list[create_topics.CreatableTopicConfigs]:
-    """Return the settings in force of a new topic (``KafkaConfigSchema.resolveEffectiveTopicConfigs``)."""
-    image = controller.image
-    settings = BrokerSettings(Values(BROKER_SETTINGS, {}))
-    own_of_node = image.config(BROKER, str(controller.settings.node_id))
-    settings.replace(default=image.config(BROKER, CLUSTER_DEFAULT), own=own_of_node)
-    return [
-        create_topics.CreatableTopicConfigs(one.name, one.value, one.is_read_only, _SOURCES[one.source])
-        for one in settings.topic_views(own)
-    ]
-
-
 def _delete_topics(
     controller: QuorumController,
     authorization: Authorization,
@@ -166,12 +147,11 @@ def _delete_topics(
         return
     names: list[str] = list(message.topic_names)
     ids: list[str] = []
+    both: list[topics.TopicResult] = []
     if call.version >= _STATES:
-        names = [one.name for one in message.topics if one.name is not None]
+        both = [_named_twice(one) for one in message.topics if one.name is not None and one.topic_id != NIL_UUID]
+        names = [one.name for one in message.topics if one.name is not None and one.topic_id == NIL_UUID]
         ids = [topic_id_text(one.topic_id) for one in message.topics if one.name is None]
-        if any(one.name is not None and one.topic_id != NIL_UUID for one in message.topics):
-            call.refuse(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
-            return
     of_ids = {one: controller.image.topics[one].name for one in ids if one in controller.image.topics}
     refused = authorization.refused_topics(call, Operation.DELETE, {*names, *of_ids.values()})
     refused_ids = [one for one in ids if of_ids.get(one) in refused]
@@ -184,11 +164,16 @@ def _delete_topics(
         return topics.delete_topics(active.view, names, ids, mutations.mutate)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
-        found = [_deleted(one) for one in (*unauthorized, *results)]
+        found = [_deleted(one) for one in (*both, *unauthorized, *results)]
         call.respond(delete_topics.DeleteTopicsResponse(mutations.throttle_ms, found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
     controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
+
+
+def _named_twice(one: delete_topics.DeleteTopicState) -> topics.TopicResult:
+    text = "You may not specify both topic name and topic id."
+    return topics.TopicResult(one.name or "", ErrorCode.INVALID_REQUEST, text, topic_id_text(one.topic_id))
 
 
 def _deleted(one: topics.TopicResult) -> delete_topics.DeletableTopicResult:

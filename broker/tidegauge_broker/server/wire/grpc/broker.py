@@ -241,4 +241,7 @@ async def _to_topic(topic: TopicView, message: metadata_pb2.TopicMetadata) -> No
             partition_epoch=one.partition_epoch,
             adding_replicas=one.adding_replicas,
             removing_replicas=one.removing_replicas,
+            eligible_leaders=None
+            if one.elr is None
+            else metadata_pb2.EligibleLeaders(elr=one.elr, last_known_elr=one.last_known_elr),
         )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, EXTENSIONS, Protocol
 from tidegauge.kafka.frames import codec_of, encode, joined
+from tidegauge.kafka.kraft.apis import DESCRIBE_TOPIC_PARTITIONS
 from tidegauge.kafka.kraft.broker_apis import ADVERTISED_FROM, FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
 from tidegauge.kafka.messages.api_versions import (
     ApiVersion,
@@ -24,6 +25,7 @@ from tidegauge.kafka.messages.api_versions import (
     SupportedFeatureKey,
 )
 from tidegauge_broker.server.cluster.ports import Features, Forwarding
+from tidegauge_broker.server.wire.kafka.handlers import describe_topic_partitions
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
@@ -62,7 +64,8 @@ def serving_of(
     extensions = EXTENSIONS if serves_consumer_groups else frozenset[int]()
     if forwarding is None:
         return Serving(BROKER_PROTOCOL, SERVED, handlers_with(extensions))
-    apis = {key: _served(key) for key in KRAFT_BROKER_APIS if key in SERVED or key in FORWARDED}
+    known = {**SERVED, DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.KRAFT_API}
+    apis = {key: _served(key, known.get(key)) for key in KRAFT_BROKER_APIS if key in known or key in FORWARDED}
     keys = [key for key in sorted(apis) if key not in EXTENSIONS or key in extensions]
     handlers: dict[int, Handler] = {
         key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
@@ -71,11 +74,11 @@ def serving_of(
     return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers)
 
 
-def _served(key: int) -> ServedApi:
+def _served(key: int, known: ServedApi | None) -> ServedApi:
     """Return what is said of an API in KRaft mode: the controller judges what it gets."""
-    if key not in SERVED:
+    if known is None:
         return ServedApi(key, _nowhere, guard=None, protocol=KRAFT_BROKER_PROTOCOL)
-    found = SERVED[key]._replace(protocol=KRAFT_BROKER_PROTOCOL)
+    found = known._replace(protocol=KRAFT_BROKER_PROTOCOL)
     return found._replace(guard=None, division=None) if key in FORWARDED else found
 
 

@@ -31,9 +31,9 @@ def declared() -> Iterator[ServedApi]:
 
 
 SERVED: dict[int, ServedApi] = {api.key: api for api in sorted(declared(), key=lambda api: api.key)}
-_OWN = sorted([key for key in SERVED if key in apis.APIS and key not in apis.EXTENSIONS] + [apis.API_VERSIONS])
+_OWN = sorted([key for key in SERVED if key not in apis.EXTENSIONS] + [apis.API_VERSIONS])
 SERVED[apis.API_VERSIONS] = api_versions.api_for(_OWN)
-"""By key, the extensions and what only KRaft mode has as well (``by_mode``)."""
+"""By key, the extensions as well; what only KRaft mode has is in ``by_mode``."""
 HANDLERS: dict[int, Handler] = {key: SERVED[key].handle for key in _OWN}
 """Without the extensions."""
 

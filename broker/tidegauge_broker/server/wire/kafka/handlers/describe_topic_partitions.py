@@ -106,7 +106,7 @@ def _guard(request: Any, ask: Ask, handler: Handler) -> Response:
     return response
 
 
-API = ServedApi(
+KRAFT_API = ServedApi(
     DESCRIBE_TOPIC_PARTITIONS,
     handle,
     guard=_guard,

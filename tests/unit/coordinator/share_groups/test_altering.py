@@ -1,0 +1,112 @@
+"""An administrator alters and deletes the offsets of share groups (KIP-932), one test for each rule."""
+
+import pytest
+from tests.unit.coordinator.share_groups.harness import T2, ShareGroupHarness
+
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import ListGroups
+from tidegauge.share_groups import AlteredOffset, AlterShareOffsets, DeleteShareOffsets, SharePartitionKey
+
+UNKNOWN = AlteredOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+FINE = AlteredOffset()
+
+
+def state(broker, partition=0):
+    return broker.states.coordinator.state_of(SharePartitionKey("g", T2, partition))
+
+
+def empty_group():
+    broker = ShareGroupHarness()
+    broker.beat()
+    broker.beat(epoch=-1)
+    return broker
+
+
+def test_a_group_begins_at_the_offset_of_the_request():
+    broker = empty_group()
+    result = broker.ask(AlterShareOffsets("g", {"t2": {0: 7}}))
+    assert (result.error, result.partitions) == (ErrorCode.NONE, {"t2": {0: FINE}})
+    assert (state(broker).start_offset, state(broker).state_epoch, state(broker).complete_count) == (7, 3, 0)
+    assert state(broker, 1).start_offset == -1
+
+
+def test_a_group_that_does_not_exist_is_made():
+    broker = ShareGroupHarness()
+    broker.ask(AlterShareOffsets("g", {"t2": {0: 7, 1: -5}}))
+    assert [(one.group_id, one.state, one.group_type) for one in broker.ask(ListGroups()).groups] == [
+        ("g", "Empty", "share")
+    ]
+    assert (state(broker).state_epoch, state(broker, 1).start_offset) == (1, -5)
+    assert broker.successor().image() == broker.image()
+    assert broker.beat().assignment == ((T2, (0, 1)),)
+
+
+def test_a_group_with_members_is_left_alone():
+    broker = ShareGroupHarness()
+    broker.beat()
+    for request in (AlterShareOffsets("g", {"t2": {0: 7}}), DeleteShareOffsets("g", ["t2"])):
+        result = broker.ask(request)
+        assert (result.error, result.message) == (ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+
+
+def test_partitions_that_do_not_exist_are_named():
+    broker = ShareGroupHarness()
+    result = broker.ask(AlterShareOffsets("g", {"none": {0: 1}, "t2": {2: 1, -1: 1}}))
+    assert result.partitions == {"none": {0: UNKNOWN}, "t2": {2: UNKNOWN, -1: UNKNOWN}}
+    assert broker.log == []
+
+
+def test_a_group_of_another_type_is_none():
+    broker = ShareGroupHarness()
+    broker.commit(group="g")
+    altered = broker.ask(AlterShareOffsets("g", {"t2": {0: 7}}))
+    assert (altered.error, altered.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a share group.")
+    for group in ("g", "none"):
+        deleted = broker.ask(DeleteShareOffsets(group, ["t2"]))
+        assert (deleted.error, deleted.message) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found.")
+
+
+@pytest.mark.parametrize("request_", [AlterShareOffsets("", {}), DeleteShareOffsets("", [])])
+def test_a_group_has_a_name(request_):
+    assert ShareGroupHarness().ask(request_).error is ErrorCode.INVALID_GROUP_ID
+
+
+def test_an_offset_that_the_share_coordinator_does_not_take_keeps_its_error():
+    broker = empty_group()
+    broker.holds_changes = True
+    token = broker.send(AlterShareOffsets("g", {"t2": {0: 7}}))
+    broker.change(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert broker.response_to(token).partitions["t2"][0].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.image().known_states.initializing == {}
+
+
+def test_the_states_of_whole_topics_are_forgotten():
+    broker = empty_group()
+    result = broker.ask(DeleteShareOffsets("g", ["t2", "s1", "none"]))
+    assert result.topics == {
+        "t2": FINE,
+        "s1": AlteredOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."),
+        "none": UNKNOWN,
+    }
+    assert state(broker) is None
+    assert broker.image().known_states == ({}, {}, {})
+
+
+def test_a_deletion_that_fails_is_repeated():
+    broker = empty_group()
+    broker.holds_changes = True
+    token = broker.send(DeleteShareOffsets("g", ["t2"]))
+    broker.change(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert broker.response_to(token).topics["t2"].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.image().known_states.deleting == {T2: "t2"}
+    broker.holds_changes = False
+    assert broker.ask(DeleteShareOffsets("g", ["t2"])).topics == {"t2": FINE}
+    assert broker.image().known_states.deleting == {}
+
+
+def test_records_that_are_not_written_change_nothing():
+    broker = empty_group()
+    broker.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert broker.ask(AlterShareOffsets("g", {"t2": {0: 7}})).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.ask(DeleteShareOffsets("g", ["t2"])).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert state(broker).start_offset == -1

@@ -1,0 +1,93 @@
+"""Requests find the active controller, again when it changes (NodeToControllerRequestThread)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_broker.server.cluster.kraft.controller_channel import ControllerChannel
+
+HEARTBEAT = 63
+
+
+class Nodes:
+    """The controllers; ``responses`` has what each address responds, in order."""
+
+    def __init__(self, **responses: list[Any]) -> None:
+        self.leader: str | None = next(iter(responses), None)
+        self.responses = responses
+        self.asked: list[str] = []
+        self.closed: list[str] = []
+
+    def open(self, address: str, client_id: str) -> Any:
+        del client_id
+
+        async def request(key: int, message: object, timeout_seconds: float, *, at_least: int) -> Any:
+            del key, message, timeout_seconds, at_least
+            self.asked.append(address)
+            found = self.responses[address].pop(0)
+            if isinstance(found, Exception):
+                raise found
+            if callable(found):
+                found = found()
+            return SimpleNamespace(error_code=found)
+
+        return SimpleNamespace(
+            address=address, request=request, close=lambda: self.closed.append(address), versions={1: (0, 1)}
+        )
+
+    def channel(self) -> ControllerChannel:
+        return ControllerChannel("test", "1", lambda: self.leader, self.open, 1.0)
+
+
+async def test_a_response_comes_from_the_leader() -> None:
+    nodes = Nodes(a=[0])
+    channel = nodes.channel()
+    assert channel.versions() == {}
+    assert (await channel.request(HEARTBEAT, None, 5)).error_code == 0
+    assert channel.versions() == {1: (0, 1)}
+
+
+async def test_a_node_that_is_not_the_controller_any_more_makes_it_look_again() -> None:
+    """NOT_CONTROLLER, and a connection that fails, send the request to whoever leads then."""
+    nodes = Nodes(a=[], b=[0])
+
+    def moved() -> ErrorCode:
+        nodes.leader = "b"
+        return ErrorCode.NOT_CONTROLLER
+
+    nodes.responses["a"] += [TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "refused"), moved]
+    assert (await nodes.channel().request(HEARTBEAT, None, 5)).error_code == 0
+    assert nodes.asked == ["a", "a", "b"]
+    assert nodes.closed == ["a"]
+
+
+async def test_another_error_is_the_callers() -> None:
+    nodes = Nodes(a=[ErrorCode.STALE_BROKER_EPOCH])
+    assert (await nodes.channel().request(HEARTBEAT, None, 5)).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_a_version_that_is_not_served_is_not_asked_for_again() -> None:
+    nodes = Nodes(a=[TidegaugeError(ErrorCode.UNSUPPORTED_VERSION, "no such API")])
+    with pytest.raises(TidegaugeError) as refused:
+        await nodes.channel().request(HEARTBEAT, None, 5)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert nodes.asked == ["a"]
+
+
+async def test_without_a_leader_the_time_ends() -> None:
+    nodes = Nodes()
+    with pytest.raises(TidegaugeError, match="no controller is known") as refused:
+        await nodes.channel().request(HEARTBEAT, None, 0.01)
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_requests_are_sent_one_at_a_time() -> None:
+    nodes = Nodes(a=[0, 0])
+    channel = nodes.channel()
+    found = await asyncio.gather(*(channel.request(HEARTBEAT, None, 5) for _ in range(2)))
+    assert [one.error_code for one in found] == [0, 0]
