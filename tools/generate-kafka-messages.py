@@ -50,12 +50,19 @@ MESSAGES, RECORDS = "messages", "coordinator"
 KRAFT_MESSAGES, CONTROL, METADATA = "kraft/messages", "kraft/control_messages", "metadata_records"
 DIRECTORIES = (MESSAGES, RECORDS, KRAFT_MESSAGES, CONTROL, METADATA)
 JARS = {
-    KAFKA: ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator"),
-    KAFKA_KRAFT: ("kafka-clients", "kafka-metadata", "kafka-group-coordinator", "kafka-share-coordinator"),
+    KAFKA: ("kafka-clients", "kafka-group-coordinator"),
+    KAFKA_KRAFT: (
+        "kafka-clients",
+        "kafka-metadata",
+        "kafka-group-coordinator",
+        "kafka-share-coordinator",
+        "kafka-transaction-coordinator",
+    ),
 }
-RECORD_TYPES = ("OffsetCommit", "GroupMetadata", "TransactionLog")
+RECORD_TYPES = ("OffsetCommit", "GroupMetadata")
 """What the coordinators write: a definition of a key and one of a value each."""
 EXTENSION_RECORD_TYPES = (
+    "TransactionLog",
     "ConsumerGroupMetadata",
     "ConsumerGroupPartitionMetadata",
     "ConsumerGroupMemberMetadata",
@@ -72,7 +79,8 @@ EXTENSION_RECORD_TYPES = (
     "ShareSnapshot",
     "ShareUpdate",
 )
-"""What the coordinators write of consumer groups (KIP-848) and share groups (KIP-932), by the later release."""
+"""What the later release has of its own: records of consumer groups (KIP-848) and share groups (KIP-932), and tagged
+fields in those of transactions (KIP-890)."""
 MAX_FACTS = 117
 """Length of a docstring's first line, without its quotes."""
 SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
@@ -127,8 +135,8 @@ class Module:
         raise SystemExit(f"Three different structs are named {name}")
 
     def _field(self, field: Definition) -> str:
-        kind, versions, nullable = field["type"], field["versions"], field.get("nullableVersions", "")
         tagged = field.get("taggedVersions")
+        kind, versions, nullable = field["type"], field.get("versions", tagged), field.get("nullableVersions", "")
         if tagged is not None and tagged != versions:
             raise SystemExit(f"{field['name']} is tagged in a part of its versions only")
         arguments: list[str] = []

@@ -153,10 +153,17 @@ class ClusterFile:
         )
 
     @property
+    def lab_addresses(self) -> dict[int, str]:
+        """Return where each broker, and each controller beside them, serves the lab's faults, by id."""
+        controllers = [] if self.quorum is None or self.quorum.is_combined else self.quorum.controllers
+        return {entry.id: entry.address for entry in self.brokers} | {one.id: one.lab_address for one in controllers}
+
+    @property
     def bootstrap_servers(self) -> BootstrapServers:
         """Return all brokers' addresses, with the security settings for them."""
         listeners = {entry.address: entry.kafka_listener for entry in self.brokers if entry.kafka_port}
-        return BootstrapServers((entry.address for entry in self.brokers), self.security, listeners)
+        addresses = (entry.address for entry in self.brokers)
+        return BootstrapServers(addresses, self.security, listeners)
 
     @property
     def kafka_bootstrap_servers(self) -> list[str]:

@@ -60,6 +60,6 @@ RULE_TOPIC_ID = (
     "a topic has one id: the controller reads it from /brokers/topics/T, and each replica keeps it in "
     "partition.metadata (KIP-516)"
 )
-RULE_PROCESS = "a broker whose process has ended leads nothing and follows nothing; its session with ZooKeeper expires"
+RULE_PROCESS = "a broker whose process has ended leads nothing and follows nothing; its membership expires"
 RULE_CONTROLLER = "only the active controller elects leaders and changes ISRs (/controller)"
 RULE_ZOOKEEPER = "sessions end, leaders are elected and ISRs change by ZooKeeper's words alone (KafkaController)"

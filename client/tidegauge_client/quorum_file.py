@@ -94,6 +94,11 @@ class QuorumEntry:
         )
 
 
+def node_name(node_id: int) -> str:
+    """Return ``Controller 3000`` or ``Broker 0``: ids of controllers beside brokers begin at 3000."""
+    return f"{'Controller' if node_id >= FIRST_CONTROLLER_ID else 'Broker'} {node_id}"
+
+
 def read_quorum(value: Any) -> QuorumEntry | None:
     """Return the quorum that a cluster's JSON describes; None: the cluster is in ZooKeeper mode.
 

@@ -27,6 +27,7 @@ from tidegauge.faults.actions import (
 )
 from tidegauge.faults.requests import FaultRequest
 from tidegauge.partition import TopicPartition
+from tidegauge_client.quorum_file import node_name
 from tidegauge_lab.local.cluster import LocalCluster, Outcome
 from tidegauge_lab.session_ending import expire_session
 from tidegauge_lab.switches import Switches, Until
@@ -60,7 +61,7 @@ async def perform(cluster: LocalCluster, wanted: WantedAction | FaultRequest) ->
             return Performed(True, f"Ended the ZooKeeper session 0x{session_id:x} of broker {wanted.target}")
         if isinstance(wanted, FaultRequest):
             fault = await switches.set_fault(wanted.broker_id, wanted.fault)
-            return Performed(True, f"Broker {wanted.broker_id}: {fault.text}")
+            return Performed(True, f"{node_name(wanted.broker_id)}: {fault.text}")
         assert isinstance(wanted.target, int), "only an action on a process has ZooKeeper as its target"
         return await _INSIDE[wanted.kind.name](switches, wanted.target, wanted)
 

@@ -77,6 +77,7 @@ class AddPartitionsToTxn:
 
     Attributes:
         verify_only: add nothing, but respond whether the partitions are in the transaction (v4 and later, KIP-890).
+        is_implicit: a partition's leader adds them for a Produce v12 or a TxnOffsetCommit v5 (KIP-890, part 2).
     """
 
     transactional_id: str | None
@@ -84,6 +85,7 @@ class AddPartitionsToTxn:
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     verify_only: bool = False
+    is_implicit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +121,32 @@ class AddOffsetsToTxnResult:
 class EndTxn:
     """A request to commit or abort a producer's transaction (API 26).
 
-    It names no transaction, only producer id and epoch: one that arrives late ends whatever transaction is open then.
+    It names no transaction, only producer id and epoch: one that arrives late ends whatever transaction is open then,
+    unless each end raises the epoch.
+
+    Attributes:
+        raises_epoch: of version 5 and later: the end raises the producer's epoch (KIP-890, part 2).
     """
 
     transactional_id: str | None
     producer_id: int
     producer_epoch: int
     outcome: Outcome
+    raises_epoch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EndTxnResult:
-    """The response to an EndTxn: NONE as soon as the decision is committed, before any marker is written."""
+    """The response to an EndTxn: NONE as soon as the decision is committed, before any marker is written.
+
+    Attributes:
+        producer_id: that the producer has from now on, if the end has raised its epoch; else -1.
+        producer_epoch: as above.
+    """
 
     error: ErrorCode = ErrorCode.NONE
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ BROKER, SET = 4, 0
 BROKER_KIND = admin_module.ResourceType.BROKER
 
 
-@pytest.fixture(params=["PLAINTEXT", "GRPC"])
+@pytest.fixture(params=[pytest.param("PLAINTEXT", marks=pytest.mark.long), "GRPC"])
 def cluster(make_cluster: MakeCluster, request: pytest.FixtureRequest) -> LocalCluster:
     """Three brokers, whose followers use this listener."""
     settings = {"inter.broker.listener.name": request.param, "auto.leader.rebalance.enable": "false"}

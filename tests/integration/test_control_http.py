@@ -28,15 +28,21 @@ from tidegauge_lab.local.processes import ProcessState
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 
-@pytest.fixture
-def control(cluster: LocalCluster) -> Iterator[Any]:
-    """The control server of the shared cluster; what a test leaves is reset."""
-    served = steering.Control(control_server.start(cluster.directory, "127.0.0.1:0"))
+@pytest.fixture(scope="module")
+def served(_module_cluster: LocalCluster) -> Iterator[Any]:
+    """The control server of the shared cluster."""
     try:
-        yield served
-        served.reset()
+        yield steering.Control(control_server.start(_module_cluster.directory, "127.0.0.1:0"))
     finally:
-        takedown.end([layout.control_process(cluster.directory)], grace_seconds=5.0)
+        takedown.end([layout.control_process(_module_cluster.directory)], grace_seconds=5.0)
+
+
+@pytest.fixture
+def control(cluster: LocalCluster, served: Any) -> Iterator[Any]:
+    """The control server; what a test leaves is reset."""
+    assert cluster.status()["control"] == served.url
+    yield served
+    served.reset()
 
 
 def newest(control: Any) -> int:
@@ -53,7 +59,7 @@ def test_a_killed_leader_is_replaced_and_a_reset_makes_it_undone(control: Any, c
     before = control.partition("steered")
     assert [one["log_end_offset"] for one in before["replicas"]] == [2, 2, 2]
     assert before["high_watermark"] == 2
-    killed = control.kill("leader-of:steered-0")
+    killed = control.broker("leader-of:steered-0", "kill", expire=True)["broker"]
     assert killed == before["leader"]
     assert cluster.state_of(killed) is ProcessState.DOWN
     assert control.cluster()["lacks"] == f"broker {killed} is down"
@@ -141,7 +147,7 @@ def test_rules_affect_requests_of_kafka_clients(control: Any):
     ]
     control.end_fault(failing)
     plain = control.fault({"keys": ["Produce"], "observe": True, "count": -1})
-    control.kill(0)
+    control.broker(0, "kill", expire=True)
     control.start(0)
     control.wait(leader={"ruled-0": 0}, timeout_ms=60_000)
     assert kafka_client(PRODUCE, servers, "ruled") == "1"

@@ -102,11 +102,33 @@ def test_a_stopped_leader_hands_its_leadership_over(kraft: LocalCluster) -> None
     assert f"is Resigned in epoch {before['epoch']}" in log
 
 
+def test_records_live_through_a_killed_leader_and_a_killed_controller(kraft: LocalCluster) -> None:
+    """A new user's walk: a topic, records, a broker killed, then the active controller, and all records are read."""
+    verb(kraft, "create-topic", "orders", "--replica-assignment", "2:0:1")
+    assert (
+        "1000 acknowledged, 0 failed"
+        in CliRunner().invoke(root, ["produce", "orders", "--count", "1000", "--dir", str(kraft.directory)]).output
+    )
+    [killed] = kraft.kill("leader-of:orders-0")
+    assert (killed.name, killed.target) == ("broker 2", 2)
+    wait(kraft, "--leader", "orders-0!=2")
+    kraft.kill("controller")
+    wait(kraft, "--quorum-leader")
+    kraft.up()
+    wait(kraft, "--in-sync", "orders")
+    output = verb(kraft, "consume", "orders", "--from-beginning", "--max-messages", "1000")
+    assert output.splitlines()[:2] == ["0", "1"]
+    verb(kraft, "create-topic", "later", "--replication-factor", "3")
+    state = verb(kraft, "status")
+    assert state.count("Controller 300") == 3
+    assert "There is no active controller" not in state
+
+
 def test_down_and_up_again_keep_epochs_and_votes(kraft: LocalCluster) -> None:
     epoch = kraft.status()["controller"]["epoch"]
     kraft.down()
     assert all(one["state"] == "down" for one in controllers(kraft).values())
-    assert LocalCluster(kraft.directory).up() == [f"controller-{one}" for one in IDS]
+    assert set(LocalCluster(kraft.directory).up()) >= {f"controller-{one}" for one in IDS}
     assert kraft.status()["controller"]["epoch"] > epoch
 
 
@@ -157,3 +179,69 @@ def test_neither_zookeepers_client_nor_pyspark_is_loaded_and_no_java_is_needed(t
     command = [sys.executable, "-P", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def leader_and_followers(cluster: LocalCluster) -> tuple[int, list[int]]:
+    leader = int(cluster.status()["controller"]["id"])
+    return leader, [one for one in IDS if one != leader]
+
+
+def verb(cluster: LocalCluster, *words: str) -> str:
+    done = CliRunner().invoke(root, [*words, "--dir", str(cluster.directory)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def epoch_of(cluster: LocalCluster) -> int:
+    return int(cluster.status()["controller"]["epoch"])
+
+
+def test_a_follower_whose_fetches_are_held_does_not_depose_a_healthy_leader(kraft: LocalCluster) -> None:
+    """Pre-votes (KIP-996): voters that hear of the leader reject them, and no epoch begins."""
+    leader, (held, _) = leader_and_followers(kraft)
+    epoch = epoch_of(kraft)
+    assert verb(kraft, "hold-fetch", "__cluster_metadata-0", "--broker", str(held))
+    log = kraft.logs / f"controller-{held}.log"
+    assert holds_within(lambda: "a majority rejected its pre-votes" in log.read_text(), LIMIT_SECONDS)
+    assert f"Controller {held}: fetches of __cluster_metadata-0 are held" in verb(kraft, "faults")
+    assert kraft.status()["controller"] == {"id": leader, "broker": leader, "epoch": epoch}
+    verb(kraft, "hold-fetch", "__cluster_metadata-0", "--broker", str(held), "--release")
+    end = controllers(kraft)[leader]["log_end_offset"]
+    assert holds_within(lambda: controllers(kraft)[held]["log_end_offset"] >= end, LIMIT_SECONDS)
+
+
+def test_a_leader_that_is_cut_off_resigns_and_the_others_elect_one(kraft: LocalCluster) -> None:
+    """KIP-595, check-quorum: one and a half fetch timeouts without fetches of a majority end a leadership."""
+    leader, others = leader_and_followers(kraft)
+    epoch = epoch_of(kraft)
+    output = verb(kraft, "isolate", str(leader), "--from", "controllers")
+    assert f"Controller {leader}: calls from and to brokers {others[0]}, {others[1]}: partitioned" in output
+    assert holds_within(lambda: kraft.status()["controller"]["id"] in others, LIMIT_SECONDS)
+    assert epoch_of(kraft) > epoch
+    log = kraft.logs / f"controller-{leader}.log"
+    assert holds_within(lambda: f"is Resigned in epoch {epoch}" in log.read_text(), LIMIT_SECONDS)
+    verb(kraft, "heal", str(leader))
+    assert holds_within(lambda: controllers(kraft)[leader]["role"] in {"follower", "leader"}, LIMIT_SECONDS)
+
+
+def test_held_votes_keep_a_quorum_without_leader(kraft: LocalCluster) -> None:
+    """Whoever stands needs the votes of a majority; with the responses of both others held there is none."""
+    leader, followers = leader_and_followers(kraft)
+    for one in followers:
+        verb(kraft, "hold-requests", str(one), "--rpc", "Vote")
+    kraft.kill(leader)
+    logs = [kraft.logs / f"controller-{one}.log" for one in followers]
+    assert holds_within(lambda: all("no majority" in log.read_text() for log in logs), LIMIT_SECONDS)
+    assert kraft.status()["controller"]["id"] is None
+    verb(kraft, "faults", "--clear")
+    wait(kraft, "--quorum-leader")
+
+
+def test_votes_and_committed_records_survive_a_power_loss_of_all(kraft: LocalCluster) -> None:
+    """A vote is on the disk before it is given, and a record before it counts (KIP-595): nothing of either is lost."""
+    epoch, committed = epoch_of(kraft), kraft.status()["controllers"][0]["high_watermark"]
+    kraft.kill(*IDS)
+    kraft.start(*IDS, after_power_cut=True)
+    wait(kraft, "--quorum-leader")
+    assert epoch_of(kraft) > epoch
+    assert kraft.status()["controllers"][0]["high_watermark"] >= committed

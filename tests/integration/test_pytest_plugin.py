@@ -59,7 +59,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
                 assert tidegauge_cluster.clear_faults() == 2
                 follower = next(one for one in tidegauge_cluster.brokers if one != leader)
                 tidegauge_cluster.sync(follower, tidegauge_topic)
-                tidegauge_cluster.kill(follower)
+                tidegauge_cluster.kill(follower, expire=True)
                 assert producer.send(tidegauge_topic, b"b").result(150).offset == 1
             tidegauge_cluster.start(follower, held=[(tidegauge_topic, 0)], after_power_cut=True)
             assert [str(at) for at in tidegauge_cluster.faults()[follower].held] == [f"{tidegauge_topic}-0"]
@@ -90,7 +90,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
         @pytest.mark.asyncio
         async def test_the_same_for_asyncio(tidegauge_cluster, tidegauge_topic):
             cluster = tidegauge_cluster.aio
-            await cluster.pause(2)
+            await cluster.pause(2, expire=True)
             await cluster.wait_isr(tidegauge_topic, isr=[0, 1], timeout=150)
             with pytest.raises(AssertionError, match="the ISR of .* is [01],[01]"):
                 await cluster.wait_isr(tidegauge_topic, isr=[0, 1, 2], timeout=0.2)

@@ -86,7 +86,7 @@ ENDS: dict[str, Callable[[subprocess.Popen[str]], None]] = {
     "SIGKILL of the controller": lambda running: running.kill(),
     "SIGKILL of all": lambda running: os.killpg(running.pid, signal.SIGKILL),
 }
-LONG = {"SIGTERM to all, as by timeout", "Ctrl-C", "SIGKILL of the controller"}
+LONG = {"SIGTERM to the controller", "SIGTERM to all, as by timeout", "Ctrl-C", "SIGKILL of the controller"}
 """Workers end in them as in the others."""
 
 

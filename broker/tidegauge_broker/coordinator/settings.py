@@ -68,6 +68,8 @@ class TransactionSettings:
         remove_expired_interval_ms: transaction.remove.expired.transaction.cleanup.interval.ms.
         max_message_bytes: of __transaction_state: limit of a batch of tombstones (max.message.bytes).
         request_timeout_ms: timeout of the append of tombstones (request.timeout.ms).
+        transaction_version: finalised level of the feature: from 1 on records are flexible, at 2 the coordinator's own
+            aborts raise the epoch as EndTxn v5 does (KIP-890, part 2). A cluster in ZooKeeper mode has none: 0.
     """
 
     partitions: int = 50
@@ -77,6 +79,7 @@ class TransactionSettings:
     remove_expired_interval_ms: int = 3_600_000
     max_message_bytes: int = 1_048_588
     request_timeout_ms: int = 30_000
+    transaction_version: int = 0
 
 
 @dataclass(slots=True)

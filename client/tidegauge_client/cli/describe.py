@@ -99,6 +99,10 @@ def _ids_or_none(broker_ids: Sequence[int] | None) -> str:
     return "N/A" if broker_ids is None else _ids(broker_ids)
 
 
+def _listed(broker_ids: Sequence[int] | None) -> list[int] | None:
+    return None if broker_ids is None else list(broker_ids)
+
+
 def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[str]:
     """Return the table of one partition's replicas, to be printed under Kafka's line for the partition.
 
@@ -170,8 +174,8 @@ def topic_json(topic: TopicDescription, shown: Sequence[PartitionInfo]) -> dict[
                 "replicas": list(part.replicas),
                 "isr": list(part.isr),
                 "osr": [broker for broker in part.replicas if broker not in part.isr],
-                "elr": list(part.elr or ()),
-                "last_known_elr": list(part.last_known_elr or ()),
+                "elr": _listed(part.elr),
+                "last_known_elr": _listed(part.last_known_elr),
                 "hw": topic.high_watermark(part),
                 "replicas_state": [
                     {

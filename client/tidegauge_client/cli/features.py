@@ -49,7 +49,9 @@ def describe_features(
 
 
 @click.command("upgrade-features")
-@click.option("--feature", "wanted", multiple=True, metavar="NAME=LEVEL", help="A feature and its new level.")
+@click.option(
+    "--feature", "wanted", multiple=True, metavar="NAME=LEVEL", help="A feature and its new level; may be repeated."
+)
 @click.option("--metadata", metavar="RELEASE", help="The release whose metadata.version is wanted, such as 4.3.")
 @click.option("--release-version", metavar="RELEASE", help="All features at the levels that this release starts with.")
 @click.option("--dry-run", is_flag=True, help="Say whether it can be done, and change nothing.")
@@ -73,7 +75,7 @@ def upgrade_features(
 
 
 @click.command("disable-feature")
-@click.option("--feature", "names", multiple=True, required=True, metavar="NAME", help="The feature.")
+@click.option("--feature", "names", multiple=True, required=True, metavar="NAME", help="The feature; may be repeated.")
 @click.option("--unsafe", is_flag=True, help="Even if metadata may be lost by it.")
 @click.option("--dry-run", is_flag=True, help="Say whether it can be done, and change nothing.")
 @bootstrap_controller

@@ -78,7 +78,11 @@ _EXAMPLE_TOPIC = "orders"
 @click.option("--combined", is_flag=True, help="With --kraft: brokers are the controllers.")
 @click.option("--release-version", metavar="VERSION", help="With --kraft: the release whose features the cluster has.")
 @click.option(
-    "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="With --kraft: the level of one feature."
+    "--feature",
+    "features",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    help="With --kraft: the level of one feature; may be repeated.",
 )
 @click.option(
     "--kafka-port",

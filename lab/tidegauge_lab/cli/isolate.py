@@ -16,6 +16,7 @@ from tidegauge.cli import print_json, print_line, print_text, say, verb_options
 from tidegauge.faults.actions import CLEAR_FAULTS, HEAL
 from tidegauge.faults.table import BY_MESSAGE, ISOLATE
 from tidegauge.partition import TopicPartition
+from tidegauge_client.quorum_file import node_name
 from tidegauge_lab.cli.common import TargetType, lab_verb
 from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, taken_roles
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
@@ -66,7 +67,7 @@ def _tell_ended(
         )
         return
     for fault in ended:
-        print_text(f"Broker {fault.broker_id}: {fault.text}: ended.")
+        print_text(f"{node_name(fault.broker_id)}: {fault.text}: ended.")
     for broker_id, at in released:
         print_text(f"Released {at} on broker {broker_id}.")
     for broker_id, rule in rules:
@@ -101,7 +102,7 @@ def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear:
         if broker_id in kafkas:
             say(f"Broker {broker_id} at {kafkas[broker_id]} is an Apache Kafka broker: the lab is not inside it")
         elif broker_id not in found:
-            say(f"Broker {broker_id} does not respond: it is down, paused or out of reach")
+            say(f"{node_name(broker_id)} does not respond: it is down, paused or out of reach")
     if not lines:
         say("Nothing is in force")
 
@@ -111,7 +112,7 @@ async def _look(switches: Switches, broker_id: int) -> tuple[BrokerSwitches, lis
 
 
 def _lines(switches: BrokerSwitches, rules: Sequence[RuleInForce]) -> list[str]:
-    name = f"Broker {switches.broker_id}"
+    name = node_name(switches.broker_id)
     lines = [f"{name}: {fault.text} (fault {fault.fault_id}{_met(fault)}{_held(fault)})" for fault in switches.faults]
     for at, leader in switches.held.items():
         kept = f"; broker {leader} withholds a response" if leader is not None else ""

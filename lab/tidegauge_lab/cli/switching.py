@@ -74,10 +74,10 @@ def means_directory(bootstrap_server: str | None) -> bool:
 
 
 async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dict[int, str], Security]:
-    """All brokers, and how to speak with them."""
+    """All brokers, and controllers of a local cluster, and how to speak with them."""
     if means_directory(bootstrap_server):
         file = load_cluster_file(directory, BROKERS_BY_ADDRESS)
-        return {broker.id: broker.address for broker in file.brokers}, file.security
+        return file.lab_addresses, file.security
     async with Admin(servers(bootstrap_server, directory)) as admin:
         view = await admin.metadata([])
     addresses = {broker_id: broker.address for broker_id, broker in view.brokers.items()}

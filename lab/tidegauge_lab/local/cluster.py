@@ -422,8 +422,8 @@ class LocalCluster:
         Raises:
             TidegaugeError: it runs, or it has no record of what was flushed.
         """
-        with self._together((broker_id,)):
-            return faults.cut_power(self.directory, broker_id)
+        with self._together((broker_id,)) as processes:
+            return faults.cut_power(self.directory, processes[broker_id])
 
     def resolve(self, role: Role, fits: ProcessState | None = None) -> int:
         """Return the broker that has the role now.

@@ -51,8 +51,7 @@ def session_file(directory: Path, broker_id: int) -> Path:
 
 def broker_log_directories(directory: Path, broker_id: int) -> list[Path]:
     """Return a broker's ``log.dirs``: ``data``, and those that were made beside it as ``data-2``, ``data-3``, ..."""
-    data = broker_data(directory, broker_id)
-    return [data, *sorted(data.parent.glob(f"{data.name}-*"))]
+    return node_log_directories(directory, f"broker-{broker_id}")
 
 
 def controller_process(directory: Path, controller_id: int) -> LabProcess:
@@ -63,6 +62,12 @@ def controller_process(directory: Path, controller_id: int) -> LabProcess:
 def controller_data(directory: Path, controller_id: int) -> Path:
     """Return the directory of a controller's metadata log."""
     return directory / f"controller-{controller_id}" / "data"
+
+
+def node_log_directories(directory: Path, process: str) -> list[Path]:
+    """Return the log directories of a node by its process's name: ``data``, and those made beside it."""
+    data = directory / process / "data"
+    return [data, *sorted(data.parent.glob(f"{data.name}-*"))]
 
 
 def zookeeper_process(directory: Path) -> LabProcess:

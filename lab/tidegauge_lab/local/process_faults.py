@@ -204,14 +204,16 @@ def start(
     topology.require_ports(down)
     startup.require_ports(file, broker_ids)
     beside = [target for target in topology.targets if target in down]
+    lost: dict[Target, int] = {}
+    if start_with.after_power_cut:
+        lost = {target: cut_power(directory, processes[target]) for target in beside}
     for target in beside:
         _note(directory / LOGS, "start", target, processes[target])
     topology.start(beside)
     if broker_ids:
         topology.require_ready()
-    lost: dict[Target, int] = {}
     if start_with.after_power_cut:
-        lost = {broker_id: cut_power(directory, broker_id) for broker_id in broker_ids}
+        lost |= {broker_id: cut_power(directory, processes[broker_id]) for broker_id in broker_ids}
     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
     with Launcher(directory, wanted=len(broker_ids) > 1) as launcher:
         for broker_id in broker_ids:
@@ -232,8 +234,8 @@ def start(
     ]
 
 
-def cut_power(directory: Path, broker_id: int) -> int:
-    """Take from the disk of a broker that is down what was never flushed; gives how many bytes that were.
+def cut_power(directory: Path, process: LabProcess) -> int:
+    """Take from the disk of a node that is down what was never flushed; gives how many bytes that were.
 
     Raises:
         TidegaugeError: KAFKA_STORAGE_ERROR, it runs, or has no record of what was flushed (lab.enable=false).
@@ -241,10 +243,11 @@ def cut_power(directory: Path, broker_id: int) -> int:
     from tidegauge_broker.log.synced_disk import restore_synced  # noqa: PLC0415 - only this fault pays for it
 
     lost_bytes = 0
-    for data in layout.broker_log_directories(directory, broker_id):
+    for data in layout.node_log_directories(directory, process.name):
         cut = restore_synced(data) if data.exists() else {}
         lost_bytes += sum(before - after for before, after in cut.values())
-    note_fault(directory / LOGS, "power-cut", f"broker-{broker_id}", broker_id, _CAUSE)
+    broker_id = int(process.name.rpartition("-")[2]) if process.name.startswith("broker-") else None
+    note_fault(directory / LOGS, "power-cut", process.name, broker_id, _CAUSE)
     return lost_bytes
 
 

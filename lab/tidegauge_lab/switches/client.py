@@ -86,8 +86,8 @@ class Switches(FaultCalls):
 
     @classmethod
     def of_cluster(cls, file: ClusterFile) -> Self:
-        """Those of all brokers of a cluster."""
-        return cls({broker.id: broker.address for broker in file.brokers}, file.security)
+        """Those of all brokers of a cluster, and of its controllers in KRaft mode."""
+        return cls(file.lab_addresses, file.security)
 
     @property
     def broker_ids(self) -> list[int]:

@@ -6,7 +6,9 @@ Rules:
        restore) pass the filters for topics and partitions; ``kinds`` leaves them out. A transaction passes with its
        partitions, a setting with its topic. A group's rebalances are no cause of what happens to a partition, and pass
        only if ``kinds`` names them: a story of one topic would be buried under those of all groups.
-    3. An event is a broker's when the broker wrote it, or when the lab did it to that broker.
+    3. The high watermark of the metadata log of KRaft mode moves with each NoOpRecord, twice a second: it passes only
+       if its topic is named.
+    4. An event is a broker's when the broker wrote it, or when the lab did it to that broker.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any
 from tidegauge.event_log import broker_of
 
 Event = Mapping[str, Any]
+METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class Choice:
         topic, partition = event.get("topic"), event.get("partition")
         if topic is None:
             return not (self.topics or self.partitions) or self._wants_of_no_partition(event)
+        if topic == METADATA_TOPIC and event.get("kind") == "high_watermark" and not self._names(topic):
+            return False
         in_topics = not self.topics or topic in self.topics
         in_partitions = not self.partitions or not self.partitions.isdisjoint({(topic, partition), (None, partition)})
         return in_topics and in_partitions
@@ -74,6 +79,9 @@ class Choice:
             case "min_insync_replicas":
                 return self._wants_topic(str(event.get("resource")))
         return True
+
+    def _names(self, topic: str) -> bool:
+        return topic in self.topics or any(name == topic for name, _ in self.partitions)
 
     def _wants_topic(self, topic: str) -> bool:
         of_partitions = {name for name, _ in self.partitions}

@@ -32,6 +32,11 @@ _IDENTITY = (
     text("log.dir", "/tmp/kafka-logs", "The log directory, if log.dirs is absent."),
     text("metadata.log.dir", None, "Directory of the metadata log; absent: the first of log.dirs."),
     text("event.log.file", None, "File of the node's events, as JSON lines; absent: none. Not a setting of Kafka."),
+    text(
+        "lab.listener",
+        None,
+        "HOST:PORT for health and the lab's faults over gRPC; absent: none. Not a setting of Kafka.",
+    ),
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
     long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", 1),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import subprocess
 import sys
@@ -184,6 +185,14 @@ def test_describe_prints_kafkas_lines() -> None:
     ]
 
 
+def test_eligible_leaders_stand_in_kafkas_places_and_are_not_there_in_zookeeper_mode() -> None:
+    """TopicCommand.PartitionDescription of 4.x: N/A where the response has none, and an empty list as nothing."""
+    part = PartitionInfo("t", 0, 0, 1, (0, 1, 2), (0,))
+    assert partition_line(part).endswith("Isr: 0\tElr: N/A\tLastKnownElr: N/A")
+    eligible = dataclasses.replace(part, elr=(1, 2), last_known_elr=())
+    assert partition_line(eligible).endswith("Isr: 0\tElr: 1,2\tLastKnownElr: ")
+
+
 def test_describe_shows_a_reassignment_between_isr_and_elr() -> None:
     moving = PartitionInfo("t", 0, 1, 3, (1, 2, 0), (1,), adding_replicas=(0,), removing_replicas=(2,))
     assert "\tIsr: 1\tAdding Replicas: 0\tRemoving Replicas: 2\tElr: N/A" in partition_line(moving)
@@ -232,7 +241,7 @@ def test_json_has_the_fixed_shape() -> None:
         "partitions": [
             {
                 "partition": 0, "leader": 1, "leader_epoch": 3, "replicas": [1, 2, 0], "isr": [2, 1], "osr": [0],
-                "elr": [], "last_known_elr": [],
+                "elr": None, "last_known_elr": None,
                 "hw": 7,
                 "replicas_state": [
                     {"broker": 1, "role": "leader", "leo": 9, "hw": 7, "lso": None, "log_start": 1, "in_isr": True,
@@ -245,7 +254,7 @@ def test_json_has_the_fixed_shape() -> None:
             },
             {
                 "partition": 1, "leader": -1, "leader_epoch": 4, "replicas": [2, 0, 1], "isr": [2], "osr": [0, 1],
-                "elr": [], "last_known_elr": [],
+                "elr": None, "last_known_elr": None,
                 "hw": None,
                 "replicas_state": [
                     {"broker": broker, "role": "unknown", "leo": None, "hw": None, "lso": None, "log_start": None,

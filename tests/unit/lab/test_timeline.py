@@ -377,3 +377,12 @@ RESTORE = event("restore", "lab", cause="Lab", snapshot="s1", taken_ms=1)
 def test_a_story_of_one_topic_is_not_buried_under_all_groups(choice: Choice, passes: list[dict[str, Any]]) -> None:
     events = [GROUP, OF_ORDERS, OF_OTHERS, SETTING, RESTORE]
     assert [one for one in events if choice.wants(one)] == passes
+
+
+def test_the_metadata_logs_high_watermark_is_shown_where_it_is_asked_for() -> None:
+    """It moves with each NoOpRecord of the active controller, and would bury everything else."""
+    event = {"kind": "high_watermark", "topic": "__cluster_metadata", "partition": 0, "old": 1, "new": 2}
+    assert not Choice().wants(event)
+    assert Choice(topics=frozenset({"__cluster_metadata"})).wants(event)
+    assert Choice(partitions=frozenset({("__cluster_metadata", 0)})).wants(event)
+    assert Choice().wants({**event, "topic": "orders"})

@@ -56,6 +56,9 @@ class Replicas:
         self.waits: asyncio.Event | None = None
         self.core = SimpleNamespace(partition=lambda at: at if at in {STATE, OFFSETS, ORDERS} else None)
 
+    def is_committed(self, at: TopicPartition, end: int) -> bool:
+        return at == STATE and end >= 0
+
     def leads(self, at: TopicPartition) -> bool:
         return at == STATE
 

@@ -22,7 +22,7 @@ from tidegauge.transactions import (
 from tidegauge_broker.coordinator.runtime import TransactionRuntime
 from tidegauge_broker.coordinator.transaction.states import DECIDED, ONGOING
 from tidegauge_broker.coordinator.transaction.storing import Owned, Store
-from tidegauge_broker.coordinator.transaction.transaction import MAX_EPOCH, Transaction
+from tidegauge_broker.coordinator.transaction.transaction import MAX_EPOCH, V2, Transaction
 
 
 class Adding:
@@ -41,7 +41,7 @@ class Adding:
         def respond(error: ErrorCode) -> None:
             self._runtime.respond(token, AddPartitionsToTxnResult(dict.fromkeys(request.partitions, error)))
 
-        self._add(request, request.partitions, respond)
+        self._add(request, request.partitions, respond, is_implicit=request.is_implicit)
 
     def handle_offsets(self, request: AddOffsetsToTxn, token: object) -> None:
         """Handle an AddOffsetsToTxn: the group itself is not looked at."""
@@ -56,6 +56,8 @@ class Adding:
         request: AddPartitionsToTxn | AddOffsetsToTxn,
         partitions: tuple[TopicPartition, ...],
         respond: Callable[[ErrorCode], None],
+        *,
+        is_implicit: bool = False,
     ) -> None:
         owned = self._store.find(request.transactional_id)
         if isinstance(owned, ErrorCode):
@@ -63,7 +65,9 @@ class Adding:
             return
         transaction = owned.transaction
         error = _producer_error(transaction, request.producer_id, request.producer_epoch)
-        if error is not ErrorCode.NONE:
+        if is_implicit and transaction.pending_state is not None:
+            respond(ErrorCode.CONCURRENT_TRANSACTIONS)  # first: the producer id and the epoch are about to change
+        elif error is not ErrorCode.NONE:
             respond(error)
         elif transaction.pending_state is not None or transaction.state in DECIDED:
             respond(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -74,7 +78,9 @@ class Adding:
         ):
             respond(ErrorCode.NONE)
         else:
-            self._store.store(owned, transaction.prepare_partitions(partitions, self._runtime.wall_ms), respond)
+            version = V2 if is_implicit else 0
+            change = transaction.prepare_partitions(partitions, self._runtime.wall_ms, version)
+            self._store.store(owned, change, respond)
 
     def _verified(self, request: AddPartitionsToTxn) -> Mapping[TopicPartition, ErrorCode]:
         """Return for each partition whether the producer's transaction has it.

@@ -1,7 +1,8 @@
 """The records of __transaction_state: keys, values and batches, byte for byte those of Kafka 3.9.
 
-Written are key version 0 and value version 0; version 1, which is flexible, only with transaction.version 1, which a
-cluster in ZooKeeper mode does not have; it is read. Batches have one record and are never compressed. The partitions
+Written are key version 0 and value version 0; from transaction.version 1 on value version 1, which is flexible and has
+the producer ids before and after, and the client's version, in tagged fields (KIP-890, part 2). A cluster in ZooKeeper
+mode has no transaction.version. Both are read. Batches have one record and are never compressed. The partitions
 are null in Empty and an empty array in CompleteCommit and CompleteAbort.
 Source: TransactionLog (keyToBytes, valueToBytes, readTxnRecordKey, readTxnRecordValue).
 """
@@ -18,7 +19,6 @@ from tidegauge_broker.coordinator.transaction.states import EMPTY, ONGOING, STAT
 from tidegauge_broker.coordinator.transaction.transaction import MAX_EPOCH, Change, Transaction
 
 KEY_VERSION = 0
-VALUE_VERSION = 0
 FIRST_FLEXIBLE_VALUE = 1
 VALUE_VERSIONS = range(2)
 
@@ -28,8 +28,8 @@ def transaction_key(transactional_id: str) -> bytes:
     return encoded(TransactionLogKey(transactional_id), KEY_VERSION)
 
 
-def transaction_value(change: Change) -> bytes:
-    """Return a change as it is written."""
+def transaction_value(change: Change, transaction_version: int = 0) -> bytes:
+    """Return a change as it is written at a level of transaction.version."""
     value = TransactionLogValue(
         producer_id=change.producer_id,
         producer_epoch=change.producer_epoch,
@@ -39,12 +39,18 @@ def transaction_value(change: Change) -> bytes:
         transaction_last_update_timestamp_ms=change.update_ms,
         transaction_start_timestamp_ms=change.start_ms,
     )
-    return encoded(value, VALUE_VERSION)
+    if transaction_version < FIRST_FLEXIBLE_VALUE:
+        return encoded(value, 0)
+    value.previous_producer_id = change.last_producer_id
+    value.next_producer_id = change.next_producer_id
+    value.client_transaction_version = change.client_version
+    return encoded(value, FIRST_FLEXIBLE_VALUE, flexible=True)
 
 
-def transaction_batch(transactional_id: str, change: Change, now_ms: int) -> bytes:
+def transaction_batch(transactional_id: str, change: Change, now_ms: int, transaction_version: int = 0) -> bytes:
     """Return the batch with the record of a change."""
-    return batch_of([Record(transaction_key(transactional_id), transaction_value(change))], now_ms)
+    value = transaction_value(change, transaction_version)
+    return batch_of([Record(transaction_key(transactional_id), value)], now_ms)
 
 
 def _topics(partitions: tuple[TopicPartition, ...]) -> list[PartitionsSchema]:
@@ -88,6 +94,9 @@ def read_transaction(transactional_id: str, value: bytes) -> Transaction:
     transaction.producer_epoch = read.producer_epoch
     transaction.state = state
     transaction.start_ms = read.transaction_start_timestamp_ms
+    transaction.last_producer_id = read.previous_producer_id
+    transaction.next_producer_id = read.next_producer_id
+    transaction.client_version = read.client_transaction_version
     if state is not EMPTY:
         for topic in read.transaction_partitions or ():
             for partition in topic.partition_ids:

@@ -92,7 +92,12 @@ class Resuming:
 
         self._runtime.append(
             loaded.shard.partition,
-            transaction_batch(loaded.transactional_id, loaded.decision, self._runtime.wall_ms),
+            transaction_batch(
+                loaded.transactional_id,
+                loaded.decision,
+                self._runtime.wall_ms,
+                self._runtime.settings.transaction_version,
+            ),
             outcome,
             acks=ALL_REPLICAS,
             timeout_ms=self._runtime.settings.request_timeout_ms,

@@ -101,7 +101,7 @@ class Store:
         transactional_id, now_ms = owned.transaction.transactional_id, self._runtime.wall_ms
         self._runtime.append(
             owned.shard.partition,
-            transaction_batch(transactional_id, change, now_ms),
+            transaction_batch(transactional_id, change, now_ms, self._runtime.settings.transaction_version),
             outcome,
             acks=ALL_REPLICAS,
             timeout_ms=change.timeout_ms,

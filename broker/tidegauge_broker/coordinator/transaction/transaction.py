@@ -32,11 +32,17 @@ EXHAUSTED_EPOCH = MAX_EPOCH - 1
 """From here on a producer gets a new producer id instead of a higher epoch (isEpochExhausted)."""
 
 
+V2 = 2
+"""``client_version`` of a producer that speaks transactions v2."""
+
+
 class Change(NamedTuple):
     """What a transactional id becomes when the change's record is committed.
 
     Attributes:
         last_producer_id: the producer id before; with ``last_producer_epoch`` for retries of InitProducerId (KIP-360).
+        next_producer_id: of a decision that has exhausted the epochs: the id with which the producer goes on.
+        client_version: 2: the producer speaks transactions v2 (KIP-890, part 2); else 0.
     """
 
     state: TransactionState
@@ -48,6 +54,8 @@ class Change(NamedTuple):
     partitions: tuple[TopicPartition, ...]
     start_ms: int
     update_ms: int
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: int = 0
 
 
 class Transaction:
@@ -73,6 +81,8 @@ class Transaction:
         self.start_ms = NO_TIMESTAMP_MS
         self.update_ms = update_ms
         self.has_failed_epoch_fence = False
+        self.next_producer_id = NO_PRODUCER_ID
+        self.client_version = 0
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -97,6 +107,8 @@ class Transaction:
             tuple(self.partitions),
             self.start_ms,
             self.update_ms,
+            self.next_producer_id,
+            self.client_version,
         )
 
     def prepare_epoch_fence(self) -> Change:
@@ -167,19 +179,55 @@ class Transaction:
             timeout_ms=timeout_ms,
         )
 
-    def prepare_partitions(self, added: Iterable[TopicPartition], now_ms: int) -> Change:
+    def prepare_partitions(self, added: Iterable[TopicPartition], now_ms: int, client_version: int = 0) -> Change:
         """Prepare that partitions are added, to the open transaction or to a new one."""
         start_ms = self.start_ms if self.state is ONGOING else now_ms
-        return self._prepare(ONGOING, now_ms, partitions=self.partitions | dict.fromkeys(added), start_ms=start_ms)
+        return self._prepare(
+            ONGOING,
+            now_ms,
+            partitions=self.partitions | dict.fromkeys(added),
+            start_ms=start_ms,
+            client_version=client_version,
+        )
 
     def prepare_end(self, outcome: Outcome, now_ms: int) -> Change:
         """Prepare the decision about an Ongoing transaction."""
         return self._prepare(PREPARED[outcome], now_ms, partitions=self.partitions, start_ms=self.start_ms)
 
+    def prepare_raising_end(self, outcome: Outcome, now_ms: int, next_producer_id: int = NO_PRODUCER_ID) -> Change:
+        """Prepare a decision that raises the epoch; without an open transaction it aborts nothing (KIP-890, part 2).
+
+        Args:
+            outcome: the decision.
+            now_ms: the time.
+            next_producer_id: with which a producer goes on whose epochs are exhausted.
+        """
+        assert self.is_epoch_exhausted == (next_producer_id != NO_PRODUCER_ID), "an exhausted epoch needs another id"
+        is_open = self.state is ONGOING
+        return self._prepare(
+            PREPARED[outcome],
+            now_ms,
+            producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
+            last_producer_epoch=self.producer_epoch,
+            partitions=self.partitions if is_open else (),
+            start_ms=self.start_ms if is_open else now_ms,
+            next_producer_id=next_producer_id,
+            client_version=V2,
+        )
+
     def prepare_completion(self, now_ms: int) -> Change:
         """Prepare what follows when all markers are written. Its record bears the time of this preparation."""
         self.has_failed_epoch_fence = False
-        return self._prepare(COMPLETED[self.state], now_ms, start_ms=self.start_ms)
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return self._prepare(COMPLETED[self.state], now_ms, start_ms=self.start_ms)
+        return self._prepare(
+            COMPLETED[self.state],
+            now_ms,
+            producer_id=self.next_producer_id,
+            producer_epoch=0,
+            start_ms=self.start_ms,
+            next_producer_id=NO_PRODUCER_ID,
+        )
 
     def prepare_expiration(self) -> None:
         """Prepare the id's removal; see ``states``."""
@@ -196,6 +244,8 @@ class Transaction:
         timeout_ms: int | None = None,
         partitions: Iterable[TopicPartition] = (),
         start_ms: int = NO_TIMESTAMP_MS,
+        next_producer_id: int | None = None,
+        client_version: int | None = None,
     ) -> Change:
         """Set the pending state; fields that are not given stay."""
         assert self.pending_state is None, f"{self.transactional_id} is already about to be {self.pending_state}"
@@ -211,6 +261,8 @@ class Transaction:
             tuple(partitions),
             start_ms,
             update_ms,
+            self.next_producer_id if next_producer_id is None else next_producer_id,
+            self.client_version if client_version is None else client_version,
         )
 
     def complete(self, change: Change) -> None:
@@ -221,12 +273,15 @@ class Transaction:
         )
         if change.state is EMPTY:
             self.timeout_ms = change.timeout_ms
-            self.producer_id, self.producer_epoch = change.producer_id, change.producer_epoch
-            self.last_producer_id, self.last_producer_epoch = change.last_producer_id, change.last_producer_epoch
         else:
-            assert (change.producer_id, change.producer_epoch) == (self.producer_id, self.producer_epoch)
+            is_same = (change.producer_id, change.producer_epoch) == (self.producer_id, self.producer_epoch)
+            assert is_same or change.client_version == V2, "only an end of transactions v2 raises the epoch"
             self.start_ms = change.start_ms
             self.partitions = dict.fromkeys(change.partitions)
+        if change.state is EMPTY or change.client_version == V2:
+            self.producer_id, self.producer_epoch = change.producer_id, change.producer_epoch
+            self.last_producer_id, self.last_producer_epoch = change.last_producer_id, change.last_producer_epoch
+        self.next_producer_id, self.client_version = change.next_producer_id, change.client_version
         self.update_ms = change.update_ms
         self.pending_state = None
         self.state = change.state

@@ -11,6 +11,7 @@ from typing import Any
 import grpc.aio
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.sasl_client import Login
@@ -27,6 +28,7 @@ class LabKafkaChannel(KafkaChannel):
         dialer: opens connections.
         login: the credentials of SASL.
         logical_clock: goes along with requests.
+        protocol: the APIs and versions of the other end.
     """
 
     def __init__(
@@ -37,8 +39,9 @@ class LabKafkaChannel(KafkaChannel):
         dialer: Dialer,
         login: Login | None,
         logical_clock: LogicalClock | None,
+        protocol: Protocol = BROKER_PROTOCOL,
     ) -> None:
-        super().__init__(address, client_id, dialer, login, logical_clock)
+        super().__init__(address, client_id, dialer, login, logical_clock, protocol=protocol)
         self._calls = calls
         calls.remember(address)
 

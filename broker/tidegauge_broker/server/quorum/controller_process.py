@@ -13,13 +13,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tidegauge.host_addresses import address_of
 from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, check_owner
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
 from tidegauge_broker.server.quorum.controller.controller_parts import ControllerParts
 from tidegauge_broker.server.quorum.driver import QuorumDriver
-from tidegauge_broker.server.quorum.links import OpenChannel, QuorumLinks
+from tidegauge_broker.server.quorum.lab_in_use import lab_of
+from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
 from tidegauge_broker.server.quorum.metadata_store import MetadataStore, read_node_properties
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
@@ -70,16 +72,13 @@ class ControllerProcess:
 
     Args:
         settings: the node's.
-        open_channel: makes the channels to other nodes; the lab puts its own there.
         clock: of the process, if it is a broker too; None: one of its own.
 
     Attributes:
         on_image: is called when there is another image of the committed metadata.
     """
 
-    def __init__(
-        self, settings: NodeSettings, open_channel: OpenChannel | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, settings: NodeSettings, clock: Clock | None = None) -> None:
         self.stopping = asyncio.Event()
         self.on_image: Callable[[], None] = lambda: None
         self._settings = settings
@@ -90,11 +89,12 @@ class ControllerProcess:
         self._listeners: list[QuorumListener] = []
         self._events: QuorumEvents | None = None
         self._parts: ControllerParts | None = None
+        self._lab = lab_of(settings.node_id, settings.values.text("lab.listener"))
         self._links = QuorumLinks(
             settings.node_id,
             settings.listener_name,
             settings.values.integer("controller.quorum.request.timeout.ms") / 1000,
-            open_channel,
+            lambda address: self._lab.open_channel(address, f"raft-client-{settings.node_id}"),
         )
 
     @property
@@ -122,7 +122,7 @@ class ControllerProcess:
         assert properties.cluster_id is not None
         assert properties.directory_id is not None
         check_owner(properties, str(directory / META_PROPERTIES), properties.cluster_id, settings.node_id)
-        store = self._store = MetadataStore(directory, values, self._now_ms)
+        store = self._store = MetadataStore(directory, values, self._now_ms, self._lab.disk)
         opened = await asyncio.get_running_loop().run_in_executor(self._pool, store.open, settings.static_voters)
         config = quorum_config(settings, properties.cluster_id, properties.directory_id)
         node = RaftNode(config, opened.log, opened.history, opened.election)
@@ -141,22 +141,33 @@ class ControllerProcess:
         )
         parts.on_image = self.on_image
         parts.start(self._driver, self._links.open_other, self._now_ms.wall_ms)
-        handlers = served_apis(self._driver, parts.controller, settings)
+        handlers = self._lab.gated(served_apis(self._driver, parts.controller, settings))
         for at in settings.bound:
             limits = (values.integer("socket.request.max.bytes"), values.integer("connections.max.idle.ms") / 1000)
             listener = QuorumListener(at, handlers, *limits)
             await listener.open()
             self._listeners.append(listener)
+        await self._lab.start(self._node_at, self._events.fault)
         self._driver.start()
         LOG.info(
             "Controller %d of cluster %s listens at %s", settings.node_id, config.cluster_id, settings.bound[0].address
         )
+
+    def _node_at(self, address: str) -> int | None:
+        """Return the voter that listens at an address."""
+        voters = self.driver.node.history.current
+        for voter_id in voters.ids:
+            at = voters.endpoint(voter_id)
+            if at is not None and address_of(at.host, at.port) == address:
+                return voter_id
+        return None
 
     async def stop(self) -> int:
         """Hand the leadership over, close everything, and return the exit status."""
         driver = self._driver
         if driver is not None and driver.failure is None:
             await driver.shut_down(_SHUTDOWN_SECONDS)
+        await self._lab.close()
         for listener in self._listeners:
             await listener.close()
         if self._parts is not None:

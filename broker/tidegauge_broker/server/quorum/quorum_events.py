@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.clock import Clock
@@ -66,6 +68,10 @@ class QuorumEvents:
 
     def proposal_decided(self, effect: effects.Proposed | effects.NotProposed) -> None:
         """Do nothing: whoever proposed knows."""
+
+    def fault(self, fields: Mapping[str, Any]) -> None:
+        """Note what the lab did to the node."""
+        self._writer.note("fault", "Lab", dict(fields))
 
     def close(self) -> None:
         """Write what is left."""

@@ -48,6 +48,7 @@ def controller_properties(entry: ControllerEntry, directory: Path, file: Cluster
             **membership_of(file.quorum, entry.id, "controller"),
             "listeners": f"{LISTENER}://{entry.address}",
             "log.dirs": str(layout.controller_data(directory, entry.id)),
+            "lab.listener": entry.lab_address,
             "event.log.file": str(directory / layout.LOGS / event_log.file_name(f"controller-{entry.id}")),
         },
         f"Profile {file.profile}.": {key: value for key, value in of_profile.items() if key not in own},

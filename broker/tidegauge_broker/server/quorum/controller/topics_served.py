@@ -6,7 +6,7 @@ Source: ``ControllerApis.createTopics``, ``deleteTopics``, ``createPartitions``;
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,25 +16,16 @@ from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_partitions, create_topics, delete_topics
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
-from tidegauge.settings import BROKER_SETTINGS, Values
-from tidegauge.settings.dynamic import (
-    DEFAULT,
-    DYNAMIC_BROKER,
-    DYNAMIC_DEFAULT,
-    DYNAMIC_TOPIC,
-    STATIC,
-    BrokerSettings,
-)
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.mutation_quotas import MutationQuotas
+from tidegauge_broker.server.quorum.controller.new_topic_settings import NewTopicSettings
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import topics
 from tidegauge_controller.metadata.decisions.view import Decision
-from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT
 
 _RANDOM = random.SystemRandom()
 _STATES = 6
@@ -43,12 +34,6 @@ _WITH_DISABLED = 3
 """The version of DeleteTopics from which clients know TOPIC_DELETION_DISABLED."""
 
 
-_SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
-"""Numbers of ``DescribeConfigsResponse.ConfigSource``."""
-_REMOVED = {"message.downconversion.enable", "message.format.version", "message.timestamp.difference.max.ms"}
-"""Settings of topics that Kafka 4 no longer has."""
-_DEFAULTS = {"message.timestamp.after.max.ms": "3600000"}
-"""Defaults that Kafka 4 has changed (KIP-1030)."""
 _STRICT_CREATE, _STRICT_DELETE, _STRICT_PARTITIONS = 6, 5, 3
 """The versions from which clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
@@ -60,7 +45,7 @@ def served(
     return [
         Served(
             apis.CREATE_TOPICS,
-            partial(_create_topics, controller, authorization, quotas),
+            partial(_create_topics, controller, authorization, quotas, NewTopicSettings(controller)),
             Form((Part("topics", "topics", same("name")),)),
             is_forwarded=True,
         ),
@@ -87,7 +72,11 @@ def text_of(error: ErrorCode, message: str) -> str | None:
 
 
 def _create_topics(
-    controller: QuorumController, authorization: Authorization, quotas: MutationQuotas, call: Call
+    controller: QuorumController,
+    authorization: Authorization,
+    quotas: MutationQuotas,
+    settings: NewTopicSettings,
+    call: Call,
 ) -> None:
     message: create_topics.CreateTopicsRequest = call.message
     mutations = quotas.of(call, _STRICT_CREATE)
@@ -116,7 +105,7 @@ def _create_topics(
         for one in results:
             result = _created(one)
             if one.error is ErrorCode.NONE and may_describe(one.name):
-                result.configs = _configs(controller, own[one.name])
+                result.configs = settings.of(own[one.name])
             elif one.error is ErrorCode.NONE:
                 result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 result.num_partitions = result.replication_factor = -1
@@ -141,24 +130,6 @@ def _created(one: topics.TopicResult) -> create_topics.CreatableTopicResult:
         num_partitions=one.partition_count,
         replication_factor=one.replication_factor,
     )
-
-
-def _configs(controller: QuorumController, own: Mapping[str, str]) -> list[create_topics.CreatableTopicConfigs]:
-    """Return the settings in force of a new topic (``KafkaConfigSchema.resolveEffectiveTopicConfigs``)."""
-    image = controller.image
-    settings = BrokerSettings(Values(BROKER_SETTINGS, {}))
-    own_of_node = image.config(BROKER, str(controller.settings.node_id))
-    settings.replace(default=image.config(BROKER, CLUSTER_DEFAULT), own=own_of_node)
-    return [
-        create_topics.CreatableTopicConfigs(
-            one.name,
-            _DEFAULTS.get(one.name, one.value) if one.source == DEFAULT else one.value,
-            one.is_read_only,
-            _SOURCES[one.source],
-        )
-        for one in settings.topic_views(own)
-        if one.name not in _REMOVED
-    ]
 
 
 def _delete_topics(

@@ -1,0 +1,120 @@
+"""The Lab service of a controller: faults and the hold of its fetches. What only a broker has is not served."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.faults.messages import describe_fault
+from tidegauge.faults.table import BY_MESSAGE
+from tidegauge.partition import TopicPartition
+from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
+from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.quorum.node_lab import Note
+
+LOG = logging.getLogger("tidegauge.lab")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Held(Protocol):
+    """The hold of the node's fetches."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether they are held."""
+        ...
+
+    def hold(self) -> bool:
+        """Hold them; return whether that changed anything."""
+        ...
+
+    def release(self) -> bool:
+        """Release them; return whether that changed anything."""
+        ...
+
+
+class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
+    """The methods of ``lab_service.proto`` that a controller has.
+
+    Args:
+        node_id: the controller's.
+        faults: those in force.
+        held: the hold of its fetches.
+        metadata: the partition that it replicates.
+        note: writes a fault into its event log.
+    """
+
+    def __init__(self, node_id: int, faults: FaultTable, held: Held, metadata: TopicPartition, note: Note) -> None:
+        self._node_id = node_id
+        self._faults = faults
+        self._held = held
+        self._metadata = metadata
+        self._write = note
+
+    async def HoldFetch(self, request: lab_pb2.HoldFetchRequest, context: Context) -> lab_pb2.HoldFetchResponse:
+        """Hold or release the node's fetches of the metadata log."""
+        at = TopicPartition(request.partition.topic, request.partition.partition)
+        if at != self._metadata:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"controller {self._node_id} replicates {self._metadata} alone, not {at}",
+            )
+        changed = self._held.release() if request.release else self._held.hold()
+        if changed:
+            action = "release-fetch" if request.release else "hold-fetch"
+            self._note(action, {"topic": at.topic, "partition": at.partition})
+        return lab_pb2.HoldFetchResponse(changed=changed)
+
+    async def SetFault(self, request: lab_pb2.SetFaultRequest, context: Context) -> lab_pb2.SetFaultResponse:
+        """Put a fault in force."""
+        try:
+            fault = self._faults.set(request.fault)
+        except TidegaugeError as problem:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem.message)
+        text = describe_fault(fault)
+        LOG.warning("Lab: fault %d is in force: %s", fault.fault_id, text)
+        self._note(BY_MESSAGE[fault.WhichOneof("kind") or ""].command, {"fault": fault.fault_id, "text": text})
+        return lab_pb2.SetFaultResponse(fault=fault)
+
+    async def ClearFaults(self, request: lab_pb2.ClearFaultsRequest, context: Context) -> lab_pb2.ClearFaultsResponse:
+        """End faults, and the hold."""
+        del context
+        ended = self._faults.clear(request.fault_ids, network_only=request.network_only)
+        for fault in ended:
+            LOG.warning("Lab: fault %d has ended", fault.fault_id)
+            self._note("clear-fault", {"fault": fault.fault_id, "text": describe_fault(fault)})
+        released = request.holds and self._held.release()
+        if released:
+            self._note("release-fetch", self._metadata._asdict())
+        return lab_pb2.ClearFaultsResponse(faults=ended, released=[self._partition()] if released else [])
+
+    async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
+        """List the faults in force, and the hold."""
+        del request, context
+        held = [lab_pb2.HeldPartition(partition=self._partition())] if self._held.is_held else []
+        return lab_pb2.ListFaultsResponse(broker_id=self._node_id, faults=self._faults.listed(), held=held)
+
+    async def ListRules(self, request: lab_pb2.ListRulesRequest, context: Context) -> lab_pb2.ListRulesResponse:
+        """Return no rules: those are for requests of Kafka's clients to brokers."""
+        del request, context
+        return lab_pb2.ListRulesResponse()
+
+    async def SetRules(self, request: lab_pb2.SetRulesRequest, context: Context) -> lab_pb2.SetRulesResponse:
+        """Take the end of all rules, and refuse others: clients' requests go to brokers."""
+        if request.rules:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"controller {self._node_id} has no requests of Kafka's clients, for which rules are; name a broker",
+            )
+        return lab_pb2.SetRulesResponse()
+
+    def _partition(self) -> lab_pb2.LabPartition:
+        return lab_pb2.LabPartition(topic=self._metadata.topic, partition=self._metadata.partition)
+
+    def _note(self, action: str, more: Mapping[str, Any]) -> None:
+        self._write({"action": action, "broker": None, "process": f"controller-{self._node_id}", **more})

@@ -1,0 +1,41 @@
+"""Extension points for the lab in a controller's process. These defaults are what a controller without the lab has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
+from tidegauge.kafka_channel import KafkaChannel
+from tidegauge_broker.log.files import DISK, Disk
+from tidegauge_broker.server.quorum.calls import Served
+
+Note = Callable[[Mapping[str, Any]], None]
+"""Writes a fault into the node's event log, with these fields."""
+NodeAt = Callable[[str], int | None]
+"""Returns the node that listens at an address; None: it is not known."""
+
+
+class NodeLab:
+    """See the module.
+
+    Attributes:
+        disk: changes the files of the node's directories.
+    """
+
+    def __init__(self) -> None:
+        self.disk: Disk = DISK
+
+    def open_channel(self, address: str, client_id: str) -> KafkaChannel:
+        """Open a channel to another node."""
+        return KafkaChannel(address, client_id, protocol=KRAFT_PROTOCOL)
+
+    def gated(self, handlers: Mapping[int, Served]) -> Mapping[int, Served]:
+        """Return what stands before the handlers of the listener."""
+        return handlers
+
+    async def start(self, node_at: NodeAt, note: Note) -> None:
+        """Serve what the lab serves; the node's listener is bound."""
+
+    async def close(self) -> None:
+        """Hold nothing back any more, and stop serving."""

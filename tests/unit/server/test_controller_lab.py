@@ -1,0 +1,122 @@
+"""The lab in a controller: which requests its faults meet, whom it takes for their sender, and the hold of fetches."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tidegauge_broker.server.quorum.lab_in_use import lab_of
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import FETCH
+from tidegauge.kafka.kraft.apis import KRAFT_APIS
+from tidegauge.v1 import lab_pb2
+from tidegauge_broker.server.lab.controller_lab import ControllerLab, HeldFetches
+from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.node_lab import NodeLab
+
+VOTE = next(key for key, api in KRAFT_APIS.items() if api.name == "Vote")
+HEARTBEAT = next(key for key, api in KRAFT_APIS.items() if api.name == "BrokerHeartbeat")
+
+
+class Listener:
+    """A controller's handlers behind its lab; each handler responds at once with its API's key."""
+
+    def __init__(self) -> None:
+        self.lab = ControllerLab(3000, "127.0.0.1:1")
+        self.responses: list[Any] = []
+        self.refusals: list[tuple[ErrorCode, str]] = []
+        served = {key: Served(key, lambda call: call.respond(call.key)) for key in (FETCH, VOTE, HEARTBEAT)}
+        self.handlers = self.lab.gated(served)
+
+    def call(self, key: int, client_id: str, message: Any = None) -> None:
+        def refuse(error: ErrorCode, text: str) -> None:
+            self.refusals.append((error, text))
+
+        call = Call(key, 0, message, self.responses.append, refuse, client_id=client_id)
+        self.handlers[key].handle(call)
+
+    def put(self, fault: lab_pb2.LabFault) -> int:
+        return self.lab._faults.set(fault).fault_id
+
+    async def settled(self) -> list[Any]:
+        """The responses when every task has come as far as it can."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return self.responses
+
+
+def partitioned(*ids: int) -> lab_pb2.LabFault:
+    plane = lab_pb2.LAB_PLANE_BROKERS
+    return lab_pb2.LabFault(network=lab_pb2.NetworkFault(plane=plane, broker_ids=ids, partitioned=True))
+
+
+def test_without_a_fault_a_request_is_handled_at_once() -> None:
+    listener = Listener()
+    listener.call(VOTE, "raft-client-3001")
+    assert listener.responses == [VOTE]
+
+
+async def test_a_partition_takes_the_requests_of_its_nodes_and_no_others() -> None:
+    """A node is known by the client id of its Raft requests, a broker by the id in its own."""
+    listener = Listener()
+    listener.put(partitioned(3001, 0))
+    listener.call(VOTE, "raft-client-3001")
+    listener.call(HEARTBEAT, "broker", SimpleNamespace(broker_id=0))
+    assert await listener.settled() == [], "no response: the senders give them up at their own timeouts"
+    listener.call(VOTE, "raft-client-3002")
+    listener.call(HEARTBEAT, "broker", SimpleNamespace(broker_id=1))
+    listener.call(HEARTBEAT, "anyone")
+    assert await listener.settled() == [VOTE, HEARTBEAT, HEARTBEAT]
+
+
+async def test_a_held_vote_goes_on_when_the_hold_ends_and_others_pass() -> None:
+    listener = Listener()
+    fault_id = listener.put(lab_pb2.LabFault(hold=lab_pb2.HoldFault(rpc="Vote")))
+    listener.call(VOTE, "raft-client-3001")
+    listener.call(FETCH, "raft-client-3001")
+    assert await listener.settled() == [FETCH]
+    listener.lab._faults.clear([fault_id])
+    assert await listener.settled() == [FETCH, VOTE]
+
+
+async def test_a_held_response_is_of_a_request_that_took_effect() -> None:
+    listener = Listener()
+    fault_id = listener.put(lab_pb2.LabFault(hold=lab_pb2.HoldFault(rpc="ReplicaFetch", after_effect=True)))
+    listener.call(FETCH, "raft-client-3001")
+    assert await listener.settled() == []
+    listener.lab._faults.clear([fault_id])
+    assert await listener.settled() == [FETCH]
+
+
+async def test_an_injected_error_is_the_response() -> None:
+    listener = Listener()
+    error = lab_pb2.ErrorFault(rpc="Vote", error=int(ErrorCode.FENCED_LEADER_EPOCH))  # type: ignore[arg-type]
+    listener.put(lab_pb2.LabFault(error=error))
+    listener.call(VOTE, "raft-client-3001")
+    await listener.settled()
+    assert listener.refusals == [(ErrorCode.FENCED_LEADER_EPOCH, "injected by the lab")]
+
+
+async def test_a_held_fetch_ends_at_its_own_timeout_or_when_it_is_released() -> None:
+    held = HeldFetches()
+    await held.wait(0)
+    assert held.hold()
+    assert not held.hold(), "held already"
+    with pytest.raises(TidegaugeError, match="held by the lab"):
+        await held.wait(0)
+    waiting = asyncio.ensure_future(held.wait(60))
+    await asyncio.sleep(0)
+    assert held.release()
+    await waiting
+    assert not held.release()
+
+
+def test_a_controller_without_lab_listener_has_no_lab() -> None:
+    """Nothing of gRPC is loaded, listens, or stands before a request."""
+    plain = lab_of(3000, "")
+    assert type(plain) is NodeLab
+    served = {VOTE: Served(VOTE, lambda _: None)}
+    assert plain.gated(served) is served
