@@ -31,8 +31,13 @@ OF_DEAD_BROKERS = (
     "was disconnected",
     "may not be available",
     "Error in response for fetch request",
+    "marked as failed",
 )
-"""What controllers and brokers of Kafka say of a broker that the test has killed."""
+"""What controllers and brokers of Kafka say of a broker that the test has killed or stopped.
+
+A partition is marked as failed where the former leader has the next epoch before its follower; the follower fetches
+again when it has it, too. Any other reason is logged as an error besides.
+"""
 
 
 @pytest.fixture(scope="module")
