@@ -82,6 +82,7 @@ def test_kill_and_start_keep_id_port_and_directory(cluster: LocalCluster) -> Non
         "pid": None,
         "state": "down",
         "responds": False,
+        "fenced": None,
         "end": None,
         "address": address,
         "kafka_address": cluster.file.broker(1).kafka_address,
