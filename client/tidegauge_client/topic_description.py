@@ -169,4 +169,4 @@ async def settings_of(admin: Admin, topic: str) -> tuple[Sequence[TopicConfig], 
     except TidegaugeError as error:
         if error.code not in _WITHOUT_ZOOKEEPER:
             raise
-        return (), "no broker could read the topic's settings in ZooKeeper in time"
+        return (), "no broker could read the topic's settings in time"
