@@ -299,7 +299,13 @@ class BrokerProcess:
         settings, identity, core = self._settings, self._identity, self._replicas.core
         self._auto_topics = AutoTopics(self._cluster.requests.create_topic, settings)
         self._group_runner = GroupRunner(
-            settings, self._replicas, self._events, self._now_ms, self._halt, self._now_ms.wall
+            settings,
+            self._replicas,
+            self._events,
+            self._now_ms,
+            self._halt,
+            self._now_ms.wall,
+            has_features=self._cluster.forwarding is not None,
         )
         self._assemble_transactions()
         fetch_wait_ms = partial(settings.integer, "replica.fetch.wait.max.ms")

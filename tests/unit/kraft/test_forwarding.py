@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from tidegauge.consumer_groups import ConsumerGroupHeartbeatResult
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka import apis
 from tidegauge.kafka.frames import RequestHeader, codec_of, decode, joined, read_request_header
 from tidegauge.kafka.kraft.apis import DESCRIBE_QUORUM
 from tidegauge.kafka.kraft.broker_apis import FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidegauge.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tidegauge.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -50,10 +52,11 @@ class Controller:
         return self.known
 
 
-def served(controller: Controller) -> Serving:
+def served(controller: Controller, group_version: int = 0) -> Serving:
     """What a broker serves that hands requests on to this controller."""
-    features = Features(41, {"metadata.version": 30}, {"metadata.version": (25, 30), "kraft.version": (0, 1)})
-    return serving_of(controller, lambda: features, serves_consumer_groups=False)
+    finalized = {"metadata.version": 30, "group.version": group_version}
+    features = Features(41, finalized, {"metadata.version": (25, 30), "kraft.version": (0, 1)})
+    return serving_of(controller, lambda: features, serves_consumer_groups=True)
 
 
 def context(key: int, version: int) -> Any:
@@ -104,6 +107,24 @@ async def test_a_version_that_the_controller_does_not_know_closes_the_connection
 def test_a_principal_is_serialized_as_kafkas() -> None:
     """DefaultKafkaPrincipalBuilder.serialize, as recorded from a broker of 4.3.1."""
     assert serialized(ANONYMOUS) == bytes.fromhex("000005557365720a414e4f4e594d4f55530000")
+
+
+@pytest.mark.parametrize(("group_version", "error"), [(0, ErrorCode.UNSUPPORTED_VERSION), (1, ErrorCode.NONE)])
+async def test_group_version_says_whether_the_consumer_protocol_is_served(group_version: int, error: ErrorCode) -> None:
+    """KafkaApis.isConsumerGroupProtocolEnabled: the API is advertised at any level, and refused at level 0."""
+    serving = served(Controller(), group_version)
+    key = apis.CONSUMER_GROUP_HEARTBEAT
+    assert key in {one.api_key for one in advertised(serving).api_keys}
+    asked = context(key, 1)
+    asked.may_describe = None
+    asked.service = SimpleNamespace(groups=SimpleNamespace(ask=_beaten))
+    found = serving.handlers[key](ConsumerGroupHeartbeatRequest("g", "m"), asked)
+    response = await found if hasattr(found, "__await__") else found
+    assert response.error_code == error
+
+
+async def _beaten(_request: Any) -> ConsumerGroupHeartbeatResult:
+    return ConsumerGroupHeartbeatResult()
 
 
 def test_what_kraft_mode_does_not_have_is_not_served() -> None:

@@ -19,7 +19,6 @@ from tidegauge.errors import ERROR_TABLE, ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.apis import APIS
 from tidegauge.kafka.frames import decode, encode, joined
-from tidegauge.kafka.kraft.apis import DESCRIBE_TOPIC_PARTITIONS
 from tidegauge.kafka.messages.produce import ProduceRequest
 from tidegauge_broker.server.wire.kafka.served import HANDLERS, SERVED
 
@@ -81,7 +80,7 @@ def comparable(value: Any) -> Any:
 
 
 def test_each_api_that_is_served_has_a_form() -> None:
-    assert set(SERVED) == {*APIS, DESCRIBE_TOPIC_PARTITIONS}, "the last in KRaft mode alone"
+    assert set(SERVED) == set(APIS)
     assert set(HANDLERS) <= set(SERVED)
     assert len(KAFKAS) == len(OF_KAFKA_39)
 

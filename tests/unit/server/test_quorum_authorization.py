@@ -187,6 +187,17 @@ async def test_an_inner_not_controller_is_the_envelopes_own_error(tmp_path: Path
         assert (response.error_code, response.response_data) == (ErrorCode.NOT_CONTROLLER, None)
 
 
+async def test_a_defect_costs_the_forwarded_request_and_not_the_brokers_connection(guarded: OneController):
+    """The broker forwards the requests of all its clients over this connection."""
+
+    def fails(_: object) -> None:
+        raise RuntimeError("a defect")
+
+    guarded.handlers[apis.CREATE_TOPICS] = guarded.handlers[apis.CREATE_TOPICS]._replace(handle=fails)
+    response = await guarded.ask(apis.ENVELOPE, in_envelope(apis.CREATE_TOPICS, new_topic("a")))
+    assert (response.error_code, response.response_data) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
 async def test_describe_cluster_of_brokers_is_refused_at_a_controller(guarded: OneController):
     """KIP-919: MISMATCHED_ENDPOINT_TYPE tells a client that it has a controller's address."""
     message = describe_cluster.DescribeClusterRequest(endpoint_type=1)

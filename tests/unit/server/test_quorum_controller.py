@@ -29,7 +29,7 @@ from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge_broker.server.quorum import committed_metadata
-from tidegauge_broker.server.quorum.controller import quorum_controller
+from tidegauge_broker.server.quorum.controller import proposals
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_controller.metadata.decisions.view import Decision
 from tidegauge_controller.metadata.image import BROKER, MetadataImage
@@ -162,7 +162,7 @@ async def test_a_decision_of_which_the_log_has_taken_a_part_ends_the_leadership(
                 return
         give(event)
 
-    monkeypatch.setattr(quorum_controller, "MAX_RECORDS_PER_REQUEST", 1)
+    monkeypatch.setattr(proposals, "MAX_RECORDS_PER_REQUEST", 1)
     monkeypatch.setattr(one.controller, "give", second_refused)
     records = [made(NoOpRecord(), 0)] * 2
     error, _ = await write(one, lambda *_: Decision(records, None))

@@ -7,22 +7,18 @@ import pytest
 from tidegauge.faults.apis import api_of, is_over_grpc
 from tidegauge.kafka.apis import API_VERSIONS, APIS, EXTENSIONS, message_class
 from tidegauge.kafka.fields import wires_of
-from tidegauge.kafka.kraft.apis import DESCRIBE_TOPIC_PARTITIONS, KRAFT_APIS
 from tidegauge_broker.server.wire.authorized_calls.forms import FORMS
 from tidegauge_broker.server.wire.kafka.served import HANDLERS, SERVED, declared, handlers_with
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
-OF_KRAFT_MODE = {DESCRIBE_TOPIC_PARTITIONS: KRAFT_APIS[DESCRIBE_TOPIC_PARTITIONS]}
-"""What a broker serves itself in KRaft mode alone."""
 NAMES = {api.name for api in SERVED.values()}
 
 
 def test_each_api_of_the_codec_is_declared_by_one_module() -> None:
     """An API that no module declares would not be served; of one that two declare the second would count."""
     keys = [api.key for api in declared()]
-    assert sorted([*keys, API_VERSIONS]) == sorted([*APIS, *OF_KRAFT_MODE])
-    not_own = EXTENSIONS | OF_KRAFT_MODE.keys()
-    assert {key: api.handle for key, api in SERVED.items() if key not in not_own} == HANDLERS
+    assert sorted([*keys, API_VERSIONS]) == sorted(APIS)
+    assert {key: api.handle for key, api in SERVED.items() if key not in EXTENSIONS} == HANDLERS
 
 
 def test_extensions_are_served_and_advertised_where_a_setting_says_so_alone() -> None:
@@ -35,9 +31,7 @@ def test_extensions_are_served_and_advertised_where_a_setting_says_so_alone() ->
 
 def test_the_name_of_an_api_is_that_of_the_codec_and_of_faults() -> None:
     """A fault names an API as its row does, or as gRPC's RPC; each RPC that has a guard belongs to the same API."""
-    assert {key: api.name for key, api in SERVED.items()} == {
-        key: api.name for key, api in (APIS | OF_KRAFT_MODE).items()
-    }
+    assert {key: api.name for key, api in SERVED.items()} == {key: api.name for key, api in APIS.items()}
     of_rpcs = {api_of(rpc): SERVED[form.api].name for rpc, form in FORMS.items()}
     assert {name: of_rpcs[name] for name in of_rpcs.keys() & NAMES} == {name: name for name in of_rpcs.keys() & NAMES}
     assert all(is_over_grpc(name) for name in of_rpcs)

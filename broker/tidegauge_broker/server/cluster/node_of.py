@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import GRPC, parse_listeners
+from tidegauge.settings import BROKER_SETTINGS
 from tidegauge.settings.quorum import CONTROLLER_SETTINGS
 from tidegauge_broker.server.quorum.node_settings import NodeSettings, read_node_settings
 
@@ -16,11 +17,6 @@ ROLES = "process.roles"
 _INTER_BROKER = ("inter.broker.listener.name", "security.inter.broker.protocol")
 _NEEDS_KRAFT = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _AUTHORIZER = "authorizer.class.name"
-_OF_BOTH = frozenset(
-    {"listeners", "advertised.listeners", "listener.security.protocol.map", "log.dirs", "event.log.file"}
-    | {"socket.request.max.bytes", "connections.max.idle.ms"}
-)
-"""Settings of a node that a broker has too."""
 
 
 def is_kraft(texts: Mapping[str, str]) -> bool:
@@ -65,7 +61,7 @@ def as_broker(texts: Mapping[str, str], node: NodeSettings) -> dict[str, str]:
     Its id is the node's. Without another word brokers speak Kafka's protocol among themselves, as Kafka's do: a cluster
     may have brokers of both kinds.
     """
-    found = {name: text for name, text in texts.items() if name in _OF_BOTH or name not in CONTROLLER_SETTINGS}
+    found = {name: text for name, text in texts.items() if name in BROKER_SETTINGS or name not in CONTROLLER_SETTINGS}
     found["broker.id"] = str(node.node_id)
     if node.is_controller:
         controllers = {one.upper() for one in node.values["controller.listener.names"]}

@@ -46,8 +46,14 @@ Verify = Callable[[VerifyTransaction], Awaitable[tuple[ErrorCode, VerificationGu
 """Asks a transaction coordinator whether a partition of __consumer_offsets is in a transaction."""
 
 
-def group_settings(settings: Values) -> GroupSettings:
-    """Return a broker's settings as the coordinator needs them."""
+def group_settings(settings: Values, *, has_features: bool = False) -> GroupSettings:
+    """Return a broker's settings as the coordinator needs them.
+
+    Args:
+        settings: the broker's.
+        has_features: whether the cluster has features (KRaft mode): group.version says then whether groups of the
+            consumer protocol are served, which the listeners heed.
+    """
     return GroupSettings(
         partitions=settings.integer("offsets.topic.num.partitions"),
         group_min_session_timeout_ms=settings.integer("group.min.session.timeout.ms"),
@@ -60,7 +66,7 @@ def group_settings(settings: Values) -> GroupSettings:
         offsets_commit_timeout_ms=settings.integer("offsets.commit.timeout.ms"),
         offsets_commit_required_acks=settings.integer("offsets.commit.required.acks"),
         offsets_topic_compression_codec=settings.integer("offsets.topic.compression.codec"),
-        serves_consumer_groups=CONSUMER in settings["tidegauge.zookeeper.group.protocols"],
+        serves_consumer_groups=has_features or CONSUMER in settings["tidegauge.zookeeper.group.protocols"],
         consumer_times=consumer_times(group_values({}, settings)),
         consumer_max_size=settings.integer("group.consumer.max.size"),
         consumer_assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
@@ -93,6 +99,7 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         now_ms: a clock that never goes back.
         halt: called with a defect in what all share; must end the process at once.
         wall: how far the wall clock is ahead of that clock.
+        has_features: whether the cluster is in KRaft mode.
 
     Attributes:
         verify: asks the transaction coordinator; set before the first request.
@@ -108,8 +115,10 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         now_ms: Callable[[], int],
         halt: Callable[[Exception], None],
         wall: WallTime | None = None,
+        *,
+        has_features: bool = False,
     ) -> None:
-        own = group_settings(settings)
+        own = group_settings(settings, has_features=has_features)
         coordinator = GroupCoordinator(own, now_ms(), wall)
         chunk_bytes = settings.integer("offsets.load.buffer.size")
         super().__init__(coordinator, own, OFFSETS_TOPIC, chunk_bytes, replicas, events, now_ms, halt)

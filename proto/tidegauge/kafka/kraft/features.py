@@ -15,6 +15,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
+GROUP_VERSION = "group.version"
 LEVELS = {
     7: "3.3-IV3",
     8: "3.4-IV0",
@@ -77,7 +78,7 @@ FEATURES = {
     feature.name: feature
     for feature in (
         Feature(ELR_VERSION, 1, ((26, 1),), {1: 23}),
-        Feature("group.version", 1, ((22, 1),)),
+        Feature(GROUP_VERSION, 1, ((22, 1),)),
         Feature(KRAFT_VERSION, 1),
         Feature("share.version", 1, ((28, 1),)),
         Feature("streams.version", 1, ((29, 1),)),

@@ -8,11 +8,13 @@ Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``, ``Defau
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.host_addresses import java_host
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import UnsupportedRequest, codec_of, joined, read_request_header
 from tidegauge.kafka.kraft import apis
@@ -21,6 +23,7 @@ from tidegauge.kafka.kraft.messages.envelope import EnvelopeRequest, EnvelopeRes
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.forwarded_principal import decode_principal
 
+LOG = logging.getLogger("tidegauge.controller")
 _LENGTH_BYTES = 4
 _ADDRESS_BYTES = {4, 16}
 
@@ -37,7 +40,11 @@ def _handle(handlers: Mapping[int, Served], call: Call) -> None:
     except TidegaugeError as problem:
         call.respond(EnvelopeResponse(error_code=problem.code))
         return
-    handlers[inner.key].handle(inner)
+    try:
+        handlers[inner.key].handle(inner)
+    except Exception:
+        LOG.exception("A request that a broker at /%s has forwarded meets a defect", call.host)
+        call.respond(EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _inner_call(handlers: Mapping[int, Served], call: Call, message: EnvelopeRequest) -> Call:
@@ -73,5 +80,5 @@ def _inner_call(handlers: Mapping[int, Served], call: Call, message: EnvelopeReq
         else:
             respond(served_api.refusal(header.version, request, error, text))
 
-    host = str(ipaddress.ip_address(address))
+    host = java_host(str(ipaddress.ip_address(address)))
     return Call(header.key, header.version, request, respond, refuse, principal, host, header.client_id or "")

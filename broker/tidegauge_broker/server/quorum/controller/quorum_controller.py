@@ -17,19 +17,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.kraft.record_types import MetadataRecord, encode_record
-from tidegauge_broker.metadata_log.batches import MAX_BATCH_BYTES
+from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge_broker.server.quorum.calls import Refuse
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.proposals import Proposal, proposals_of
 from tidegauge_broker.server.quorum.controller.waiting_responses import WaitingResponses
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions.activation import activate
-from tidegauge_controller.metadata.decisions.view import MAX_RECORDS_PER_REQUEST, ControllerSettings, Decision
+from tidegauge_controller.metadata.decisions.view import ControllerSettings, Decision
 from tidegauge_controller.metadata.image import MetadataImage
 from tidegauge_controller.raft import effects, events
 from tidegauge_controller.raft.node import RaftNode
@@ -48,13 +48,6 @@ class _Refused(Exception):
     def __init__(self, error: ErrorCode, message: str, *, is_partial: bool = False) -> None:
         super().__init__(message)
         self.error, self.message, self.is_partial = error, message, is_partial
-
-
-class _Part(NamedTuple):
-    """Records that are proposed together: their values, and their size in all."""
-
-    values: tuple[bytes, ...]
-    size_bytes: int
 
 
 class QuorumController:
@@ -292,8 +285,8 @@ class QuorumController:
         """
         records, now_ms = decision.records, self._now_ms()
 
-        def tried() -> tuple[MetadataImage, list[_Part]]:
-            return active.prepare(records, now_ms), list(_parts(decision))
+        def tried() -> tuple[MetadataImage, list[Proposal]]:
+            return active.prepare(records, now_ms), list(proposals_of(decision))
 
         prepared, parts = tried() if len(records) < _THREAD_FROM_RECORDS else await asyncio.to_thread(tried)
         end_offset = 0
@@ -333,18 +326,3 @@ class QuorumController:
         self._active = None
         self.on_renouncement()
         self._fail_all(ErrorCode.REQUEST_TIMED_OUT, _SHUTTING_DOWN)
-
-
-def _parts(decision: Decision[Any]) -> Iterator[_Part]:
-    """Yield the records of a decision in portions that one batch can hold; those of an atomic one all at once."""
-    values: list[bytes] = []
-    size_bytes = 0
-    for record in decision.records:
-        value = encode_record(record.message, record.version)
-        is_full = len(values) >= MAX_RECORDS_PER_REQUEST or size_bytes + len(value) > MAX_BATCH_BYTES // 2
-        if values and is_full and not decision.atomic:
-            yield _Part(tuple(values), size_bytes)
-            values, size_bytes = [], 0
-        values.append(value)
-        size_bytes += len(value)
-    yield _Part(tuple(values), size_bytes)

@@ -86,6 +86,9 @@ class Timers:
         self._due.clear()
 
     def _schedule(self, task: PeriodicTask, delay_ms: int) -> None:
+        """Queue a task once, after a delay, whatever was to queue it before."""
+        if task.name in self._due:
+            self._due[task.name].cancel()
         self._due[task.name] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._queue, task)
 
     def _queue(self, task: PeriodicTask) -> None:

@@ -17,6 +17,7 @@ from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, EXTENSIONS, Prot
 from tidegauge.kafka.frames import codec_of, encode, joined
 from tidegauge.kafka.kraft.apis import DESCRIBE_TOPIC_PARTITIONS
 from tidegauge.kafka.kraft.broker_apis import ADVERTISED_FROM, FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
+from tidegauge.kafka.kraft.features import GROUP_VERSION
 from tidegauge.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -70,6 +71,7 @@ def serving_of(
     handlers: dict[int, Handler] = {
         key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
     }
+    handlers |= {key: partial(_if_enabled, features, apis[key]) for key in keys if key in EXTENSIONS}
     handlers[API_VERSIONS] = partial(_api_versions, keys, forwarding, features)
     return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers)
 
@@ -101,6 +103,17 @@ async def _forward(forwarding: Forwarding, api: ServedApi, request: Any, context
     _, body_at, _ = codec.read_response_header(response)
     message, _ = codec.decode_response(response, body_at)
     return message
+
+
+def _if_enabled(features: Callable[[], Features | None], api: ServedApi, request: Any, context: Context) -> Any:
+    """Handle a request about groups of the consumer protocol if the cluster's group.version has them.
+
+    Source: ``KafkaApis.isConsumerGroupProtocolEnabled``, ``GroupVersion.isConsumerRebalanceProtocolSupported``.
+    """
+    found = features()
+    if found is None or found.finalized.get(GROUP_VERSION, 0) < 1:
+        return api.refusal(context.header.version, request, ErrorCode.UNSUPPORTED_VERSION, None)
+    return api.handle(request, context)
 
 
 def _api_versions(
