@@ -20,7 +20,6 @@ from tidegauge_client.explanation_rules import (
     RULE_ALTER,
     RULE_CAUGHT_UP,
     RULE_CONTROLLER,
-    RULE_DEATH,
     RULE_ELECTION,
     RULE_FAILED_DIRECTORY,
     RULE_FETCH,
@@ -35,8 +34,6 @@ from tidegauge_client.explanation_rules import (
     RULE_READ,
     RULE_REASSIGNMENT,
     RULE_REFUSED,
-    RULE_SESSION,
-    RULE_SETTINGS,
     RULE_TOPIC_ID,
     RULE_UNCLEAN,
     RULE_VERDICT,
@@ -105,10 +102,10 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
         yield Sentence(
             "leader",
             f"Broker {facts.leader} leads in epoch {facts.leader_epoch} but does not respond: it is paused, "
-            "partitioned or has just died. While its session lasts the controller counts it as alive, and only a "
-            "preferred election or a reassignment makes another one the leader.",
-            RULE_SESSION,
-            f"start, resume or heal broker {facts.leader}, or wait until its session expires",
+            f"partitioned or has just died. While its {facts.words.membership} lasts the controller counts it as "
+            "alive, and only a preferred election or a reassignment makes another one the leader.",
+            facts.words.rule_alive,
+            f"start, resume or heal broker {facts.leader}, or wait until its {facts.words.membership} expires",
             facts.leader,
         )
     elif facts.leader in facts.offline:
@@ -117,7 +114,7 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             f"Broker {facts.leader} was the leader in epoch {facts.leader_epoch} and has its log offline: it serves "
             "the partition no more, and no other leader is elected yet.",
             RULE_FAILED_DIRECTORY,
-            "the controller elects by itself, as soon as ZooKeeper has notified it",
+            "the controller elects by itself, as soon as it is notified",
             facts.leader,
         )
     elif (refusal := facts.refusal(facts.leader, LEADER_AND_ISR)) is not None:
@@ -189,13 +186,13 @@ def _silent_followers(facts: Facts, explained: Collection[int | None]) -> Iterat
         stays = ""
         if broker in isr:
             lags = "" if facts.led is None else ", or it has lagged for replica.lag.time.max.ms: acks=all waits for it"
-            stays = f" It stays in the ISR {_ids(isr)} until its session ends{lags}."
+            stays = f" It stays in the ISR {_ids(isr)} until its {facts.words.membership} ends{lags}."
         yield Sentence(
             "follower",
-            f"Broker {broker} is registered in ZooKeeper and does not respond: it is paused, partitioned or has just "
+            f"Broker {broker} is {facts.words.is_member} and does not respond: it is paused, partitioned or has just "
             f"died.{stays}",
-            RULE_SESSION,
-            f"start, resume or heal broker {broker}, or wait until its session expires",
+            facts.words.rule_alive,
+            f"start, resume or heal broker {broker}, or wait until its {facts.words.membership} expires",
             broker,
         )
 
@@ -214,6 +211,9 @@ def _kafka_leads(facts: Facts, leader: int) -> Iterator[Sentence]:
 
 
 def _health(facts: Facts) -> Iterator[Sentence]:
+    """Say what keeps the controller from its work, if metadata say who it is."""
+    if not facts.words.names_controller:
+        return
     if facts.controller is None:
         yield Sentence(
             "health",
@@ -227,7 +227,7 @@ def _health(facts: Facts) -> Iterator[Sentence]:
             f"Broker {facts.controller} is the controller and does not respond: no leader is elected and no ISR "
             "changes until it does, or its session ends and another broker is the controller.",
             RULE_CONTROLLER,
-            f"start, resume or heal broker {facts.controller}, or wait until its session expires",
+            f"start, resume or heal broker {facts.controller}, or wait until its {facts.words.membership} expires",
             facts.controller,
         )
     if facts.settings_problem:
@@ -243,7 +243,7 @@ def _health(facts: Facts) -> Iterator[Sentence]:
             "health",
             f"The topic's settings are not known, so that min.insync.replicas is taken as {facts.min_isr}: "
             f"{facts.settings_problem}.",
-            RULE_SETTINGS,
+            facts.words.rule_settings,
             "a ZooKeeper that responds",
         )
 
@@ -263,7 +263,7 @@ def _lab(facts: Facts) -> Iterator[Sentence]:
             "lab",
             f"{counted(count, 'fault')} of the lab {'is' if count == 1 else 'are'} in force in broker "
             f"{broker}: tidegauge faults shows which.",
-            RULE_SESSION if broker == facts.leader else RULE_FETCH,
+            facts.words.rule_alive if broker == facts.leader else RULE_FETCH,
             "tidegauge faults --clear",
             broker,
         )
@@ -423,7 +423,7 @@ def _holder(facts: Facts, led: Led, broker: int) -> Sentence:
         )
     elif broker not in facts.live:
         text = "; it is no longer registered, and the controller is about to remove it from the ISR."
-        rule, change, wait_ms = RULE_DEATH, "the controller's next LeaderAndIsr", None
+        rule, change, wait_ms = facts.words.rule_death, "the controller's next LeaderAndIsr", None
     else:
         return _lagging_member(facts, remote, broker, subject)
     return Sentence("high-watermark", subject + text, rule, change, broker, wait_ms)
@@ -482,8 +482,8 @@ def _out_of_sync(facts: Facts, led: Led) -> Iterator[Sentence]:
 
 def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
     if broker not in facts.live:
-        text = "it is not registered in ZooKeeper, so it is dead, paused or partitioned"
-        return text, RULE_DEATH, f"start, resume or heal broker {broker}"
+        text = f"it is {facts.words.is_none}, so it is dead, paused or partitioned"
+        return text, facts.words.rule_death, f"start, resume or heal broker {broker}"
     if broker in facts.offline:
         return (
             "its replica is offline: the log, or its log directory, has failed",

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tidegauge.in_sync import effective_min_isr
 from tidegauge.partition import TopicPartition
+from tidegauge_client.explanation_modes import ZOOKEEPER, MembershipWords
 from tidegauge_client.open_transaction_explanation import PartitionTransactions
 from tidegauge_client.topic_ids import TopicIds
 
@@ -98,6 +99,7 @@ class Facts:
         topic_ids: the topic's id wherever it is kept.
         ends: how the processes of brokers that are down have ended, in a sentence each; empty where no directory of the
             cluster is at hand.
+        words: what is said of members in the cluster's mode.
     """
 
     at: TopicPartition
@@ -124,6 +126,7 @@ class Facts:
     refusals: tuple[RefusedRequest, ...] = ()
     topic_ids: TopicIds = field(default_factory=TopicIds)
     ends: Mapping[int, str] = field(default_factory=dict)
+    words: MembershipWords = ZOOKEEPER
 
     def refusal(self, broker: int | None, request: str) -> RefusedRequest | None:
         """Return the last refusal of a request of or at a broker."""
@@ -138,8 +141,9 @@ class Facts:
     def obstacle(self) -> str:
         """Return what keeps leaders and ISRs as they are for now; empty where nothing is known to."""
         if self.settings_problem:
-            return "ZooKeeper, which does not respond"
-        return "the controller, which does not respond" if self.controller in {None, *self.silent} else ""
+            return f"{self.words.store}, which does not respond"
+        is_silent = self.words.names_controller and self.controller in {None, *self.silent}
+        return "the controller, which does not respond" if is_silent else ""
 
 
 @dataclass(frozen=True, slots=True)

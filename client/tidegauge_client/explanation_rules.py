@@ -7,7 +7,6 @@ RULE_ELECTION = (
     "(PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection)"
 )
 RULE_UNCLEAN = "only unclean.leader.election.enable=true lets a replica lead that is not in the ISR (KIP-106)"
-RULE_SESSION = "a broker counts as alive until its session with ZooKeeper ends (zookeeper.session.timeout.ms)"
 RULE_HW = (
     "the HW is the smallest LEO over the leader, the maximal ISR, and live replicas that are caught up; it never falls "
     "(Partition.maybeIncrementLeaderHW)"
@@ -22,10 +21,6 @@ RULE_CAUGHT_UP = (
     "so that it can join (Partition.maybeIncrementLeaderHW)"
 )
 RULE_PENDING = "while a change of the ISR is in flight the larger set counts (KIP-497, maximal ISR)"
-RULE_DEATH = (
-    "the controller removes a dead broker from every ISR, but never the last member "
-    "(ReplicaStateMachine, OfflineReplica)"
-)
 RULE_JOIN = (
     "a follower joins the ISR by a fetch from an offset that is not below the HW, nor below the start of the leader's "
     "epoch (Partition.maybeExpandIsr)"
@@ -43,7 +38,6 @@ RULE_FETCH = (
     "a follower acknowledges by fetching: the offset it asks from is its LEO for the leader "
     "(Partition.updateFollowerFetchState)"
 )
-RULE_SETTINGS = "topic settings are kept in /config/topics, and brokers read them there (ZkConfigRepository)"
 RULE_REASSIGNMENT = (
     "a reassignment ends when the ISR holds all target replicas; the others are then deleted "
     "(KafkaController.isReassignmentComplete)"

@@ -112,6 +112,7 @@ def test_records_live_through_a_killed_leader_and_a_killed_controller(kraft: Loc
     [killed] = kraft.kill("leader-of:orders-0")
     assert (killed.name, killed.target) == ("broker 2", 2)
     wait(kraft, "--leader", "orders-0!=2")
+    assert [one["fenced"] for one in kraft.status()["brokers"]] == [False, False, True]
     kraft.kill("controller")
     wait(kraft, "--quorum-leader")
     kraft.up()

@@ -82,6 +82,7 @@ def test_kill_and_start_keep_id_port_and_directory(cluster: LocalCluster) -> Non
         "pid": None,
         "state": "down",
         "responds": False,
+        "fenced": None,
         "end": None,
         "address": address,
         "kafka_address": cluster.file.broker(1).kafka_address,
@@ -230,7 +231,7 @@ def test_a_broker_with_a_head_start_is_the_controller_and_another_one_after_the_
     """Else it is a race (KafkaController.elect), and with it the leader epochs of a first failover."""
     cluster = make_cluster(up=False, brokers=3)
     assert cluster.up(controller=2) == ["broker-2", "broker-0", "broker-1"]
-    assert cluster.status()["controller"] == {"broker": 2, "epoch": 1}
+    assert cluster.status()["controller"] == {"id": 2, "broker": 2, "epoch": 1}
     cluster.down()
     cluster.up(controller=1)
     assert cluster.status()["controller"]["broker"] == 1

@@ -20,9 +20,7 @@ ABSENT: Mapping[str, str] = {
         sasl.mechanism.controller.protocol zookeeper.metadata.migration.enable
     """,
     "share groups, which Kafka has in KRaft alone": """
-        group.share.delivery.count.limit group.share.max.groups group.share.max.record.lock.duration.ms
-        group.share.max.size group.share.min.record.lock.duration.ms group.share.partition.max.record.locks
-        group.share.record.lock.duration.ms
+        group.share.max.groups group.share.max.size
     """,
     "tiered storage": """
         remote.fetch.max.wait.ms remote.log.index.file.cache.total.size.bytes
@@ -100,8 +98,17 @@ OUR_OWN = frozenset(
         "event.log.file",
         "follower.replication.throttled.rate",
         "group.consumer.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
         "group.consumer.migration.policy",
+        "group.consumer.min.assignment.interval.ms",
         "group.consumer.regex.refresh.interval.ms",
+        "group.share.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+        "group.share.max.delivery.count.limit",
+        "group.share.max.partition.max.record.locks",
+        "group.share.min.assignment.interval.ms",
+        "group.share.min.delivery.count.limit",
+        "group.share.min.partition.max.record.locks",
         "lab.controller.stop.file",
         "lab.enable",
         "lab.held",
@@ -113,9 +120,9 @@ OUR_OWN = frozenset(
         "queued.max.response.bytes",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.reelected.leader.keeps.follower.state",
-        "super.users",
         "replica.truncation.rule",
         "request.log.enable",
+        "super.users",
         "tidegauge.zookeeper.group.protocols",
     }
 )

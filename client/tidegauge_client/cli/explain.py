@@ -34,6 +34,7 @@ from tidegauge_client.cli.process_ends import ends_of
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
 from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, Sentence
+from tidegauge_client.explanation_modes import KRAFT, ZOOKEEPER
 from tidegauge_client.group_explanation import explain_group
 from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
@@ -240,6 +241,7 @@ def facts_of(
         unclean=configs.get(UNCLEAN) == "true",
         adding=part.adding_replicas,
         removing=part.removing_replicas,
+        words=ZOOKEEPER if part.elr is None else KRAFT,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.metadata import newest_view
 from tidegauge_client.process_end import read_end
 from tidegauge_lab.local import control_server, layout
 from tidegauge_lab.local.processes import LabProcess, ProcessState
@@ -66,13 +67,15 @@ def _brokers(
     views: Mapping[int, Observation],
     end_of: Callable[[LabProcess], Any],
 ) -> list[dict[str, Any]]:
+    said = metadata_in(views)
+    live = newest_view(said).live if file.quorum is not None and said else None
     return [
         {
             "id": broker.id,
             "pid": states[broker.id].pid,
             "state": states[broker.id].state.value,
             "responds": broker.id in views and views[broker.id].metadata is not None,
-            "fenced": None,
+            "fenced": None if live is None else broker.id not in live,
             "end": end_of(states[broker.id]),
             "address": broker.address,
             "kafka_address": broker.kafka_address,

@@ -46,6 +46,8 @@ def unplayable(scenario: Mapping[str, Any]) -> str:
     if other := set(config) - {"min.insync.replicas", "unclean.leader.election.enable"}:
         return f"sets {min(other)}"
     cluster = scenario.get("cluster", {})
+    if cluster.get("mode") == "kraft":
+        return "needs a quorum of controllers"
     if other := set(cluster.get("settings", {})) - _IGNORED_SETTINGS - {"replica.truncation.rule"}:
         return f"sets {min(other)}"
     if _settings_of(scenario) is None:

@@ -11,12 +11,12 @@ from tidegauge.v1 import metadata_pb2
 from tidegauge_client.cli.explain import WIDTH, facts_of, lines
 from tidegauge_client.explanation import explain
 from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote
+from tidegauge_client.explanation_modes import KRAFT, ZOOKEEPER
 from tidegauge_client.explanation_rules import (
     RULE_ACKS,
     RULE_ALTER,
     RULE_CAUGHT_UP,
     RULE_CONTROLLER,
-    RULE_DEATH,
     RULE_ELECTION,
     RULE_FAILED_DIRECTORY,
     RULE_FETCH,
@@ -31,8 +31,6 @@ from tidegauge_client.explanation_rules import (
     RULE_READ,
     RULE_REASSIGNMENT,
     RULE_REFUSED,
-    RULE_SESSION,
-    RULE_SETTINGS,
     RULE_TOPIC_ID,
     RULE_UNCLEAN,
     RULE_VERDICT,
@@ -41,6 +39,7 @@ from tidegauge_client.explanation_rules import (
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
 from tidegauge_client.topic_ids import TopicIds
 
+ALIVE, DEATH = ZOOKEEPER.rule_alive, ZOOKEEPER.rule_death
 LED = Led(
     leo=10, hw=10, isr=(1, 2, 0), maximal_isr=(1, 2, 0), remotes={2: Remote(10, 90), 0: Remote(10, 90)}, epoch_start=4
 )
@@ -93,6 +92,18 @@ def test_a_reassignment_and_what_it_waits_for(isr: tuple[int, ...], words: str):
     assert reported[0].rule == RULE_REASSIGNMENT
 
 
+def test_in_kraft_mode_no_sentence_speaks_of_zookeeper_or_of_the_broker_that_metadata_name() -> None:
+    """KIP-631: a broker lives by its heartbeats, and metadata of brokers name any broker as the controller."""
+    silent = replace(WELL, words=KRAFT, led=None, silent=frozenset({1, 2}))
+    outside = replace(WELL, words=KRAFT, isr=(1, 2), live=frozenset({1, 2}), led=replace(LED, isr=(1, 2)))
+    sentences = [*explain(silent), *explain(outside)]
+    texts = " ".join(f"{one.text} {one.rule} {one.change}" for one in sentences)
+    assert "ZooKeeper" not in texts
+    assert "is the controller" not in texts
+    assert {KRAFT.rule_alive, KRAFT.rule_death} <= {one.rule for one in sentences}
+    assert "it is fenced, or not registered, so it is dead, paused or partitioned" in texts
+
+
 DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
 
 
@@ -101,7 +112,7 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
     [
         (WELL, "Broker 1 leads in epoch 3; it is the first of the assignment 1,2,0", RULE_ELECTION),
         (replace(WELL, replicas=(0, 1, 2)), "it is not the first of the assignment 0,1,2", RULE_ELECTION),
-        (replace(WELL, led=None, silent=frozenset({1})), "does not respond: it is paused", RULE_SESSION),
+        (replace(WELL, led=None, silent=frozenset({1})), "does not respond: it is paused", ALIVE),
         (
             replace(WELL, led=None),
             "was elected in epoch 3 and does not lead yet",
@@ -122,11 +133,15 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         (
             replace(WELL, settings_problem="no broker could read them"),
             "min.insync.replicas is taken as 2: no broker could read them.",
-            RULE_SETTINGS,
+            ZOOKEEPER.rule_settings,
         ),
         (replace(WELL, held=frozenset({2})), "The fetches of broker 2 are held, so that it copies", RULE_FETCH),
         (replace(WELL, faulty={0: 2}), "2 faults of the lab are in force in broker 0", RULE_FETCH),
-        (replace(WELL, led=None, silent=frozenset({1}), faulty={1: 1}), "1 fault of the lab is in force", RULE_SESSION),
+        (
+            replace(WELL, led=None, silent=frozenset({1}), faulty={1: 1}),
+            "1 fault of the lab is in force",
+            ALIVE,
+        ),
         # There is no leader.
         (
             replace(DEAD, live=frozenset({0})),
@@ -189,7 +204,11 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         ),
         (held(Remote(10, 16_100)), "16.1 s ago: its removal from the ISR is overdue, and not written yet", RULE_ALTER),
         (held(Remote(10, 0), lag_ms=None), "it leaves the ISR when its time is over", RULE_LAG),
-        (held(Remote(10, 0), live=frozenset({0, 1})), "it is no longer registered, and the controller", RULE_DEATH),
+        (
+            held(Remote(10, 0), live=frozenset({0, 1})),
+            "it is no longer registered, and the controller",
+            DEATH,
+        ),
         (
             replace(WELL, led=replace(BEHIND, isr=(1, 0), remotes={2: Remote(10, 0), 0: Remote(12, 0)})),
             "it is about to join the ISR and counts already",
@@ -224,7 +243,11 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
             "the controller was asked to add it",
             RULE_ALTER,
         ),
-        (outside(Remote(3, None), live=frozenset({1, 2})), "so it is dead, paused or partitioned", RULE_DEATH),
+        (
+            outside(Remote(3, None), live=frozenset({1, 2})),
+            "so it is dead, paused or partitioned",
+            DEATH,
+        ),
         (
             outside(Remote(3, None), offline=frozenset({0})),
             "its replica is offline: the log, or its log directory, has failed",

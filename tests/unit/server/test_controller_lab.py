@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidegauge_broker.server.quorum.lab_in_use import lab_of
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import FETCH
@@ -15,6 +14,7 @@ from tidegauge.kafka.kraft.apis import KRAFT_APIS
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.server.lab.controller_lab import ControllerLab, HeldFetches
 from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.node_lab import NodeLab
 
 VOTE = next(key for key, api in KRAFT_APIS.items() if api.name == "Vote")
