@@ -256,3 +256,7 @@ _SETTINGS = (
 )
 
 TOPIC_SETTINGS: dict[str, Setting] = {setting.name: setting for setting in _SETTINGS}
+REMOVED_IN_KAFKA_4 = frozenset(
+    {"message.downconversion.enable", "message.format.version", "message.timestamp.difference.max.ms"}
+)
+"""Settings of topics that Kafka 4 no longer has (KIP-724, KIP-937)."""

@@ -18,13 +18,12 @@ from tidegauge.settings.dynamic import (
     STATIC,
     BrokerSettings,
 )
+from tidegauge.settings.topic import REMOVED_IN_KAFKA_4
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT
 
 _SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
-_REMOVED = {"message.downconversion.enable", "message.format.version", "message.timestamp.difference.max.ms"}
-"""Settings of topics that Kafka 4 no longer has."""
 _DEFAULTS = {"message.timestamp.after.max.ms": "3600000"}
 """Defaults that Kafka 4 has changed (KIP-1030)."""
 Configs = Sequence[CreatableTopicConfigs]
@@ -66,5 +65,5 @@ def _in_force(of_cluster: Mapping[str, str], of_node: Mapping[str, str], own: Ma
             _SOURCES[one.source],
         )
         for one in settings.topic_views(own)
-        if one.name not in _REMOVED
+        if one.name not in REMOVED_IN_KAFKA_4
     ]
