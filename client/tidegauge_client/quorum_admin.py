@@ -21,6 +21,7 @@ from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import (
     add_raft_voter,
     api_versions,
+    broker_heartbeat,
     describe_cluster,
     describe_quorum,
     remove_raft_voter,
@@ -179,6 +180,22 @@ class QuorumAdmin:
             lambda _: update_features.UpdateFeaturesRequest(
                 round(self._timeout_seconds * 1000), updates, validate_only
             ),
+            lambda response: response.error_code,
+        )
+
+    async def fence_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Send a broker's heartbeat that asks to be fenced; return when that is committed.
+
+        Args:
+            broker_id: the broker.
+            broker_epoch: of its registration.
+
+        Raises:
+            TidegaugeError: STALE_BROKER_EPOCH, it has another registration; or there is no leader in time.
+        """
+        await self._ask_leader(
+            apis.BROKER_HEARTBEAT,
+            lambda _: broker_heartbeat.BrokerHeartbeatRequest(broker_id, broker_epoch, -1, want_fence=True),
             lambda response: response.error_code,
         )
 

@@ -29,7 +29,7 @@ from tidegauge.faults.requests import FaultRequest
 from tidegauge.partition import TopicPartition
 from tidegauge_client.quorum_file import node_name
 from tidegauge_lab.local.cluster import LocalCluster, Outcome
-from tidegauge_lab.session_ending import expire_session
+from tidegauge_lab.session_ending import ended_words, expire_session
 from tidegauge_lab.switches import Switches, Until
 
 
@@ -58,7 +58,7 @@ async def perform(cluster: LocalCluster, wanted: WantedAction | FaultRequest) ->
         if isinstance(wanted, WantedAction) and wanted.kind is EXPIRE_SESSION:
             assert isinstance(wanted.target, int), "only an action on a process has ZooKeeper as its target"
             session_id = await expire_session(cluster, switches, wanted.target)
-            return Performed(True, f"Ended the ZooKeeper session 0x{session_id:x} of broker {wanted.target}")
+            return Performed(True, ended_words(cluster.file.mode, session_id, f"broker {wanted.target}"))
         if isinstance(wanted, FaultRequest):
             fault = await switches.set_fault(wanted.broker_id, wanted.fault)
             return Performed(True, f"{node_name(wanted.broker_id)}: {fault.text}")

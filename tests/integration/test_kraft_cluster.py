@@ -67,7 +67,7 @@ def test_up_waits_for_a_leader_and_status_says_all(kraft: LocalCluster) -> None:
 
 
 def test_the_active_controller_is_killed_by_its_role_and_comes_back(kraft: LocalCluster) -> None:
-    """Issue: each verb takes a controller, and returns when its effect is true."""
+    """Each verb takes a controller, and returns when its effect is true."""
     [killed] = kraft.kill("controller")
     assert (killed.name, killed.state) == (f"controller {killed.target}", ProcessState.DOWN)
     wait(kraft, "--quorum-leader")
@@ -246,3 +246,29 @@ def test_votes_and_committed_records_survive_a_power_loss_of_all(kraft: LocalClu
     wait(kraft, "--quorum-leader")
     assert epoch_of(kraft) > epoch
     assert kraft.status()["controllers"][0]["high_watermark"] >= committed
+
+
+def test_a_dead_broker_is_fenced_at_once_if_the_kill_asks_for_it(
+    tmp_path: Path, next_base_port: Callable[[], int]
+) -> None:
+    """KIP-631: fencing moves its leaders; by itself it would come after a session of ten minutes here."""
+    made = LocalCluster.create(
+        tmp_path / "cluster",
+        brokers=2,
+        settings={"broker.session.timeout.ms": "600000"},
+        base_port=next_base_port(),
+        mode="kraft",
+        quorum=WantedQuorum(controllers=1, port=next_base_port()),
+    )
+    try:
+        made.up()
+        verb(made, "create-topic", "orders", "--replica-assignment", "1:0")
+        made.pause(1, expire=True)
+        wait(made, "--leader", "orders-0=0")
+        made.resume(1)
+        wait(made, "--in-sync", "orders")
+        [killed] = made.kill("leader-of:orders-0", expire=True)
+        assert (killed.target, killed.session_id is None) == (0, False)
+        wait(made, "--leader", "orders-0=1")
+    finally:
+        made.down()

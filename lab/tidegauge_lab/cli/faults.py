@@ -25,6 +25,7 @@ from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, RoleKind
 from tidegauge_lab.performing import on_processes
+from tidegauge_lab.session_ending import ended_words
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,7 +117,7 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
     ended: list[str] = []
     for outcome in outcomes:
         if outcome.session_id is not None:
-            ended.append(f"Ended the ZooKeeper session 0x{outcome.session_id:x} of {outcome.name}.")
+            ended.append(f"{ended_words(cluster.file.mode, outcome.session_id, outcome.name)}.")
         if not outcome.changed:
             kafka = kafkas.get(outcome.target) if isinstance(outcome.target, int) else None
             instead = "" if kafka is None else f"; Apache Kafka has its id, at {kafka}, and is left alone"

@@ -29,6 +29,7 @@ from tidegauge_lab.cli.fault_targets import (
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import means_directory, with_switches
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.session_ending import ended_words
 from tidegauge_lab.session_ending import expire_session as end_session
 from tidegauge_lab.switches import Fault, Switches
 
@@ -98,17 +99,18 @@ def expire_session(output: str, directory: Path, bootstrap_server: str | None, *
     """End a broker's ZooKeeper session on the server, at once."""
     target = taken_target(options)
 
-    async def do(switches: Switches) -> tuple[int, int]:
+    async def do(switches: Switches) -> tuple[int, int, str | None]:
         broker_id = await resolved(switches, target)
         if not means_directory(bootstrap_server):  # the brokers may be another machine's
-            return broker_id, await switches.expire_session(broker_id)
-        return broker_id, await end_session(LocalCluster(directory), switches, broker_id)
+            return broker_id, await switches.expire_session(broker_id), None
+        cluster = LocalCluster(directory)
+        return broker_id, await end_session(cluster, switches, broker_id), cluster.file.mode
 
-    broker_id, session_id = with_switches(directory, bootstrap_server, do)
+    broker_id, session_id, mode = with_switches(directory, bootstrap_server, do)
     if output == "json":
         print_json({"broker": broker_id, "session": f"0x{session_id:x}"})
     else:
-        print_text(f"Ended the ZooKeeper session 0x{session_id:x} of broker {broker_id}.")
+        print_text(f"{ended_words(mode, session_id, f'broker {broker_id}')}.")
 
 
 @click.command(SYNC.words, help=f"{SYNC.meaning}.")

@@ -30,6 +30,7 @@ from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.fault_log import note_event
 from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
 from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
+from tidegauge_lab.local.topology import kraft_fencing
 from tidegauge_lab.local.topology.kraft_plan import formatting
 from tidegauge_lab.local.topology.kraft_properties import LISTENER, controller_properties, membership_of
 from tidegauge_lab.local.topology.kraft_quorum import described
@@ -190,22 +191,26 @@ class KRaftTopology:
             self.process(target).send(signal.SIGCONT)
 
     def require_members(self, targets: Collection[Target]) -> None:
-        """Refuse to end memberships: the controllers fence a broker that sends no heartbeats by themselves.
+        """Refuse to have brokers fenced that have not registered, or while no controller is active.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST.
+            TidegaugeError: INVALID_REQUEST, BROKER_NOT_AVAILABLE; nothing was done.
         """
-        if targets:
+        kraft_fencing.require_registered(self._directory, targets)
+        if targets and self.quorum() is None:
             raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST,
-                "a broker in KRaft mode has no session that can be ended from outside: the active controller fences it "
-                "when its heartbeats have failed to come for broker.session.timeout.ms; nothing was done",
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                "no controller is active, and only the active one fences brokers; see "
+                f"{command_for(self._directory, 'status')}; nothing was done",
             )
 
     def end_membership(self, broker_id: int) -> int:
-        """Refuse (``require_members``)."""
-        self.require_members([broker_id])
-        raise AssertionError("refused")
+        """Have the active controller fence a broker; return its broker epoch.
+
+        Raises:
+            TidegaugeError: it is not registered, or no controller responds.
+        """
+        return kraft_fencing.fence(self._directory, [one.address for one in self._up], broker_id)
 
     def require_own(self) -> None:
         """Do nothing: all data are in the cluster's directory."""
