@@ -68,6 +68,7 @@ class Condition:
             nothing.
         of_all_replicas: whether the followers must confirm that they follow.
         by_followers: whether a follower's report confirms it as well, where the leader can't be asked.
+        of_members: whether it is about brokers as members of the cluster, and no partition's broker has to confirm it.
     """
 
     text: str
@@ -77,6 +78,7 @@ class Condition:
     confirms: Callable[[PartitionInfo, metadata_pb2.ReplicaDescription], str | None] | None = None
     of_all_replicas: bool = False
     by_followers: bool = False
+    of_members: bool = False
 
 
 def no_topic(name: str) -> str:
@@ -122,6 +124,33 @@ def isr_condition(tp: TopicPartition, isr: Sequence[int]) -> Condition:
         return None if set(own.isr) == set(isr) else f"the ISR of {tp} is {_ids(own.isr)}, its leader says"
 
     return Condition(f"isr {tp}={_ids(isr)}", tp.topic, problem, tp, confirms)
+
+
+def elr_condition(tp: TopicPartition, eligible: Sequence[int]) -> Condition:
+    """Return the condition of ``--elr T-P=ID,ID``: exactly these are eligible leaders besides the ISR (KIP-966)."""
+
+    def problem(view: ClusterInfo) -> str | None:
+        part = _partition(view, tp)
+        if isinstance(part, str):
+            return part
+        if part.elr is None:
+            return "the cluster is in ZooKeeper mode, and has no eligible leader replicas"
+        if set(part.elr) == set(eligible):
+            return None
+        return f"{_ids(part.elr) or 'none'} of {tp} are eligible leaders"
+
+    return Condition(f"elr {tp}={_ids(eligible)}", tp.topic, problem, tp, of_members=True)
+
+
+def fenced_condition(broker: int, *, is_fenced: bool) -> Condition:
+    """Return the condition of ``--fenced ID`` or ``--unfenced ID``: whether brokers see a member that may lead."""
+
+    def problem(view: ClusterInfo) -> str | None:
+        if (broker not in view.live) == is_fenced:
+            return None
+        return f"broker {broker} is not fenced" if is_fenced else f"broker {broker} is fenced, or no member"
+
+    return Condition(f"{'' if is_fenced else 'un'}fenced {broker}", None, problem, of_members=True)
 
 
 def in_sync_condition(topic: str | None) -> Condition:
@@ -267,6 +296,12 @@ def read_isr(text: str) -> Condition:
     return isr_condition(TopicPartition.parse(name), [_number(one) for one in ids.split(",")])
 
 
+def read_elr(text: str) -> Condition:
+    """Read ``T-P=ID,ID``, or ``T-P=`` for no eligible leader."""
+    name, _, ids = text.partition("=")
+    return elr_condition(TopicPartition.parse(name), [_number(one) for one in ids.split(",") if ids])
+
+
 def read_hw(text: str) -> Condition:
     """Read ``T-P=N``."""
     name, _, hw = text.partition("=")
@@ -299,6 +334,8 @@ class Looker:
             problem = condition.problem(view)
             if problem is not None:
                 return problem
+        if condition.of_members:
+            return None
         newest = newest_view(counting)
         brokers = list(newest.brokers.values())
         return await self._contradiction(newest_of(counting, condition.partition), brokers, newest.kafka_brokers)
@@ -399,6 +436,14 @@ def _wait_for_event(logs: Path, condition: EventCondition, timeout_ms: int, outp
 )
 @click.option("--hw", type=ConditionType("hw", read_hw), metavar="T-P=N", help="The high watermark is N or more.")
 @click.option(
+    "--elr",
+    type=ConditionType("elr", read_elr),
+    metavar="T-P=ID,ID",
+    help="Exactly these are the partition's eligible leaders (KRaft mode).",
+)
+@click.option("--fenced", type=click.IntRange(min=0), metavar="ID", help="The broker is fenced, or not there.")
+@click.option("--unfenced", type=click.IntRange(min=0), metavar="ID", help="The broker is a live member.")
+@click.option(
     "--truncated", type=PartitionType(), metavar="T-P", help="A replica of the partition has truncated its log."
 )
 @click.option(
@@ -434,6 +479,9 @@ def wait(
     isr: Condition | None,
     in_sync: Condition | None,
     hw: Condition | None,
+    elr: Condition | None,
+    fenced: int | None,
+    unfenced: int | None,
     truncated: TopicPartition | None,
     quorum_leader: int | None,
     metadata_offset: int | None,
@@ -448,12 +496,17 @@ def wait(
     output: str,
 ) -> None:
     """Wait until a condition holds: 0, or 4 with what is true instead."""
-    given = [condition for condition in (leader, isr, in_sync, hw) if condition is not None]
+    given = [condition for condition in (leader, isr, in_sync, hw, elr) if condition is not None]
+    given += [] if fenced is None else [fenced_condition(fenced, is_fenced=True)]
+    given += [] if unfenced is None else [fenced_condition(unfenced, is_fenced=False)]
     of_events = [one for one in (truncated, event) if one is not None]
     of_quorum = [] if quorum_leader is None else [has_leader(quorum_leader)]
     of_quorum += [] if metadata_offset is None else [has_committed(metadata_offset)]
     if len(given) + len(of_events) + len(of_quorum) != 1:
-        conditions = "--leader, --isr, --in-sync, --hw, --truncated, --quorum-leader, --metadata-offset, --event"
+        conditions = (
+            "--leader, --isr, --in-sync, --hw, --elr, --fenced, --unfenced, --truncated, --quorum-leader, "
+            "--metadata-offset, --event"
+        )
         raise click.UsageError(f"Give exactly one of {conditions}")
     if bootstrap_controller is not None and not of_quorum:
         raise click.UsageError("--bootstrap-controller goes with --quorum-leader or --metadata-offset")

@@ -8,6 +8,8 @@ from typing import Any
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.wait import (
     Condition,
+    elr_condition,
+    fenced_condition,
     hw_condition,
     in_sync_condition,
     isr_condition,
@@ -33,6 +35,8 @@ def cluster_conditions(kind: str, wanted: Any) -> tuple[list[Condition], list[To
     """
     if kind == "in_sync":
         return [in_sync_condition(topic) for topic in wanted] or [in_sync_condition(None)], []
+    if kind in {"fenced", "unfenced"}:
+        return [fenced_condition(broker, is_fenced=kind == "fenced") for broker in wanted], []
     named = {partition_in(name): value for name, value in wanted.items()}
     return [_of_partition(kind, at, value) for at, value in named.items()], list(named)
 
@@ -40,6 +44,8 @@ def cluster_conditions(kind: str, wanted: Any) -> tuple[list[Condition], list[To
 def _of_partition(kind: str, at: TopicPartition, value: Any) -> Condition:
     if kind == "isr":
         return isr_condition(at, value)
+    if kind == "elr":
+        return elr_condition(at, value)
     if kind == "high_watermark":
         return hw_condition(at, value)
     return leader_condition(at, other_than=value["not"]) if isinstance(value, dict) else leader_condition(at, value)

@@ -79,6 +79,9 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "leader": map_of(_LEADER, f"By {PARTITION}: this broker leads, by the cluster's view and its own"),
     "high_watermark": map_of(integer("An offset"), f"By {PARTITION}: the leader's high watermark is this or more"),
     "in_sync": list_of(text("A topic"), "All replicas of these topics are in sync; empty: of all topics"),
+    "elr": map_of(_BROKER_IDS, f"By {PARTITION}: exactly these are eligible leaders (KRaft mode, KIP-966)"),
+    "fenced": list_of(integer("A broker", 0), "Each of these is fenced, or no member", 1),
+    "unfenced": list_of(integer("A broker", 0), "Each of these is a live member", 1),
     "truncated": object_of(
         {"partition": text(PARTITION), "broker": integer("Its replica there; default: any", 0)},
         ["partition"],

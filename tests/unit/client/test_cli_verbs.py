@@ -23,7 +23,7 @@ from tidegauge_client.cli import consume, delete_topic, produce, wait
 from tidegauge_client.cli.describe import Filter, partition_line, replica_table, topic_json, topic_lines
 from tidegauge_client.cli.main import root, run, wants_json
 from tidegauge_client.cli.topics import parse_assignment, parse_configs
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
 from tidegauge_client.topic_description import ReplicaState, TopicDescription, replica_states, settings_of
 
 PART = PartitionInfo("t", 0, 1, 3, (1, 2, 0), (2, 1))
@@ -334,6 +334,39 @@ def test_assignments_and_settings_are_read_as_kafka_does() -> None:
 
 
 VIEW = ClusterInfo(topics={"t": TOPIC})
+KRAFT_VIEW = ClusterInfo(
+    brokers={1: BrokerInfo(1, "h", 9)},
+    topics={
+        "t": TopicInfo("t", partitions={0: PartitionInfo("t", 0, 1, 3, (1, 2, 0), (1,), elr=(2,), last_known_elr=())})
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        (wait.read_elr("t-0=2"), None),
+        (wait.read_elr("t-0=2,0"), "2 of t-0 are eligible leaders"),
+        (wait.read_elr("t-0="), "2 of t-0 are eligible leaders"),
+        (wait.read_elr("u-0=2"), "topic u does not exist"),
+        (wait.fenced_condition(2, is_fenced=True), None),
+        (wait.fenced_condition(1, is_fenced=True), "broker 1 is not fenced"),
+        (wait.fenced_condition(1, is_fenced=False), None),
+        (wait.fenced_condition(2, is_fenced=False), "broker 2 is fenced, or no member"),
+    ],
+)
+def test_conditions_of_kraft_mode(condition: wait.Condition, problem: str | None) -> None:
+    """KIP-966, KIP-631: what brokers' metadata show; no partition's broker has to confirm it."""
+    assert condition.problem(KRAFT_VIEW) == problem
+    assert condition.of_members
+
+
+def test_without_eligible_leader_replicas_the_mode_is_named() -> None:
+    assert (
+        wait.read_elr("t-0=2").problem(VIEW) == "the cluster is in ZooKeeper mode, and has no eligible leader replicas"
+    )
+
+
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

@@ -109,6 +109,9 @@ def test_conditions_are_those_of_the_wait_verb():
     assert [condition.text for condition in found] == ["leader orders-0!=1", "leader orders-1=2"]
     assert named == [TopicPartition("orders", 0), TopicPartition("orders", 1)]
     assert [one.text for one in cluster_conditions("in_sync", [])[0]] == ["in-sync"]
+    assert [one.text for one in cluster_conditions("elr", {"orders-0": [1, 2]})[0]] == ["elr orders-0=1,2"]
+    assert [one.text for one in cluster_conditions("fenced", [1, 2])[0]] == ["fenced 1", "fenced 2"]
+    assert [one.text for one in cluster_conditions("unfenced", [3])[0]] == ["unfenced 3"]
     with pytest.raises(RefusedError):
         cluster_conditions("isr", {"orders": [1]})
 
