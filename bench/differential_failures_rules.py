@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_lab.scenario import Scenario, steps
 from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts
@@ -97,6 +98,8 @@ Fields = dict[str, str]
 
 def why_not(scenario: Scenario) -> str:
     """Return why Apache Kafka can't play a scenario; empty where it can."""
+    if scenario.mode == KRAFT_MODE:
+        return "it needs KRaft mode, and this comparison has a cluster in ZooKeeper mode"
     rule = scenario.settings.get(TRUNCATION_RULE, TODAY)
     if rule != TODAY:
         return f"its rule is {rule}, which Apache Kafka 3.9 does not have any more"

@@ -64,12 +64,13 @@ def fault_verb(kind: FaultKind) -> click.Command:
     def run(output: str, directory: Path, bootstrap_server: str | None, **options: Any) -> None:
         target = taken_target(options)
         values = taken_values(kind, options)
-        if values.get(_PEERS) in {CONTROLLERS, BROKERS}:
-            values[_PEERS] = _peers(values[_PEERS], target, directory, bootstrap_server)
-        wanted = kind.wanted(values)
+        plane = values.get(_PEERS)
+        wanted = kind.wanted({**values, _PEERS: BROKERS} if plane == CONTROLLERS else values)
         # A broker that is not known yet is asked by the broker itself whether it is isolated from itself.
         if problem := kind.problem(wanted.values, target if isinstance(target, int) else -1, _spelled):
             raise click.UsageError(_sentence(problem, kind.name))
+        if isinstance(plane, str) and plane in {CONTROLLERS, BROKERS}:
+            wanted = kind.wanted({**values, _PEERS: _peers(plane, target, directory, bootstrap_server)})
 
         async def do(switches: Switches) -> Fault:
             return await switches.set_fault(await resolved(switches, target), wanted)

@@ -30,7 +30,7 @@ VALUES = {
 class FakeCluster:
     """Records what was asked of its processes."""
 
-    file = None
+    file = SimpleNamespace(mode="zookeeper")
 
     def __init__(self, *, changed: bool) -> None:
         self.changed = changed

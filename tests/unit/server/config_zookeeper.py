@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tidegauge.settings import BrokerSettings, parse_broker_settings
-from tidegauge.znodes import CONFIG_CHANGES
+from tidegauge.znodes import CONFIG_CHANGES, PERSISTENT_PATHS
 from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_controller.zookeeper.client import BadPath, BadVersion, MultiFailed, NodeExists, NoNode, SessionState
@@ -23,7 +23,7 @@ class FakeZooKeeper:
         self._listeners = []
         self._watches = []
         self._sequence = 0
-        for path in ("/config", "/config/topics", "/config/brokers", CONFIG_CHANGES):
+        for path in ("/config", *(path for path in PERSISTENT_PATHS if path.startswith("/config/"))):
             self.put(path, b"")
 
     def put(self, path: str, data: bytes) -> None:
