@@ -9,6 +9,7 @@ from typing import Any, assert_never
 import click
 
 from tidegauge.cli import print_json, print_text, verb_options
+from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
 from tidegauge.near_names import did_you_mean
@@ -69,6 +70,8 @@ def fault_verb(kind: FaultKind) -> click.Command:
         # A broker that is not known yet is asked by the broker itself whether it is isolated from itself.
         if problem := kind.problem(wanted.values, target if isinstance(target, int) else -1, _spelled):
             raise click.UsageError(_sentence(problem, kind.name))
+        if _PEERS in values and means_directory(bootstrap_server):
+            _require_met(target, plane, directory)
         if isinstance(plane, str) and plane in {CONTROLLERS, BROKERS}:
             wanted = kind.wanted({**values, _PEERS: _peers(plane, target, directory, bootstrap_server)})
 
@@ -79,6 +82,24 @@ def fault_verb(kind: FaultKind) -> click.Command:
 
     command = target_options(declared_options(kind)(verb_options(run)))
     return click.command(kind.command, help=f"{kind.meaning}.")(command)
+
+
+def _require_met(target: object, peers: object, directory: Path) -> None:
+    """Refuse to part a broker from controllers at the broker, whose calls to them do not meet its faults.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST.
+    """
+    quorum = load_cluster_file(directory).quorum
+    if quorum is None or target in quorum.ids:
+        return
+    if peers == CONTROLLERS or (isinstance(peers, list) and set(peers) & set(quorum.ids)):
+        at_controllers = ", ".join(command_for(directory, f"isolate {one} --from {target}") for one in quorum.ids)
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"what broker {target} sends to controllers does not meet its own faults; part it from them at each of "
+            f"them: {at_controllers}; or pause it: {command_for(directory, f'pause {target}')}",
+        )
 
 
 def _peers(plane: str, target: object, directory: Path, bootstrap_server: str | None) -> str | list[int]:
