@@ -52,11 +52,19 @@ class SmallLog:
         return data
 
 
-class Role(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Role:
     """What the replica knows of its leadership."""
 
     leader_epoch: int
+    partition: SmallPartition = field(compare=False, repr=False)
     leader_role: bool = True
+
+    @property
+    def high_watermark(self) -> int:
+        """Where the committed batches end."""
+        batches = self.partition.brokers[BROKER].log.batches[: self.partition.batches]
+        return batches[-1].header.next_offset if batches else 0
 
 
 class State(NamedTuple):
@@ -224,7 +232,7 @@ class SmallWorld:
             self.broker.is_running = True
             self.broker.incarnation += 1
         epoch = self.partition.state_now.leader_epoch + 1
-        self.replica.partition = Role(epoch)
+        self.replica.partition = Role(epoch, self.partition)
         self.partition.state_now = State(BROKER, epoch)
         self.coordinators.leadership_changed(
             self.broker, LeadershipChanged(self.partition.at, leads=True, leader_epoch=epoch)

@@ -64,7 +64,7 @@ def test_small_bounds_are_explored_to_their_end_and_hold(
 
 
 LARGE: list[tuple[str, dict[str, int], int, int]] = [
-    (TRANSACTION, {"producers": 1, "crashes": 1}, 5897, 16355),
+    (TRANSACTION, {"producers": 1, "crashes": 1}, 6970, 18948),
     (TRANSACTION, {}, 28615, 98810),
 ]
 
