@@ -154,7 +154,7 @@ def test_the_controllers_death_leaves_no_controller_until_the_next(cluster: Loca
     cluster.kill(before["broker"], expire=True)
     meanwhile = cluster.status()["controller"]
     # A machine that stalls for seconds may have the next one by now.
-    assert meanwhile == {"broker": None, "epoch": before["epoch"]} or meanwhile["epoch"] > before["epoch"]
+    assert meanwhile == {"id": None, "broker": None, "epoch": before["epoch"]} or meanwhile["epoch"] > before["epoch"]
     cluster.start(before["broker"])
     cluster.wait_ready(150)
     after = cluster.status()["controller"]
