@@ -1,4 +1,4 @@
-"""What the lab and ``explain`` see of a consumer group (KIP-848) beyond ConsumerGroupDescribe: who waits for whom."""
+"""The view of a consumer group (KIP-848) for the lab and ``explain``: ConsumerGroupDescribe, and who waits for whom."""
 
 from __future__ import annotations
 

@@ -11,12 +11,7 @@ from tidegauge.cluster_metadata.access_lists import (
     Binding,
     Entry,
     Filter,
-    Operation,
     Pattern,
-    PatternType,
-    Permission,
-    ResourceType,
-    by_number,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.apis import CREATE_ACLS, DELETE_ACLS
@@ -24,6 +19,7 @@ from tidegauge.kafka.kraft.messages.create_acls import AclCreation, CreateAclsRe
 from tidegauge.kafka.kraft.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer
 from tidegauge_broker.server.acls.access_control import AccessControl, Outcome
+from tidegauge_broker.server.acls.message_forms import binding_of
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
 from tidegauge_controller.metadata.image import MetadataImage
 
@@ -88,10 +84,4 @@ class ImageAccessLists(AccessControl):
 
 
 def _removed(one: DeleteAclsMatchingAcl) -> tuple[Binding, Outcome]:
-    pattern = Pattern(
-        by_number(ResourceType, one.resource_type), one.resource_name, by_number(PatternType, one.pattern_type)
-    )
-    entry = Entry(
-        one.principal, one.host, by_number(Operation, one.operation), by_number(Permission, one.permission_type)
-    )
-    return Binding(pattern, entry), Outcome(ErrorCode.of(one.error_code), one.error_message)
+    return binding_of(one, one.pattern_type), Outcome(ErrorCode.of(one.error_code), one.error_message)

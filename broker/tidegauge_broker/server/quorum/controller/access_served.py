@@ -8,22 +8,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import (
     Binding,
-    Entry,
-    Filter,
-    Operation,
     Pattern,
-    PatternType,
-    Permission,
-    ResourceType,
-    by_number,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_acls, delete_acls, describe_acls
+from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
@@ -63,7 +56,7 @@ def _describe(authorization: Authorization, call: Call) -> None:
         call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
         return
     found: dict[Pattern, list[describe_acls.AclDescription]] = {}
-    for pattern, entry in authorizer.matching(_filter(message)):
+    for pattern, entry in authorizer.matching(filter_of(message)):
         described = describe_acls.AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
         found.setdefault(pattern, []).append(described)
     call.respond(
@@ -82,19 +75,7 @@ def _create(controller: QuorumController, authorization: Authorization, call: Ca
     if authorization.authorizer is None:
         call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
         return
-    bindings = [
-        Binding(
-            Pattern(
-                by_number(ResourceType, one.resource_type),
-                one.resource_name,
-                by_number(PatternType, one.resource_pattern_type),
-            ),
-            Entry(
-                one.principal, one.host, by_number(Operation, one.operation), by_number(Permission, one.permission_type)
-            ),
-        )
-        for one in message.creations
-    ]
+    bindings = [binding_of(one, one.resource_pattern_type) for one in message.creations]
 
     def decide(active: ActiveController, _: int) -> Decision[list[TidegaugeError | None]]:
         return access_lists.create_entries(active.view, bindings, _RANDOM)
@@ -111,7 +92,7 @@ def _delete(controller: QuorumController, authorization: Authorization, call: Ca
     if authorization.authorizer is None:
         call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
         return
-    filters = [_filter(one) for one in message.filters]
+    filters = [filter_of(one) for one in message.filters]
 
     def decide(active: ActiveController, _: int) -> Decision[list[access_lists.DeletionResult]]:
         return access_lists.delete_entries(active.view, filters)
@@ -124,19 +105,6 @@ def _delete(controller: QuorumController, authorization: Authorization, call: Ca
         call.respond(delete_acls.DeleteAclsResponse(filter_results=found))
 
     controller.write(WriteEvent("deleteAcls", decide, done, call.refuse))
-
-
-def _filter(one: Any) -> Filter:
-    """Return a filter of DescribeAcls or DeleteAcls, whose fields have equal names."""
-    return Filter(
-        by_number(ResourceType, one.resource_type_filter),
-        one.resource_name_filter,
-        by_number(PatternType, one.pattern_type_filter),
-        one.principal_filter,
-        one.host_filter,
-        by_number(Operation, one.operation),
-        by_number(Permission, one.permission_type),
-    )
 
 
 def _matching(binding: Binding) -> delete_acls.DeleteAclsMatchingAcl:

@@ -11,20 +11,15 @@ from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import (
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
     PatternType,
-    Permission,
-    ResourceType,
-    by_number,
 )
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
-from tidegauge.kafka.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from tidegauge.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from tidegauge.kafka.messages.delete_acls import (
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -37,6 +32,7 @@ from tidegauge.kafka.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from tidegauge_broker.server.acls.access_control import Outcome
+from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
 from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
@@ -52,7 +48,7 @@ def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResp
     acls = context.service.configs.acls
     if acls is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NONE_TO_DESCRIBE)
-    wanted = _filter(request, request.resource_type_filter)
+    wanted = filter_of(request)
     if _has_unknown(wanted):
         return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=_UNKNOWN)
     found: dict[Pattern, list[AclDescription]] = {}
@@ -76,7 +72,7 @@ async def create(request: CreateAclsRequest, context: Context) -> CreateAclsResp
     if acls is None:
         refused = AclCreationResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    outcomes = await to_its_end(acls.create([_binding(one) for one in request.creations]))
+    outcomes = await to_its_end(acls.create([binding_of(one, one.resource_pattern_type) for one in request.creations]))
     return CreateAclsResponse(results=[AclCreationResult(one.error, one.message) for one in outcomes])
 
 
@@ -86,7 +82,7 @@ async def delete(request: DeleteAclsRequest, context: Context) -> DeleteAclsResp
     if acls is None:
         refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, _NONE_TO_ALTER)
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-    wanted = [_filter(one, one.resource_type_filter) for one in request.filters]
+    wanted = [filter_of(one) for one in request.filters]
     if any(map(_has_unknown, wanted)):
         refused = DeleteAclsFilterResult(ErrorCode.INVALID_REQUEST, _UNKNOWN)
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
@@ -102,26 +98,6 @@ _UNKNOWN = "The filter contains unknown elements"
 def _has_unknown(wanted: Filter) -> bool:
     """Return whether a filter has what is not known here; it would match nothing, or too much."""
     return 0 in {wanted.kind, wanted.pattern_type, wanted.operation, wanted.permission}
-
-
-def _filter(one: DescribeAclsRequest | DeleteAclsFilter, kind: int) -> Filter:
-    return Filter(
-        by_number(ResourceType, kind),
-        one.resource_name_filter,
-        by_number(PatternType, one.pattern_type_filter),
-        one.principal_filter,
-        one.host_filter,
-        by_number(Operation, one.operation),
-        by_number(Permission, one.permission_type),
-    )
-
-
-def _binding(one: AclCreation) -> Binding:
-    pattern_type = by_number(PatternType, one.resource_pattern_type)
-    return Binding(
-        Pattern(by_number(ResourceType, one.resource_type), one.resource_name, pattern_type),
-        Entry(one.principal, one.host, by_number(Operation, one.operation), by_number(Permission, one.permission_type)),
-    )
 
 
 def _deleted(binding: Binding, outcome: Outcome) -> Any:
