@@ -158,7 +158,12 @@ class BrokerProcess:
         resources.callback(self._among_brokers.close)
         resources.push_async_callback(self._seams.close)
         self._cluster = await chosen.connect(
-            self._settings, self._identity.broker_id, self._now_ms, self._node, self._seams.dial()
+            self._settings,
+            self._identity.broker_id,
+            self._now_ms,
+            self._node,
+            self._seams.dial(),
+            self._seams.node_lab(),
         )
         resources.push_async_callback(self._cluster.close)
         stores = self._cluster.stores(self._settings, self._now_ms.wall_ms)

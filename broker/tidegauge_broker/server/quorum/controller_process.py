@@ -13,13 +13,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tidegauge.host_addresses import address_of
 from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, check_owner
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
 from tidegauge_broker.server.quorum.controller.controller_parts import ControllerParts
 from tidegauge_broker.server.quorum.driver import QuorumDriver
+from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
@@ -147,20 +147,11 @@ class ControllerProcess:
             listener = QuorumListener(at, handlers, *limits)
             await listener.open()
             self._listeners.append(listener)
-        await self._lab.start(self._node_at, self._events.fault)
+        await self._lab.start(KnownNodes(node, lambda: self.committed.image), self._events.fault)
         self._driver.start()
         LOG.info(
             "Controller %d of cluster %s listens at %s", settings.node_id, config.cluster_id, settings.bound[0].address
         )
-
-    def _node_at(self, address: str) -> int | None:
-        """Return the voter that listens at an address."""
-        voters = self.driver.node.history.current
-        for voter_id in voters.ids:
-            at = voters.endpoint(voter_id)
-            if at is not None and address_of(at.host, at.port) == address:
-                return voter_id
-        return None
 
     async def stop(self) -> int:
         """Hand the leadership over, close everything, and return the exit status."""
