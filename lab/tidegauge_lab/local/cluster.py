@@ -175,7 +175,7 @@ class LocalCluster:
                     topology.start(beside, launcher)
                     launcher.load(launching.BROKER)
                     self.notes.extend(topology.remarks())
-                    topology.require_ready()
+                    topology.require_ready(broker_ids)
                     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
                     is_first = self.file.quorum is None and len(broker_ids) == len(self.file.brokers)
                     leads = controller if is_first else None
@@ -211,7 +211,7 @@ class LocalCluster:
                 foreign.require_none(self.directory, self.file)
             takedown.end([layout.control_process(self.directory)], grace_seconds=grace_seconds)
             self._topology.resume()
-            takedown.end([self.process_of(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
+            self._end_brokers(grace_seconds, forget=True)
             self._end_beside(grace_seconds, forget=True)
             ports.Reservations().release(self.directory)
             noted_faults.forget(self.directory)
@@ -311,9 +311,7 @@ class LocalCluster:
     def _end_all(self, grace_seconds: float) -> None:
         """End all brokers, then ZooKeeper; their ports stay reserved."""
         self._topology.resume()
-        takedown.end(
-            [self.process_of(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds, forget=False
-        )
+        self._end_brokers(grace_seconds, forget=False)
         self._end_beside(grace_seconds, forget=False)
 
     def change_brokers(self, brokers: Sequence[BrokerEntry], changed: Sequence[int]) -> None:
@@ -501,6 +499,13 @@ class LocalCluster:
     @property
     def _topology(self) -> Topology:
         return topology_of(self.directory, self.file)
+
+    def _end_brokers(self, grace_seconds: float, *, forget: bool) -> None:
+        """End the brokers; those that are controllers too come last, since the others hand their leaders over first."""
+        voters = [] if self.file.quorum is None else self.file.quorum.ids
+        alone = [one for one in self.file.broker_ids if one not in voters]
+        for group in (alone, [one for one in self.file.broker_ids if one in voters]):
+            takedown.end([self.process_of(one) for one in group], grace_seconds=grace_seconds, forget=forget)
 
     def _end_beside(self, grace_seconds: float, *, forget: bool) -> None:
         """End the processes beside the brokers, which have ended."""
