@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from fetched import Unavailable  # noqa: E402 - found through the path above
 from maven import Artifact, resolve  # noqa: E402 - found through the path above
 
-from tidegauge.kafka.apis import APIS, EXTENSIONS, NEVER, SHARE_APIS, Api, snake  # noqa: E402 - the same
+from tidegauge.kafka.apis import APIS, EXTENSIONS, NEVER, Api, snake  # noqa: E402 - the same
 from tidegauge.kafka.kraft.apis import KRAFT_APIS  # noqa: E402 - the same
 from tidegauge.kafka.kraft.broker_apis import LATER  # noqa: E402 - the same
 from tidegauge.kafka.kraft.control_types import CONTROL_TYPES  # noqa: E402 - the same
@@ -227,7 +227,7 @@ def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) ->
             merged = _with_later(found[name]["fields"], later[name]["fields"], last)
             found[name] = {**found[name], "fields": merged}
     own = {key: api for key, api in APIS.items() if key not in EXTENSIONS}
-    extensions = {key: APIS[key] for key in EXTENSIONS} | SHARE_APIS
+    extensions = {key: APIS[key] for key in EXTENSIONS}
     texts = {
         f"{MESSAGES}/__init__.py": _docstring("One module per API: requests and responses of Kafka's protocol."),
         f"{RECORDS}/__init__.py": _docstring("One module per type of record of Kafka's coordinators: key and value."),
