@@ -97,6 +97,7 @@ def _verb_of(module: str) -> click.Command:
     if module not in sys.modules:
         import_module(module)
         import_module(LABS[module])
+        import_module("tidegauge_broker.server.warm_up").warm_up()
         gc.freeze()  # what is loaded is never garbage; collections that skip it leave the shared pages shared
     return cast("click.Command", getattr(sys.modules[module], name))
 

@@ -156,7 +156,7 @@ def _check_levels(levels: Mapping[str, int]) -> None:
 
 
 def _check_super_users(controller_ids: Iterable[int], settings: Mapping[str, str]) -> None:
-    """Refuse controllers that would refuse the brokers and one another: nobody logs in at their listeners (KIP-801).
+    """Refuse controllers that would refuse the brokers and one another: no node logs in at their listeners (KIP-801).
 
     Raises:
         TidegaugeError: INVALID_CONFIG.
