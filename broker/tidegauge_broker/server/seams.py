@@ -22,7 +22,7 @@ from tidegauge_broker.server.quorum.node_lab import NodeLab
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_controller.broker_channels import open_channel
 

@@ -92,13 +92,14 @@ DECIDED_BY_UP = {
     "lab.session.file": _OF_DIRECTORY,
 }
 """Settings that ``up`` decides, and what the user can do instead."""
+LISTENERS = "listeners"
 IN_KRAFT = "process.roles"
 """A setting that every node in KRaft mode has, and no other."""
 IN_PLACE_OF_ZOOKEEPERS = {"zookeeper.session.timeout.ms": "broker.session.timeout.ms"}
 """Settings of KRaft mode that have the part of one of ZooKeeper's."""
 DECIDED_IN_KRAFT = {
     "node.id": "--brokers N gives brokers the ids 0 to N-1, and controllers have 3000, 3001, ...",
-    IN_KRAFT: "each process has one role; --controllers N gives the number of controllers",
+    IN_KRAFT: "--controllers N gives the number of controllers, and --combined makes brokers the controllers",
     "controller.listener.names": "--controller-port says where controllers listen",
     "controller.quorum.bootstrap.servers": "--controller-port says where controllers listen",
     "controller.quorum.voters": "--controllers N gives the number of voters",
@@ -250,7 +251,8 @@ def server_properties(
     Args:
         broker: its id and addresses.
         directory: of the cluster.
-        membership: the settings that say who it is, and by which it finds its cluster (``Topology.broker_settings``).
+        membership: the settings that say who it is, and by which it finds its cluster, with the listeners that it has
+            for that (``Topology.broker_settings``).
         profile: ``fast`` or ``kafka``.
         settings: what ``--set`` gave.
         broker_count: that of the cluster.
@@ -258,6 +260,7 @@ def server_properties(
         among_brokers: ``ways_among_brokers`` of the cluster.
     """
     advertised = advertised_of(broker, settings, kafka_host)
+    of_membership = [membership[LISTENERS]] if LISTENERS in membership else []
     own = settings_of(broker.id, settings)
     of_profile, of_session = dict(PROFILES[profile]), {"lab.session.file": str(session_file(directory, broker.id))}
     if IN_KRAFT in membership:
@@ -269,7 +272,7 @@ def server_properties(
     sections = {
         "This broker; rewritten at every start by `tidegauge up` or `start`.": {
             **membership,
-            "listeners": ",".join(listeners_of(broker, settings, kafka_host)),
+            LISTENERS: ",".join([*listeners_of(broker, settings, kafka_host), *of_membership]),
             **({"advertised.listeners": ",".join(advertised)} if advertised else {}),
             "log.dirs": ",".join(map(str, broker_log_directories(directory, broker.id))),
             "event.log.file": str(directory / "logs" / event_log.file_name(f"broker-{broker.id}")),

@@ -4,7 +4,7 @@ Rules:
     1. Network faults from ``controllers``, or from a controller's id, apply to its fetches of the metadata log and to
        all that it asks the active controller.
     2. Faults of requests, which mean those that arrive everywhere else, mean here what the broker sends, too:
-       BrokerHeartbeat, BrokerRegistration, AlterPartition, AllocateProducerIds, AssignReplicasToDirs. Nobody sends
+       BrokerHeartbeat, BrokerRegistration, AlterPartition, AllocateProducerIds, AssignReplicasToDirs. No client sends
        these to a broker. An error takes the place of the controller's response.
     3. A held request ends as one does whose response does not come: at its sender's timeout.
 """

@@ -44,6 +44,8 @@ from tidegauge_controller.metadata.versions import supports_cordoned_directories
 LOG = logging.getLogger("tidegauge.broker")
 _SHUTDOWN_SECONDS = 300.0
 """How long the controller may take to move the leaders away (BrokerServer.shutdown: five minutes)."""
+_SILENCE_MS = 10_000
+"""How long a controller may be silent before a broker that shuts down gives it up."""
 _SECURITY_NUMBERS = {name: number for number, name in PROTOCOLS.items()}
 
 
@@ -194,6 +196,7 @@ class KRaftCluster:
             self._state_changed,
             self._clock,
             self._timeout_seconds,
+            self._silence_ms(),
         )
         admin = KRaftAdmin(self.forwarding, member.metadata, lambda: self._source.leader_id)
         self._assignments = DirectoryAssignments(
@@ -220,6 +223,15 @@ class KRaftCluster:
         self._membership.start()
         self._watch = asyncio.get_running_loop().create_task(self._watch_source(), name="metadata-log")
         return admin
+
+    def _silence_ms(self) -> int:
+        """Return how long the controller may be silent at the end: two elections, if this node could stand in them.
+
+        A node with both roles knows then that the other controllers have ended before it, so that no leader is elected.
+        """
+        if not self._node.is_controller:
+            return _SILENCE_MS
+        return min(_SILENCE_MS, self._node.two_elections_ms)
 
     def _identity(self, registration: BrokerRegistration) -> Identity:
         protocols = registration.protocols

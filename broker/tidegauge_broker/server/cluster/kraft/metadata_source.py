@@ -22,7 +22,7 @@ from tidegauge.host_addresses import address_of
 from tidegauge_broker.metadata_log.meta_properties import NodeProperties
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
-from tidegauge_broker.server.quorum.controller_process import ControllerProcess, quorum_config
+from tidegauge_broker.server.quorum.controller_process import SHUTDOWN_SECONDS, ControllerProcess, quorum_config
 from tidegauge_broker.server.quorum.driver import QuorumDriver
 from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.links import QuorumLinks
@@ -245,8 +245,8 @@ class OwnController(MetadataSource):
         await self._controller.start()
 
     async def close(self) -> None:
-        """Hand the leadership over, and stop the controller."""
-        await self._controller.stop()
+        """Hand the leadership over, and stop the controller: other voters take it within two elections, if any do."""
+        await self._controller.stop(min(SHUTDOWN_SECONDS, self._settings.two_elections_ms / 1000))
 
 
 class _Lines:
