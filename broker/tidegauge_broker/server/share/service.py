@@ -1,4 +1,4 @@
-"""What this broker does for the members of share groups that fetch from it (KIP-932): the APIs 78 and 79, in plain values.
+"""What a broker does for the members of share groups that fetch from it: the APIs 78 and 79 in plain values (KIP-932).
 
 Rules:
     1. A session ends with its last request, or with the connection on which it was opened; what its member has
