@@ -1,7 +1,7 @@
 """Broker settings of consumer groups and their topic: Kafka's names, types, defaults and bounds.
 
-The consumer and share group protocols (KIP-848, KIP-932) exist in KRaft alone. Their settings are accepted and shown;
-those of the consumer protocol count if ``tidegauge.zookeeper.group.protocols`` serves it, an extension of this mode.
+The consumer and share group protocols (KIP-848, KIP-932) exist in KRaft alone. In ZooKeeper mode their settings count
+if ``tidegauge.zookeeper.group.protocols`` serves the protocol, an extension of this mode.
 Source: Kafka's GroupCoordinatorConfig and ShareGroupConfig.
 """
 
@@ -14,7 +14,7 @@ _ASSIGNORS = tuple(f"org.apache.kafka.coordinator.group.assignor.{name}Assignor"
 
 
 def _of_kraft(protocol: str) -> tuple[Setting, ...]:
-    """Return the settings of the consumer or the share protocol; the former count if that protocol is served."""
+    """Return the settings that the consumer and the share protocol have alike; they count if it is served."""
     rows = (
         ("session.timeout.ms", 45_000, "Session timeout of members"),
         ("min.session.timeout.ms", 45_000, "Smallest session timeout of a group"),
@@ -30,7 +30,6 @@ def _of_kraft(protocol: str) -> tuple[Setting, ...]:
             "ms",
             f"{meaning}, {protocol} protocol.",
             1,
-            has_effect=protocol == "consumer",
         )
         for name, default, meaning in rows
     )
@@ -52,7 +51,6 @@ def _bounded(
             unit,
             f"{text_of_it}, share protocol. A setting of Kafka 4.3.",
             minimum,
-            has_effect=False,
         )
         for which, value, text_of_it in rows
     )
