@@ -24,7 +24,8 @@ from typing import Any
 
 from tidegauge.cluster_metadata import BrokerRegistration
 from tidegauge.control import IsrProposal
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.features import TRANSACTION_VERSION
 from tidegauge.listeners import GRPC
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.machine_code import IN_USE
@@ -70,7 +71,7 @@ from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.seams_in_use import seams_of
 from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
-from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification
+from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification, Retries
 from tidegauge_broker.server.service.request_log import RequestLog
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
@@ -263,7 +264,7 @@ class BrokerProcess:
         by_rack = settings.text("replica.selector.class").endswith(".RackAwareReplicaSelector")
         return BrokerCore(
             self._identity.broker_id,
-            core_settings(settings),
+            core_settings(settings, is_kafka_4=self._cluster.forwarding is not None),
             self._logs,
             CoreMetadata(self._metadata),
             rack_of=self._metadata.rack_of if by_rack else None,
@@ -325,7 +326,13 @@ class BrokerProcess:
         settings, replicas, metadata = self._settings, self._replicas, self._metadata
         others = self._among_brokers.to_coordinators()
         peers = TransactionPeers(self._identity.broker_id, others, self._seams.gate())
-        around = Surroundings(self._producer_ids.next, metadata, self._cluster.deleted_partitions, peers.send_markers)
+        around = Surroundings(
+            self._producer_ids.next,
+            metadata,
+            self._cluster.deleted_partitions,
+            peers.send_markers,
+            None if self._cluster.forwarding is None else self._transaction_version,
+        )
         self._transaction_runner = TransactionRunner(
             settings, replicas, around, self._events, self._now_ms, self._halt, self._now_ms.wall
         )
@@ -351,14 +358,21 @@ class BrokerProcess:
             control_plane_listener=self._identity.listeners.control_plane.name,
             groups=self._groups,
             transactions=self._transactions,
-            verification=ProduceVerification(self._begin_verification, self._partition_verifier.verify),
+            verification=ProduceVerification(
+                self._begin_verification, self._partition_verifier.verify, Retries.of(settings, self._now_ms)
+            ),
             gate=self._seams.gate(),
             middleware=[*self._metrics.middleware(), *log],
             responded=[*self._metrics.responded(), *(one.responded for one in log)],
             stored_topic_ids=self._cluster.topic_ids,
         )
 
-    def _begin_verification(self, at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | None:
+    def _transaction_version(self) -> int:
+        """Return the level of transaction.version that is in force."""
+        features = self._cluster.features()
+        return 0 if features is None else features.finalized.get(TRANSACTION_VERSION, 0)
+
+    def _begin_verification(self, at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | ErrorCode | None:
         return self._replicas.core.begin_verification(at, batch, self._now_ms())
 
     def _bind(self) -> WireListeners:

@@ -17,10 +17,10 @@ import click
 
 from tidegauge.cli import BOOTSTRAP_VARIABLE, print_json, print_text, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.extras import install_command
 from tidegauge_client.cli.common import servers
 from tidegauge_client.cluster_file import load_cluster_file
-from tidegauge_lab.cli.common import complete_lab, complete_scenario, is_kraft, kraft_option, lab_verb
+from tidegauge_lab.cli.common import complete_lab, complete_scenario, is_kraft, kraft_option
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.labs.catalogue import lab_named
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.labs.running import begin, lab_in
@@ -67,7 +67,6 @@ def watch(
     kraft: bool,
 ) -> None:
     """Show the cluster live in a browser, on 127.0.0.1; with --dir also buttons to kill, pause, isolate, hold."""
-    _require_extra()
     remote = bootstrap_server is not None or bool(os.environ.get(BOOTSTRAP_VARIABLE))
     directory = directory.absolute()
     if remote and (lab or scenario):
@@ -92,21 +91,9 @@ def _begin(wanted: Lab, directory: Path, *, kraft: bool) -> None:
         begin(wanted, directory, kraft=kraft)
 
 
-def _require_extra() -> None:
-    try:
-        import markdown_it  # noqa: F401, PLC0415 - only looked for
-        import starlette  # noqa: F401, PLC0415 - only looked for
-        import uvicorn  # noqa: F401, PLC0415 - the same
-    except ModuleNotFoundError as missing:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"`tidegauge watch` needs {missing.name}, which is not installed: {install_command('watch')}",
-        ) from None
-
-
 async def _serve(port: int, output: str, directory: Path, bootstrap: list[str] | None, story: Scenario | None) -> None:
     from tidegauge_lab.local import ports  # noqa: PLC0415 - only this verb pays for it
-    from tidegauge_lab.watch import actions, server  # noqa: PLC0415 - they need the extra
+    from tidegauge_lab.watch import actions, server  # noqa: PLC0415 - only this verb pays for it
     from tidegauge_lab.watch.hub import Hub  # noqa: PLC0415 - only this verb pays for it
     from tidegauge_lab.watch.sources import LabSource, RemoteSource  # noqa: PLC0415 - the same
     from tidegauge_lab.watch.teaching import Teaching  # noqa: PLC0415 - the same

@@ -126,6 +126,8 @@ DENIED = [
         {TRANSACTION},
     ),
     ("ListOffsets", 7, {"topics": [T]}, {TOPIC}),
+    ("ShareFetch", 2, {"group_id": "g"}, {GROUP}),
+    ("ShareAcknowledge", 2, {"group_id": "g"}, {GROUP}),
     ("Metadata", 12, {"topics": [{"name": "t"}]}, {TOPIC}),
     ("Metadata", 12, {"topics": [{"name": None, "topic_id": AN_ID}]}, {TOPIC}),
     ("LeaderAndIsr", 7, {}, {CLUSTER}),

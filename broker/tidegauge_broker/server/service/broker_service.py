@@ -83,6 +83,7 @@ from tidegauge_broker.server.service.produce_preparation import ProducePreparati
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
 from tidegauge_broker.server.service.records_pool import RecordsPool
 from tidegauge_broker.server.service.transaction_service import TransactionService
+from tidegauge_broker.server.share.service import ShareService
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.port import Controller
 
@@ -105,7 +106,11 @@ class FetchResponse:
 
 
 class BrokerService:
-    """The requests of clients, followers, admins, the controller, and brokers that ask the controller."""
+    """The requests of clients, followers, admins, the controller, and brokers that ask the controller.
+
+    Attributes:
+        share: serves the members of share groups; None: this broker does not. Set before the first request.
+    """
 
     def __init__(
         self,
@@ -140,6 +145,7 @@ class BrokerService:
         self.configs = configs
         self._create_topic = create_topic
         self.groups = groups
+        self.share: ShareService | None = None
         self.transactions = transactions
         self.records_pool = RecordsPool()
         self.verification = ProducePreparation(verification, self._preparations, self.records_pool)
