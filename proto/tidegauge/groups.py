@@ -28,6 +28,8 @@ from tidegauge.share_groups import (
     DeleteShareOffsetsResult,
     DescribeShareGroup,
     DescribeShareGroupResult,
+    ListSharePartitions,
+    ListSharePartitionsResult,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
 )
@@ -425,6 +427,7 @@ GroupRequest = (
     | DescribeConsumerGroup
     | ShareGroupHeartbeat
     | DescribeShareGroup
+    | ListSharePartitions
     | AlterShareOffsets
     | DeleteShareOffsets
 )
@@ -445,6 +448,7 @@ GroupResult = (
     | DescribeConsumerGroupResult
     | ShareGroupHeartbeatResult
     | DescribeShareGroupResult
+    | ListSharePartitionsResult
     | AlterShareOffsetsResult
     | DeleteShareOffsetsResult
 )
