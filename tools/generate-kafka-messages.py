@@ -169,13 +169,14 @@ class Module:
     def text(self, facts: str) -> str:
         """Return the module; ``facts`` is the first line of its docstring."""
         body = "\n\n\n".join(self.classes.values())
-        imports = ["from dataclasses import dataclass"]
+        imports = []
         if self.used:
             imports.append(f"from tidegauge.kafka.fields import {', '.join(sorted(self.used))}")
         if "Sequence[" in body:
             imports.insert(0, "from collections.abc import Sequence")
         if "Records |" in body:
             imports.append("from tidegauge.kafka.records import Records")
+        imports.append("from tidegauge.lazy_dataclasses import dataclass")
         head = f'"""{facts}\n\nGenerated: make kafka-messages.\n"""'
         return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", body, ""])
 

@@ -8,7 +8,7 @@ Source: the group APIs of Kafka 3.9 (GroupCoordinator, GroupCoordinatorAdapter, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from tidegauge.consumer_groups import (
     DescribeConsumerGroupResult,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import (
     AlterShareOffsets,

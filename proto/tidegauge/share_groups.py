@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.consumer_groups import Assignment, NamedPartitions
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 
 SHARE_STATE_TOPIC = "__share_group_state"
 NO_START_OFFSET = -1

@@ -8,11 +8,12 @@ Source: the transaction APIs of Kafka 3.9 (TransactionCoordinator, KafkaApis); K
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome
 

@@ -59,7 +59,7 @@ def test_brokers_of_a_cluster_are_separate_processes_with_their_own_command_line
 
 def test_what_a_broker_imports_begins_no_thread() -> None:
     """The rule that allows the fork: threads, gRPC's own too, would be missing in the brokers, and their locks held."""
-    program = f"import os, {launcher.MODULE}; print(len(os.listdir('/proc/self/task')))"
+    program = f"import os, {launcher.BROKER}, {launcher.CONTROLLER}; print(len(os.listdir('/proc/self/task')))"
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "1\n"
 

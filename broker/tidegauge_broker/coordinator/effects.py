@@ -8,10 +8,11 @@ committed).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.consumer_groups import Permits
 from tidegauge.groups import GroupResult
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import DeleteShareState, InitializeShareState, ShareStateResult
 from tidegauge.transaction_marker import TransactionMarker

@@ -10,9 +10,10 @@ partitions: if one fails, the replica goes offline, its other effects are droppe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.control import IsrProposal
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.replica.messages import DeleteRecordsResult, EpochEntry, FetchResult, ProduceResult

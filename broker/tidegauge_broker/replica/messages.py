@@ -6,10 +6,11 @@ Offsets are absolute; every end offset is exclusive; times are ms of the caller'
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.formats.compression import Codec

@@ -71,7 +71,7 @@ from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.seams_in_use import seams_of
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification
 from tidegauge_broker.server.service.request_log import RequestLog
@@ -163,7 +163,12 @@ class BrokerProcess:
         resources.callback(self._among_brokers.close)
         resources.push_async_callback(self._seams.close)
         self._cluster = await chosen.connect(
-            self._settings, self._identity.broker_id, self._now_ms, self._node, self._seams.dial()
+            self._settings,
+            self._identity.broker_id,
+            self._now_ms,
+            self._node,
+            self._seams.dial(),
+            self._seams.node_lab(),
         )
         resources.push_async_callback(self._cluster.close)
         stores = self._cluster.stores(self._settings, self._now_ms.wall_ms)

@@ -35,10 +35,10 @@ from tidegauge_lab.local import (
     startup,
     takedown,
 )
+from tidegauge_lab.local import launcher as launching
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import check_settings, with_whole_paths
 from tidegauge_lab.local.cluster_status import status_of
-from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
@@ -168,11 +168,14 @@ class LocalCluster:
                 ports.Reservations().hold(self.directory, ports_of(self.file))
                 topology.require_ports(down)
                 startup.require_ports(self.file, broker_ids)
-                with Launcher(self.directory, wanted=bool(broker_ids)) as launcher:
+                has_controllers = self.file.quorum is not None and bool(beside)
+                first = launching.CONTROLLER if has_controllers else launching.BROKER
+                with launching.Launcher(self.directory, wanted=bool(broker_ids), first=first) as launcher:
                     started.extend(processes[target] for target in beside)
                     topology.start(beside, launcher)
+                    launcher.load(launching.BROKER)
                     self.notes.extend(topology.remarks())
-                    topology.require_ready()
+                    topology.require_ready(broker_ids)
                     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
                     is_first = self.file.quorum is None and len(broker_ids) == len(self.file.brokers)
                     leads = controller if is_first else None
@@ -208,7 +211,7 @@ class LocalCluster:
                 foreign.require_none(self.directory, self.file)
             takedown.end([layout.control_process(self.directory)], grace_seconds=grace_seconds)
             self._topology.resume()
-            takedown.end([self.process_of(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
+            self._end_brokers(grace_seconds, forget=True)
             self._end_beside(grace_seconds, forget=True)
             ports.Reservations().release(self.directory)
             noted_faults.forget(self.directory)
@@ -308,9 +311,7 @@ class LocalCluster:
     def _end_all(self, grace_seconds: float) -> None:
         """End all brokers, then ZooKeeper; their ports stay reserved."""
         self._topology.resume()
-        takedown.end(
-            [self.process_of(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds, forget=False
-        )
+        self._end_brokers(grace_seconds, forget=False)
         self._end_beside(grace_seconds, forget=False)
 
     def change_brokers(self, brokers: Sequence[BrokerEntry], changed: Sequence[int]) -> None:
@@ -498,6 +499,13 @@ class LocalCluster:
     @property
     def _topology(self) -> Topology:
         return topology_of(self.directory, self.file)
+
+    def _end_brokers(self, grace_seconds: float, *, forget: bool) -> None:
+        """End the brokers; those that are controllers too come last, since the others hand their leaders over first."""
+        voters = [] if self.file.quorum is None else self.file.quorum.ids
+        alone = [one for one in self.file.broker_ids if one not in voters]
+        for group in (alone, [one for one in self.file.broker_ids if one in voters]):
+            takedown.end([self.process_of(one) for one in group], grace_seconds=grace_seconds, forget=forget)
 
     def _end_beside(self, grace_seconds: float, *, forget: bool) -> None:
         """End the processes beside the brokers, which have ended."""

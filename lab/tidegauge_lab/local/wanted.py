@@ -36,6 +36,17 @@ class WantedQuorum:
     features: Mapping[str, int] = field(default_factory=dict[str, int])
     port: int | None = None
 
+    def size(self, brokers: int | None) -> int:
+        """Return how many controllers a new quorum has: as asked for, else three, or one if brokers are too few.
+
+        Args:
+            brokers: how many brokers there are to be, of which some are the controllers; None: nothing was said.
+        """
+        if self.controllers is not None:
+            return self.controllers
+        is_small = self.is_combined and brokers is not None and brokers < DEFAULT_CONTROLLERS
+        return SIZES[0] if is_small else DEFAULT_CONTROLLERS
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

@@ -368,7 +368,7 @@ class _Context:
             if isinstance(step, steps.CreateTopic):
                 self._replicas(step.line, step.assignment)
                 self._counts[step.name] = len(step.assignment)
-            if isinstance(step, steps.FaultStep) and (problem := problem_of(step)):
+            if isinstance(step, steps.FaultStep) and (problem := problem_of(step, self._scenario.mode)):
                 self._tell(step.line, problem)
             for partition in step.held if isinstance(step, steps.Start) else ():
                 self._partition(step.line, partition)

@@ -63,7 +63,7 @@ from tidegauge_broker.server.replication.leader_link import FetcherIdentity
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification
 from tidegauge_broker.server.service.share_group_service import ShareGroupService

@@ -20,7 +20,7 @@ from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.formats import large_batches
-from tidegauge_broker.server.service import Caller
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka import connection, frame_reader
 from tidegauge_broker.server.wire.kafka.handlers import fetch, produce
 from tidegauge_broker.server.wire.kafka.request import Context

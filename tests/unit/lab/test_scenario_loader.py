@@ -129,7 +129,10 @@ def test_arguments_become_values_of_their_kind() -> None:
         ("inject_disk: {broker: 1, errno: EEK}", "6: EEK is no error of the operating system"),
         ("inject_disk: {broker: 1, delay_ms: 1, operation: write}", "6: append or sync or truncate or replace or"),
         ("clear_faults: 3", "6: there is no broker 3 in this scenario"),
-        ("isolate: {broker: 1, from: disk}", "6: brokers or zookeeper or clients is expected, not 'disk'"),
+        (
+            "isolate: {broker: 1, from: disk}",
+            "6: brokers or zookeeper or clients or controllers is expected, not 'disk'",
+        ),
         ("hold_fetch: {brokers: 1, release: 1}", "6: true or false is expected, not '1'"),
         ("wait_isr: {isr: 1, partition: story}", "6: 'story' is not a partition; write TOPIC-PARTITION"),
         ("wait_isr: {isr: 1, partition: story-1}", "6: there is no partition story-1 in this scenario"),

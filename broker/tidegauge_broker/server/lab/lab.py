@@ -22,7 +22,7 @@ from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
 from tidegauge_broker.server.cluster.ports import Dial
 from tidegauge_broker.server.lab.channels import Calls
-from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.fault_table import FaultTable, Place
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
@@ -31,6 +31,7 @@ from tidegauge_broker.server.lab.membership import LabMembership
 from tidegauge_broker.server.lab.rule_messages import rules_from_start
 from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing, held_from_start
+from tidegauge_broker.server.lab.to_controllers import ControllersLab
 from tidegauge_broker.server.lab.zookeeper.membership import ZooKeeperMembership
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
@@ -53,15 +54,16 @@ class Lab(Seams):
         super().__init__(security, over_kafka, logical_clock)
         self._settings = settings
         self._disk_faults = DiskFaults()
-        self._faults = FaultTable(broker_id, self._disk_faults)
+        is_kraft = not settings.text("zookeeper.connect")
+        place = Place.KRAFT_BROKER if is_kraft else Place.BROKER
+        self._faults = FaultTable(broker_id, self._disk_faults, place=place)
+        self._to_controllers = ControllersLab(self._faults)
         self._calls = Calls(self._faults, lambda address: _broker_at(metadata, address), security)
         self._rules = RuleTable(broker_id)
         self._rules.set(rules_from_start(settings))
         self._gate = LabGate(self._faults, self._rules)
         self._membership: LabMembership = (
-            ZooKeeperMembership(self._faults, settings["lab.session.file"])
-            if settings.text("zookeeper.connect")
-            else KRaftMembership()
+            KRaftMembership() if is_kraft else ZooKeeperMembership(self._faults, settings["lab.session.file"])
         )
         self._holds: Holds | None = None
 
@@ -85,6 +87,10 @@ class Lab(Seams):
     def dial(self) -> Dial | None:
         """Return what opens connections to the store of the cluster's metadata to which the faults apply."""
         return self._membership.dial()
+
+    def node_lab(self) -> ControllersLab:
+        """Return what opens channels to controllers to which the faults apply."""
+        return self._to_controllers
 
     def gate(self) -> Gate:
         """Return the gate that the faults make."""

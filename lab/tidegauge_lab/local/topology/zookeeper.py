@@ -132,8 +132,11 @@ class ZooKeeperTopology:
                 f"ZooKeeper does not serve after {_ZOOKEEPER_LIMIT_SECONDS:g} s; its log is {process.log_file}"
             )
 
-    def require_ready(self) -> None:
+    def require_ready(self, starting: Collection[Target] = ()) -> None:  # noqa: ARG002 - the quorum's need it
         """Refuse to start brokers without a ZooKeeper.
+
+        Args:
+            starting: is not looked at: no broker brings ZooKeeper.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, it is down, paused or out of reach.

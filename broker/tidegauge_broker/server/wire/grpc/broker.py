@@ -14,7 +14,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
 from tidegauge.with_turns import with_turns
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetLookup, ProduceResult, RecordsToDelete
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, Unreachable
 from tidegauge_broker.server.service.open_produces import UnacknowledgedAppendFailed
 from tidegauge_broker.server.service.produce_portions import append

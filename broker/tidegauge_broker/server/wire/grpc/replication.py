@@ -20,7 +20,7 @@ from tidegauge.v1 import (
 )
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction
 from tidegauge_broker.server.replication.fetch_session import FetchSession
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_broker.server.wire.grpc.callers import caller_of
 from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse

@@ -24,8 +24,8 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import FETCH, PRODUCE
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.kafka import error_responses, partial_errors
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
