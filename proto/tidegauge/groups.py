@@ -29,6 +29,8 @@ from tidegauge.share_groups import (
     DeleteShareOffsetsResult,
     DescribeShareGroup,
     DescribeShareGroupResult,
+    ListSharePartitions,
+    ListSharePartitionsResult,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
 )
@@ -426,6 +428,7 @@ GroupRequest = (
     | DescribeConsumerGroup
     | ShareGroupHeartbeat
     | DescribeShareGroup
+    | ListSharePartitions
     | AlterShareOffsets
     | DeleteShareOffsets
 )
@@ -446,6 +449,7 @@ GroupResult = (
     | DescribeConsumerGroupResult
     | ShareGroupHeartbeatResult
     | DescribeShareGroupResult
+    | ListSharePartitionsResult
     | AlterShareOffsetsResult
     | DeleteShareOffsetsResult
 )

@@ -501,7 +501,7 @@ class BrokerService:
                     number = await self.configs.alter_topic(name, changed, deleted, validate_only=validate_only)
                 case ConfigResourceType.BROKER:
                     number = await self.configs.alter_broker(name, changed, deleted, validate_only=validate_only)
-                case ConfigResourceType.GROUP if self.groups.serves_consumer_groups:
+                case ConfigResourceType.GROUP if self.groups.has_group_settings:
                     number = await self.configs.groups.alter(name, changed, deleted, validate_only=validate_only)
                 case _:
                     return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
@@ -519,7 +519,7 @@ class BrokerService:
                     views = await self.configs.describe_topic(name)
                 case ConfigResourceType.BROKER:
                     views = self.configs.describe_broker(name)
-                case ConfigResourceType.GROUP if self.groups.serves_consumer_groups:
+                case ConfigResourceType.GROUP if self.groups.has_group_settings:
                     views = await self.configs.groups.describe(name)
                 case ConfigResourceType.CLIENT_METRICS:
                     message = "Config type client-metrics is only supported on KRaft clusters"
