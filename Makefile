@@ -179,9 +179,10 @@ yardstick: .venv java ## The same Kafka clients against both, piece by piece: ma
 play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm; without npm a sentence says so.
 	@$(BIN)/python -m tidegauge_lab.play.runtime
 
-wheel: .venv play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip.
+wheel: .venv play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip, and ZooKeeper's jars in another.
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@ls dist/tidegauge-*.whl
+	$(BIN)/python tools/zookeeper_wheel.py dist
+	@ls dist/tidegauge*.whl
 
 compiled: .venv ## Brokers and simulator as machine code in build/compiled, where there is a C compiler (use: PYTHONPATH=build/compiled).
 	$(BIN)/python tools/compile_packages.py

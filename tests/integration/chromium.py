@@ -88,6 +88,11 @@ class Page:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
+    def type(self, character: str) -> None:
+        """Press a key that gives a character."""
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=character, text=character)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=character)
+
     def accessible(self) -> list[tuple[str, str]]:
         """Role and name of what a screen reader is given."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]

@@ -198,7 +198,7 @@ class BrokerCore:
 
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int
-    ) -> VerificationGuard | None:
+    ) -> VerificationGuard | ErrorCode | None:
         """Begin to verify a transactional batch (KIP-890); None where nothing has to be verified. See ``Writes``."""
         return self.writes.begin_verification(topic_partition, batch, now_ms)
 

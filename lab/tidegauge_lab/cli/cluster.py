@@ -34,7 +34,7 @@ from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, KRAFT_MODE, BootstrapServers
 from tidegauge_client.process_end import ProcessEnd
 from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, lab_verb
-from tidegauge_lab.cli.control import DEFAULT_CONTROL, LISTEN_ADDRESS, control_options, require_control
+from tidegauge_lab.cli.control import DEFAULT_CONTROL, LISTEN_ADDRESS, control_options
 from tidegauge_lab.local import control_server
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
@@ -148,8 +148,6 @@ def up(
         raise click.UsageError(
             "Option --zookeeper-port is for the cluster's own ZooKeeper; it can't be used with --zookeeper"
         )
-    if control is not None:
-        require_control()
     try:
         given = read_assignments(settings, "--set")
         levels = dict(map(read_feature, features))

@@ -14,9 +14,11 @@ from tidegauge.cli import EXIT_TIME_LIMIT, fail, reports_errors
 from tidegauge.errors import TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER
 from tidegauge_client.cli.common import INT32_MAX
+from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, read_coordinated, read_role
 from tidegauge_lab.local.topology.zookeeper_server import split_address
 from tidegauge_lab.local.waiting import TimeLimitError
+from tidegauge_lab.local.wanted import mode_by_variable
 
 
 class BrokerIdType(click.ParamType[int]):
@@ -73,6 +75,20 @@ class AddressType(click.ParamType[str]):
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
         return str(value)
+
+
+kraft_option = click.option(
+    "--kraft", is_flag=True, help="On a cluster in KRaft mode, with controllers instead of ZooKeeper; needs no Java."
+)
+
+
+def is_kraft(*, asked: bool) -> bool:
+    """Return whether a new cluster is to be in KRaft mode: by ``--kraft``, or by TIDEGAUGE_MODE.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the variable names no mode.
+    """
+    return asked or mode_by_variable() == KRAFT_MODE
 
 
 ZOOKEEPER_ADDRESS = AddressType(split_address)

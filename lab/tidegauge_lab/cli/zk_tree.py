@@ -170,8 +170,7 @@ def _client(zookeeper: str | None, directory: Path) -> _Client:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"the cluster in {directory} is in KRaft mode, and has no ZooKeeper: its metadata are in the log that the "
-            f"controllers replicate; see {command_for(directory, 'describe-quorum')}, and read a file of the log with "
-            "`tidegauge dump-log --cluster-metadata-decoder`",
+            f"controllers replicate; see {command_for(directory, 'metadata-tree')}",
         )
     return _Client(load_cluster_file(directory).zookeeper_address, _start_of(directory))
 

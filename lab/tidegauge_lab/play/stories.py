@@ -39,11 +39,24 @@ def stories() -> list[Json]:
     for name, title_zh in texts["titles_zh"].items():
         scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
         story = _story(name, scenario, {"en": scenario["title"].strip(), "zh": title_zh}, cures.get(name))
+        story["theme"] = next(theme for theme, names in texts["themes"].items() if name in names)
         found.append(story)
         cured = cures.get(name)
         if cured is not None and cured not in texts["titles_zh"]:
             found.append(_cured(story, cured, texts["of_today_zh"]))
-    return found
+    return _by_theme(found, texts["themes"])
+
+
+def _by_theme(found: list[Json], themes: Json) -> list[Json]:
+    """Return the stories theme by theme, a cure after its loss; the tour first."""
+    places = {"first": -1} | {theme: place for place, theme in enumerate(themes)}
+    order = [name for names in themes.values() for name in names]
+
+    def place(story: Json) -> tuple[int, int]:
+        name = story["name"].removesuffix("-cured") if story["name"] not in order else story["name"]
+        return places[story["theme"]], order.index(name) if name in order else -1
+
+    return sorted(found, key=place)
 
 
 def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
@@ -53,7 +66,7 @@ def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
         "steps": steps,
     }
     named = {name: one[name] for name in ("name", "title", "intro")}
-    return {**named, "scenario": scenario, "cure": cures.get(one["name"])}
+    return {**named, "theme": "first", "scenario": scenario, "cure": cures.get(one["name"])}
 
 
 def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:

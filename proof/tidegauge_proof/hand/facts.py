@@ -147,6 +147,11 @@ def _replica(cluster: HandDriven, broker_id: int, *, in_isr: bool) -> Json:
         "leo": log.log_end_offset,
         "epochs": [[epoch, start, end] for (epoch, start), end in zip(starts, ends, strict=True)],
         "bytes": None,
+        "flushed": broker.replica.flushed,
+        "records": [
+            [f"m{cluster.world.clients.number_of[name.batch_crc] + name.place}", name.leader_epoch]
+            for name in log.records
+        ],
         "knows": {}
         if lead is None
         else {
@@ -221,13 +226,17 @@ def verdict_of(cluster: HandDriven) -> Json:
         f"LOST: {one['value']} was acknowledged (acks={one['acks']}) at offset {one['offset']}, and no replica has it"
         for one in lost
     ]
-    read = {number for one in cluster.reads for number in one.numbers}
-    missing = [
-        f"m{number}" for number in sorted(read) if not any(_holds(cluster, b, number) for b in cluster.world.replicas)
-    ]
-    if missing:
+    if missing := read_and_lost(cluster):
         said.append(f"A consumer has read {', '.join(missing)}, and no replica has it any more")
     return {"broken": cluster.broken, "lost": said, "ended": cluster.has_ended}
+
+
+def read_and_lost(cluster: HandDriven) -> list[str]:
+    """Return the values that a consumer has read and that no replica holds."""
+    read = {number for one in cluster.reads for number in one.numbers}
+    return [
+        f"m{number}" for number in sorted(read) if not any(_holds(cluster, b, number) for b in cluster.world.replicas)
+    ]
 
 
 def _holds(cluster: HandDriven, broker_id: int, number: int) -> bool:

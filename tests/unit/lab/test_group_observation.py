@@ -84,7 +84,7 @@ class Kafka(KafkaWire):
             )
         assert isinstance(message, OffsetFetchRequest)
         assert all(one.topics is None for one in message.groups), "of all partitions"
-        topics = [OffsetFetchResponseTopics("t", [OffsetFetchResponsePartitions(0, 5, -1, None)])]
+        topics = [OffsetFetchResponseTopics("t", partitions=[OffsetFetchResponsePartitions(0, 5, -1, None)])]
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(one.group_id, topics) for one in message.groups])
 
 

@@ -84,8 +84,7 @@ class ZooKeeperTopology:
     def require_installed(self) -> None:
         """Check what a new cluster needs of ZooKeeper before its directory is created."""
         if self._file.zookeeper_managed:
-            server.java_command()
-            server.jars_directory()
+            server.installed()
         else:
             self.require_ready()
 

@@ -62,9 +62,9 @@ function makeHand() {
     ),
     group(
       word("action"),
-      own(word("back"), () => request({ op: "back", count: Math.max(0, stage.state.actions.length - 1) })),
+      own(word("back"), () => request({ op: "back", count: Math.max(0, desk.state.actions.length - 1) })),
       own(word("on"), () => request({ op: "back", count: actionShown() })),
-      own(word("again"), () => request({ op: "begin", settings: stage.state.settings })),
+      own(word("again"), () => request({ op: "begin", settings: desk.state.settings })),
     ),
   );
 }
@@ -72,12 +72,12 @@ function makeHand() {
 // The action up to which the time line shows the run; all of them while it is not dragged back.
 function actionShown() {
   const step = past.shown && run.count ? run.steps[run.count - 1] : null;
-  return past.shown ? (step ? step.action : 0) : stage.state.actions.length;
+  return past.shown ? (step ? step.action : 0) : desk.state.actions.length;
 }
 
 function drawHand() {
   const brokers = Object.keys(view.brokers).map(Number).sort((a, b) => a - b);
-  const known = brokers.length ? brokers : Object.keys(stage.state.logs).map(Number);
+  const known = brokers.length ? brokers : Object.keys(desk.state.logs).map(Number);
   if (known.join() === hand.brokers) return;
   hand.brokers = known.join();
   for (const select of hand.selects) {
@@ -90,9 +90,9 @@ function drawHand() {
 const settingsFields = new Map();
 
 function makeSettings() {
-  for (const { name, least, most } of stage.vocabulary.settings) {
+  for (const { name, least, most } of desk.vocabulary.settings) {
     let node;
-    if (name === "rule") node = make("select", {}, ...stage.vocabulary.rules.map((rule, place) => make("option", { value: place }, rule)));
+    if (name === "rule") node = make("select", {}, ...desk.vocabulary.rules.map((rule, place) => make("option", { value: place }, rule)));
     else if (most === 1) node = make("select", {}, make("option", { value: 0 }, word("no")), make("option", { value: 1 }, word("yes")));
     else node = make("input", { type: "number", min: least, max: most });
     node.id = `setting-${name}`;
@@ -110,7 +110,7 @@ async function changeSettings() {
 
 function drawSettings() {
   for (const [name, node] of settingsFields) {
-    const value = String(stage.state.settings[name]);
+    const value = String(desk.state.settings[name]);
     if (node.value !== value) node.value = value;
   }
 }

@@ -102,14 +102,15 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
     async def VerifyPartitions(
         self, request: transaction_markers_pb2.VerifyPartitionsRequest, context: Context
     ) -> transaction_markers_pb2.VerifyPartitionsResponse:
-        """Say whether partitions are in a transaction."""
+        """Say whether partitions are in a transaction, or add them."""
         await _check_epoch(request.producer_epoch, context)
         wanted = AddPartitionsToTxn(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
             tuple(TopicPartition(one.topic, one.partition) for one in request.partitions),
-            verify_only=True,
+            verify_only=not request.adds,
+            is_implicit=request.adds,
         )
         result = await self._service.transactions.add_partitions(wanted, may_be_internal=True)
         return transaction_markers_pb2.VerifyPartitionsResponse(
@@ -126,7 +127,9 @@ async def _check_epoch(producer_epoch: int, context: Context) -> None:
 
 def _from_marker(one: transaction_markers_pb2.Marker) -> MarkersOfTransaction:
     outcome = Outcome.COMMIT if one.committed else Outcome.ABORT
-    marker = TransactionMarker(one.producer_id, one.producer_epoch, outcome, one.coordinator_epoch)
+    marker = TransactionMarker(
+        one.producer_id, one.producer_epoch, outcome, one.coordinator_epoch, one.transaction_version
+    )
     return MarkersOfTransaction(marker, tuple(TopicPartition(at.topic, at.partition) for at in one.partitions))
 
 
