@@ -80,6 +80,7 @@ from tidegauge_broker.server.service.share_group_service import ShareGroupServic
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.share.assembly import share_service
 from tidegauge_broker.server.share.persister import Persister
+from tidegauge_broker.server.share.service import ShareService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.kafka.by_mode import serving_of
 from tidegauge_broker.server.wire.listeners import WireListeners
@@ -183,7 +184,7 @@ class BrokerProcess:
         self._assemble()
         resources.push_async_callback(self._close_replicas)
         resources.push_async_callback(self._close_coordinators)
-        changed = self._group_settings_changed
+        changed = self._group_runner.settings_changed
         self._configs.follow(InForce(self._settings, self._replicas, self._controller, self._advertise, changed))
         resources.push_async_callback(self._metrics.close)
         self._listeners = self._bind()
@@ -248,8 +249,7 @@ class BrokerProcess:
         self._assemble_replication()
         self._assemble_coordinators()
         self._service = self._new_service()
-        if self._groups.serves_share_groups:
-            self._assemble_share_partitions()
+        self._share = self._service.share = self._new_share_service()
         self._metrics.assembled(
             self._service, self._replicas, self._metadata, self._controller, self._partition_verifier
         )
@@ -332,11 +332,8 @@ class BrokerProcess:
 
     def _assemble_shares(self, proofs: SharedProofs) -> ShareGroupService:
         """Put the share coordinator together, and what asks those of other brokers (KIP-932)."""
-        identity, replicas = self._identity, self._replicas
-        self._share_runner = ShareRunner(
-            self._settings, replicas, self._events, self._now_ms, self._halt, self._now_ms.wall
-        )
-
+        identity, replicas, now_ms = self._identity, self._replicas, self._now_ms
+        self._share_runner = ShareRunner(self._settings, replicas, self._events, now_ms, self._halt, now_ms.wall)
         listener = identity.listeners.kafka_among_brokers
         shares = ShareGroupService(
             self._share_runner,
@@ -399,17 +396,10 @@ class BrokerProcess:
             stored_topic_ids=self._cluster.topic_ids,
         )
 
-    def _assemble_share_partitions(self) -> None:
-        """Put together what serves the members of share groups at the leaders of partitions (KIP-932)."""
-        self._service.share = share_service(
-            self._replicas,
-            self._persister,
-            self._service.list_offset,
-            self._configs.groups.values_of,
-            self._settings.integer("group.share.max.share.sessions"),
-            self._now_ms,
-            self._now_ms.wall,
-        )
+    def _new_share_service(self) -> ShareService:
+        """Return what serves the members of share groups at the leaders of partitions (KIP-932)."""
+        around = self._replicas, self._persister, self._service.list_offset, self._configs.groups.values_of
+        return share_service(*around, self._settings, self._now_ms, self._now_ms.wall)
 
     def _transaction_version(self) -> int:
         """Return the level of transaction.version that is in force."""
@@ -484,13 +474,7 @@ class BrokerProcess:
     def _leadership_changed(self, change: LeadershipChanged) -> None:
         for runner in (self._group_runner, self._transaction_runner, self._share_runner):
             runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
-        if self._service.share is not None:
-            self._service.share.leadership_changed(change.topic_partition, leads=change.leads)
-
-    def _group_settings_changed(self, group_id: str, values: Values | None) -> None:
-        self._group_runner.settings_changed(group_id, values)
-        if self._service.share is not None:
-            self._service.share.settings_changed(group_id)
+        self._share.leadership_changed(change.topic_partition, leads=change.leads)
 
     def _registered(self, broker_epoch: int) -> None:
         self._broker_epoch = broker_epoch
@@ -589,8 +573,7 @@ class BrokerProcess:
         self._service.records_pool.close()
 
     async def _close_coordinators(self) -> None:
-        if self._service.share is not None:
-            await self._service.share.close()
+        await self._share.close()
         await self._partition_verifier.close()
         await self._transaction_runner.close()
         await self._transactions.close()

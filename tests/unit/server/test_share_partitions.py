@@ -428,7 +428,6 @@ async def test_settings_of_a_group_take_effect_at_once(broker: ShareBroker) -> N
     broker.produce(3)
     hosted = await broker.open()
     broker.settings = ShareSettings(record_lock_duration_ms=70)
-    broker.service.settings_changed("g")
     await broker.fetch()
     assert hosted.core.next_deadline_ms() == broker.now_ms + 70
     assert broker.service.lock_duration_ms("g") == 70

@@ -106,11 +106,7 @@ class FetchResponse:
 
 
 class BrokerService:
-    """The requests of clients, followers, admins, the controller, and brokers that ask the controller.
-
-    Attributes:
-        share: serves the members of share groups; None: this broker does not. Set before the first request.
-    """
+    """The requests of clients, followers, admins, the controller, and brokers that ask the controller."""
 
     def __init__(
         self,
@@ -145,7 +141,7 @@ class BrokerService:
         self.configs = configs
         self._create_topic = create_topic
         self.groups = groups
-        self.share: ShareService | None = None
+        self.share: ShareService | None = None  # set before the first request, if share groups are served
         self.transactions = transactions
         self.records_pool = RecordsPool()
         self.verification = ProducePreparation(verification, self._preparations, self.records_pool)

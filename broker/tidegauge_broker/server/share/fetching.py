@@ -134,6 +134,7 @@ class ShareFetches:
             return {}
         if wanted.max_bytes < 0:
             return dict.fromkeys(wanted.partitions, Fetched(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._partitions.refresh_settings(wanted.group_id)
         hosted, errors = self._open(wanted)
         deadline_ms = self._now_ms() + wanted.max_wait_ms
         while hosted:
