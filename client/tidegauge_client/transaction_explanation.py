@@ -169,7 +169,7 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
         text = f"{where}, and does not coordinate it at the moment: {facts.problem.name}."
         rule = RULE_COORDINATOR
         change = (
-            f"a response of broker {held.leader}, or, if its process is dead, another leader when its ZooKeeper "
+            f"a response of broker {held.leader}, or, if its process is dead, another leader when its "
             f"session has ended: `tidegauge explain {held.at}`"
         )
     elif facts.transaction is not None and facts.transaction.coordinator != held.leader:

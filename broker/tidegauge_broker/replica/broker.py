@@ -250,6 +250,14 @@ class BrokerCore:
         partition = self.hosted.by_name.get(topic_partition)
         return None if partition is None or partition.leader_role is None else partition.leader_epoch
 
+    def watch_leadership(self, topic_partition: TopicPartition) -> list[Effect]:
+        """Have LeadershipChanged report the leadership of a partition that this broker leads, its loss above all."""
+        return self.partition_states.watch_leadership(topic_partition)
+
+    def unwatch_leadership(self, topic_partition: TopicPartition) -> None:
+        """Take ``watch_leadership`` back."""
+        self.partition_states.unwatch_leadership(topic_partition)
+
     def fetched_ms(self, topic_partition: TopicPartition) -> dict[int, int]:
         """Return when each other member of the ISR fetched last, in ms; 0: not in this epoch."""
         partition = self.hosted.by_name.get(topic_partition)

@@ -145,6 +145,7 @@ class FetchRequest:
     None: only the leader may. ``reads_committed``: records of open transactions are not given, and those of aborted
     ones are named (KIP-98's isolation level read_committed).
     ``standing`` is the account of a follower's session, of which ``partitions`` holds what is in question.
+    ``only_waits``: the response has no results; it says that a fetch of these partitions would respond now.
     """
 
     replica_id: int
@@ -156,6 +157,7 @@ class FetchRequest:
     client_rack: str | None = None
     reads_committed: bool = False
     standing: StandingFetch | None = None
+    only_waits: bool = False
 
 
 class ReadRange(NamedTuple):
