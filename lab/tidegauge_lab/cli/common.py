@@ -80,7 +80,7 @@ ZOOKEEPER_ADDRESS = AddressType(split_address)
 
 
 class CoordinatedType(click.ParamType[Coordinated]):
-    """``group:G`` or ``transaction:ID`` on the command line."""
+    """``group:G``, ``transaction:ID``, ``share:G`` or ``share:G/T-P`` on the command line."""
 
     name = COORDINATED_FORMS
 
