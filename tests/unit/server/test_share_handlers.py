@@ -57,7 +57,10 @@ class Coordinator:
         (
             *("WriteShareGroupState", 1),
             {
-                "state_epoch": 2, "leader_epoch": 4, "start_offset": 3, "delivery_complete_count": 3,
+                "state_epoch": 2,
+                "leader_epoch": 4,
+                "start_offset": 3,
+                "delivery_complete_count": 3,
                 "state_batches": [STORED],
             },
             WriteShareState(KEY, 2, 4, 3, 3, (BATCH,)),
