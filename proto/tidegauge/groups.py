@@ -34,6 +34,7 @@ from tidegauge.share_groups import (
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
 )
+from tidegauge.transactions import SupportedOperation
 
 OFFSETS_TOPIC = "__consumer_offsets"
 NO_GENERATION = -1
@@ -262,7 +263,7 @@ class TxnOffsetCommit:
     Attributes:
         generation: with ``member_id`` and ``group_instance_id`` of v3 and later: fences members of older generations
             (KIP-447); versions before have the defaults, with which no member is fenced.
-        supports_abortable_error: v4 and later: the failed verification is TRANSACTION_ABORTABLE, not INVALID_TXN_STATE.
+        operation: what the version of the request supports.
         is_load_unavailable: v0 and v1: while the group's partition loads the error is COORDINATOR_NOT_AVAILABLE.
     """
 
@@ -274,7 +275,7 @@ class TxnOffsetCommit:
     generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
-    supports_abortable_error: bool = True
+    operation: SupportedOperation = SupportedOperation.GENERIC_ERROR_SUPPORTED
     is_load_unavailable: bool = False
 
 

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge_client.cli.main import root
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
@@ -324,3 +325,26 @@ def test_a_dead_broker_is_fenced_at_once_if_the_kill_asks_for_it(
         wait(made, "--leader", "orders-0=1")
     finally:
         made.down()
+
+
+def test_a_controller_is_added_and_the_metadata_are_shown_as_a_tree(kraft: LocalCluster) -> None:
+    """KIP-853 by one verb: a process is started, catches up, and votes; ``metadata-tree`` shows its registration."""
+    added = verb(kraft, "add-controller")
+    assert added.startswith("Added controller 3003 with directory id ")
+    kraft = LocalCluster(kraft.directory)
+    assert list(controllers(kraft)) == [*IDS, 3003]
+    assert controllers(kraft)[3003]["role"] == "follower"
+    view = kraft.quorum()
+    assert view is not None
+    assert [one.id for one in view.voters] == [*IDS, 3003]
+    verb(kraft, "create-topic", "orders", "--replica-assignment", "2:0:1")
+    assert "replicas=[2, 0, 1]" in verb(kraft, "metadata-tree", "topics/byName/orders/0")
+    assert "ControllerRegistration(id=3003" in verb(kraft, "metadata-tree", "/image/cluster/controllers/3003")
+    one, *_ = [one for one in view.voters if one.id == 3003]
+    removed = verb(kraft, "remove-controller", "-i", "3003", "-d", uuid_text(one.directory_id))
+    assert removed.startswith("Removed")
+    kraft.down()
+    assert "orders" in verb(kraft, "metadata-tree", "topics/byName"), "files are read while nothing runs"
+    refused = CliRunner().invoke(root, ["add-controller", "--dir", str(kraft.directory)])
+    assert "only its leader adds a voter" in refused.output
+    assert len(controllers(kraft)) == 4, "nothing was changed"

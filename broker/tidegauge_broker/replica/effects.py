@@ -129,7 +129,7 @@ class FetchersChanged:
 
 @dataclass(slots=True)
 class LeadershipChanged:
-    """This broker has taken over or lost the leadership of a partition that a coordinator keeps its state in.
+    """This broker has taken over or lost the leadership of a partition of a coordinator's topic, or of a watched one.
 
     Emitted once for each change, after the partition's state has moved and behind its log effects.
 

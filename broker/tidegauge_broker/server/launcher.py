@@ -73,11 +73,11 @@ def main() -> None:
     """Fork a node for each order, until there are no more."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps what nothing waits for
     while line := sys.stdin.readline():
-        told = json.loads(line)
-        if isinstance(told, str):
-            _verb_of(told)
+        content = json.loads(line)
+        if isinstance(content, str):
+            _verb_of(content)
             continue
-        order = Order(*told)
+        order = Order(*content)
         verb = _verb_of(order.module)
         sys.stderr.flush()
         pid = os.fork()

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc.aio
 
+from tidegauge.kafka.kraft.broker_apis import AMONG_BROKERS
 from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import PLAIN, Security
@@ -74,7 +75,7 @@ class Seams:
 
     def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to the Kafka listener of another broker."""
-        return KafkaChannel(address, client_id, self._dialer, self._login, self._logical_clock)
+        return KafkaChannel(address, client_id, self._dialer, self._login, self._logical_clock, protocol=AMONG_BROKERS)
 
     def dial(self) -> Dial | None:
         """Return what opens the connections to the store of the cluster's metadata; None: the store's client."""

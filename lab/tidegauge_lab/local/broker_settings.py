@@ -100,6 +100,8 @@ DECIDED_BY_UP = {
 LISTENERS = "listeners"
 IN_KRAFT = "process.roles"
 """A setting that every node in KRaft mode has, and no other."""
+IN_PLACE_OF_ZOOKEEPERS = {"zookeeper.session.timeout.ms": "broker.session.timeout.ms"}
+"""Settings of KRaft mode that have the part of one of ZooKeeper's."""
 DECIDED_IN_KRAFT = {
     "node.id": "--brokers N gives brokers the ids 0 to N-1, and controllers have 3000, 3001, ...",
     IN_KRAFT: "--controllers N gives the number of controllers, and --combined makes brokers the controllers",
@@ -155,6 +157,11 @@ def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEE
             of_brokers = with_own_authorizer(of_brokers)
         parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **of_brokers})
     security_of_cluster(settings)
+
+
+def in_kraft(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of ZooKeeper mode as a cluster in KRaft mode has them."""
+    return {IN_PLACE_OF_ZOOKEEPERS.get(name, name): text for name, text in settings.items()}
 
 
 def _scope_of(given: str) -> tuple[int | None, str]:

@@ -195,7 +195,7 @@ def _started(directory: Path, options: TidegaugeOptions, zookeeper: str | None) 
                 settings=options.settings,
                 zookeeper=zookeeper,
                 base_port=next(bases),
-                mode=options.mode,
+                mode=options.mode or None,
             )
             local.up()
             _create_offsets_topic(local)

@@ -39,6 +39,7 @@ SHARE_SETTINGS = (
     *_bounded("delivery.count.limit", 5, 2, 10, "", "Maximum number of deliveries of a record", 2),
     *_bounded("partition.max.record.locks", 2_000, 100, 4_000, "", "Maximum offsets in flight of a share partition", 1),
     Setting("group.share.max.size", "int", 200, "Maximum number of members of a share group.", "", 1, 1_000),
+    Setting("group.share.max.share.sessions", "int", 2_000, "Maximum number of share sessions of a broker.", "", 1),
     names(
         "group.share.assignors", ("simple",), "Server-side assignors, share protocol.", ("simple",), has_effect=False
     ),

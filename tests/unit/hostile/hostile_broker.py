@@ -235,8 +235,7 @@ class HostileBroker:
         producer_ids: Any = _ProducerIds()
         transactions = self._transactions(producer_ids, events, halted)
 
-        async def verify(_wanted: Any, *, supports_abortable_error: bool) -> Any:
-            del supports_abortable_error
+        async def verify(_wanted: Any, _operation: Any) -> Any:
             return {}
 
         async def still_leads(_at: Any) -> bool:

@@ -29,7 +29,9 @@ from tidegauge_client.records import NewRecord, encode_batch
 
 VERSIONS = {PRODUCE: 9, FETCH: 12}
 BATCH = encode_batch([NewRecord(value=b"x" * 1000) for _ in range(8)])
-PRODUCE_REQUEST = ProduceRequest(None, 1, 1_000, [TopicProduceData("t", [PartitionProduceData(0, BATCH)])])
+PRODUCE_REQUEST = ProduceRequest(
+    None, 1, 1_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, BATCH)])]
+)
 AT = TopicPartition("t", 0)
 MOST_BYTES_BESIDE_RECORDS = 300
 

@@ -92,8 +92,8 @@ class LatestOffsets:
                 found[at] = self._around.own_latest(at)
             else:
                 by_leader.setdefault(leader, []).append(at)
-        for ends in await asyncio.gather(*(self._ask(leader, ats) for leader, ats in by_leader.items())):
-            found |= ends
+        for found_there in await asyncio.gather(*(self._ask(leader, ats) for leader, ats in by_leader.items())):
+            found |= found_there
         return found
 
     async def _ask(self, leader: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Latest]:

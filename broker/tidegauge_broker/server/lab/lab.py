@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grpc.aio
 
+from tidegauge.kafka.kraft.broker_apis import AMONG_BROKERS
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
@@ -82,7 +83,9 @@ class Lab(Seams):
 
     def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to which the faults apply."""
-        return LabKafkaChannel(self._calls, address, client_id, self._dialer, self._login, self._logical_clock)
+        return LabKafkaChannel(
+            self._calls, address, client_id, self._dialer, self._login, self._logical_clock, AMONG_BROKERS
+        )
 
     def dial(self) -> Dial | None:
         """Return what opens connections to the store of the cluster's metadata to which the faults apply."""

@@ -83,6 +83,7 @@ from tidegauge_broker.server.service.produce_preparation import ProducePreparati
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
 from tidegauge_broker.server.service.records_pool import RecordsPool
 from tidegauge_broker.server.service.transaction_service import TransactionService
+from tidegauge_broker.server.share.service import ShareService
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.port import Controller
 
@@ -140,6 +141,7 @@ class BrokerService:
         self.configs = configs
         self._create_topic = create_topic
         self.groups = groups
+        self.share: ShareService | None = None  # set before the first request, if share groups are served
         self.transactions = transactions
         self.records_pool = RecordsPool()
         self.verification = ProducePreparation(verification, self._preparations, self.records_pool)

@@ -25,7 +25,7 @@ from tidegauge_lab.local.wanted import SIZES, Wanted, contradiction
 
 FIRST_CONTROLLER_PORT = 9392
 LAB_PORTS_ABOVE = 10_000
-NOT_SERVED = ("streams.version", "transaction.version")
+NOT_SERVED = ("streams.version",)
 """Features that brokers here support at level 0 alone: a new cluster has them at 0, so that brokers can register."""
 OLDEST_METADATA_VERSION = 25
 """The lowest metadata.version with which brokers here can be members (4.0)."""
@@ -82,8 +82,8 @@ class KRaftPlan:
         if asked.controllers is not None and asked.controllers != count:
             raise _kept(
                 directory,
-                f"was made with {count} controllers",
-                "`tidegauge add-controller` adds one that runs, `tidegauge remove-controller` removes one",
+                f"has {count} controllers",
+                "`tidegauge add-controller` adds one, `tidegauge remove-controller` removes one",
             )
         if asked.is_combined and not quorum.is_combined:
             raise contradiction(directory, "has controllers in processes of their own")
@@ -103,6 +103,26 @@ class KRaftPlan:
         assert file.quorum is not None
         of_lab = [one.lab_port for one in file.quorum.separate]
         return [*(one.port for one in file.quorum.controllers), *of_lab]
+
+
+def next_controller(
+    directory: Path, file: ClusterFile, *, taken: Collection[int], free: Callable[[int], bool] = ports.is_free
+) -> ControllerEntry:
+    """Return one more controller for a cluster, with the next id and ports; its directory is no first voter's.
+
+    Args:
+        directory: the cluster's.
+        file: the cluster, whose controllers have processes of their own.
+        taken: ports that other clusters have.
+        free: whether a port is free.
+    """
+    assert file.quorum is not None
+    last = max(file.quorum.controllers, key=lambda one: one.id)
+    used = {*taken, *(port for one in file.brokers for port in (one.port, one.kafka_port))}
+    used |= {port for one in file.quorum.controllers for port in (one.port, one.lab_port)}
+    [port] = ports.choose_ports([last.port + 1], taken=used, free=free)
+    [of_lab] = ports.choose_ports([port + LAB_PORTS_ABOVE], taken={*used, port}, free=free)
+    return replace(_entry(directory, last.id + 1, port, of_lab), directory_id="")
 
 
 def formatting(quorum: QuorumEntry, node_id: int, metadata_directory: str, *, is_controller: bool) -> Formatting:

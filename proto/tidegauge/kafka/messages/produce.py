@@ -1,5 +1,7 @@
 """Produce (key 0) of Kafka 3.9.1: versions 0-11, flexible in 9+.
 
+The versions up to 13 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegauge.kafka.fields import array, int16, int32, int64, records, string, struct
+from tidegauge.kafka.fields import array, int16, int32, int64, records, string, struct, uuid
 from tidegauge.kafka.records import Records
 from tidegauge.lazy_dataclasses import dataclass
 
@@ -20,7 +22,8 @@ class PartitionProduceData:
 
 @dataclass(slots=True)
 class TopicProduceData:
-    name: str = string()
+    name: str = string("0-12")
+    topic_id: bytes = uuid("13+")
     partition_data: Sequence[PartitionProduceData] = array(PartitionProduceData)
 
 
@@ -58,7 +61,8 @@ class PartitionProduceResponse:
 
 @dataclass(slots=True)
 class TopicProduceResponse:
-    name: str = string()
+    name: str = string("0-12")
+    topic_id: bytes = uuid("13+")
     partition_responses: Sequence[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 

@@ -1,5 +1,7 @@
 """TxnOffsetCommit (key 28) of Kafka 3.9.1: versions 0-4, flexible in 3+.
 
+The versions up to 5 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 

@@ -262,6 +262,8 @@ class _KafkaListener:
         """Forget a connection."""
         if connection in self.connections:
             self.connections.remove(connection)
+            if self._service.share is not None:
+                self._service.share.connection_closed(connection.caller.connection)
             self._slots.release(self.name)
             self._per_ip[connection.peer_host] -= 1
             if not self._per_ip[connection.peer_host]:

@@ -31,7 +31,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     merged,
     parted,
 )
-from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
+from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR, is_unknown, name_topics
 from tidegauge_broker.server.wire.kafka.request import Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 
@@ -165,13 +165,14 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
         if not verdicts[-1]:
             failed.append(OffsetFetchResponseGroup(group.group_id, [], BY_GROUP))
             continue
-        topics, refused, _ = parted(group.topics or (), lambda one: may_describe(one.name))
+        name_topics(group.topics or (), ask.context)
+        topics, refused, _ = parted(group.topics or (), lambda one: is_unknown(one) or may_describe(one.name))
         refusals.append([_refused_topics(one) for one in refused])
         wanted.append(dataclasses.replace(group, topics=None if group.topics is None else topics))
 
     def change(message: Any) -> None:
         for group in message.groups:
-            group.topics = [one for one in group.topics if may_describe(one.name)]
+            group.topics = [one for one in group.topics if is_unknown(one) or may_describe(one.name)]
         # By position: a request may name a group more than once, with different topics.
         for group, refused in zip(message.groups, refusals, strict=False):
             if not group.error_code:
@@ -183,7 +184,7 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
 
 def _refused_topics(topic: Any) -> OffsetFetchResponseTopics:
     partitions = [OffsetFetchResponsePartitions(one, -1, -1, "", BY_TOPIC) for one in topic.partition_indexes]
-    return OffsetFetchResponseTopics(topic.name, partitions)
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
 
 def offset_delete(request: Any, ask: Ask, handler: Handler) -> Response:
