@@ -2,11 +2,10 @@
 //
 // Arguments: servers, group, topic, acknowledgement mode (implicit or explicit). It polls all along and prints a line for
 // each record: partition, offset, delivery count, value. In explicit mode the value says what becomes of a record:
-// "accept", "release", "reject", or "hold", which is renewed once and accepted with the next poll. It commits after each
-// poll and prints "committed" or what went wrong. It ends when its input does.
+// "release", "reject", or all others, which are accepted. It commits after each poll and prints "committed" or what went
+// wrong. It ends with the first line of its input.
 
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -17,8 +16,8 @@ import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 public class ShareMember {
-    private static final Map<String, AcknowledgeType> TYPES = Map.of(
-        "release", AcknowledgeType.RELEASE, "reject", AcknowledgeType.REJECT, "hold", AcknowledgeType.RENEW);
+    private static final Map<String, AcknowledgeType> TYPES =
+        Map.of("release", AcknowledgeType.RELEASE, "reject", AcknowledgeType.REJECT);
 
     public static void main(String[] given) throws Exception {
         Properties settings = new Properties();
@@ -26,25 +25,16 @@ public class ShareMember {
         settings.put("group.id", given[1]);
         settings.put("share.acknowledgement.mode", given[3]);
         boolean isExplicit = given[3].equals("explicit");
-        List<ConsumerRecord<String, String>> held = new ArrayList<>();
         try (KafkaShareConsumer<String, String> consumer =
                 new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(given[2]));
             while (System.in.available() == 0) {
                 ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(200));
-                for (ConsumerRecord<String, String> record : held) {
-                    consumer.acknowledge(record, AcknowledgeType.ACCEPT);
-                }
-                held.clear();
                 for (ConsumerRecord<String, String> record : records) {
                     System.out.printf("%d %d %d %s%n", record.partition(), record.offset(),
                         record.deliveryCount().orElse((short) 0), record.value());
                     if (isExplicit) {
-                        AcknowledgeType type = TYPES.getOrDefault(record.value(), AcknowledgeType.ACCEPT);
-                        consumer.acknowledge(record, type);
-                        if (type == AcknowledgeType.RENEW) {
-                            held.add(record);
-                        }
+                        consumer.acknowledge(record, TYPES.getOrDefault(record.value(), AcknowledgeType.ACCEPT));
                     }
                 }
                 if (!records.isEmpty()) {
