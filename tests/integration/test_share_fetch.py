@@ -71,7 +71,8 @@ def group_settings(cluster: LocalCluster, group: str, **values: str) -> None:
         for name, value in values.items()
     ]
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
-    for future in admin(cluster).incremental_alter_configs([resource]).values():
+    client = admin(cluster)
+    for future in client.incremental_alter_configs([resource]).values():
         future.result(LIMIT_SECONDS)
 
 
@@ -79,7 +80,8 @@ def group_settings(cluster: LocalCluster, group: str, **values: str) -> None:
 def topic(kraft: LocalCluster, request: pytest.FixtureRequest) -> str:
     """A topic of one partition on all brokers, whose name is the test's; its group has the same name."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
-    for future in admin(kraft).create_topics([NewTopic(name, 1, 3)]).values():
+    client = admin(kraft)
+    for future in client.create_topics([NewTopic(name, 1, 3)]).values():
         future.result(LIMIT_SECONDS)
     return name
 
