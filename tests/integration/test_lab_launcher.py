@@ -187,3 +187,24 @@ def test_a_launcher_ends_with_the_process_that_keeps_it_also_where_that_has_fork
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"forked\n"
         until(lambda: launchers_of(tmp_path) == [])
+
+
+def test_a_launcher_that_was_begun_ahead_is_taken_over_by_the_next_start(tmp_path: Path) -> None:
+    process = process_in(tmp_path, "broker-0")
+    with launcher.ahead(tmp_path, launcher.BROKER):
+        [begun] = until(lambda: launchers_of(tmp_path))
+        with Launcher(tmp_path, wanted=True) as one:
+            assert launchers_of(tmp_path) == [begun], "none is begun beside it"
+            one.start(process, broker_command(lacking_config(tmp_path)))
+            until(lambda: process.pid is None)
+        assert launchers_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_launcher_that_was_begun_ahead_ends_where_nothing_is_started(tmp_path: Path, *, is_ordered: bool) -> None:
+    with launcher.ahead(tmp_path, launcher.CONTROLLER):
+        until(lambda: launchers_of(tmp_path))
+        if is_ordered:
+            with Launcher(tmp_path, wanted=False):
+                assert launchers_of(tmp_path) == []
+    assert launchers_of(tmp_path) == []

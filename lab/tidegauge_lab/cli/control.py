@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import directory_option, output_option, print_json, print_text, say
-from tidegauge_lab.cli.common import AddressType, lab_verb
+from tidegauge_lab.cli.verbs import AddressType, lab_verb
 
 DEFAULT_CONTROL = "127.0.0.1:19079"
 TOKEN_VARIABLE = "TIDEGAUGE_CONTROL_TOKEN"  # noqa: S105 - a variable's name

@@ -14,9 +14,9 @@ from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
 from tidegauge.near_names import did_you_mean
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
 from tidegauge_client.quorum_file import node_name
-from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
 from tidegauge_lab.cli.switching import with_switches
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.switches import Fault, Switches
 
 

@@ -25,7 +25,8 @@ from tidegauge.cli import (
     say,
 )
 from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
-from tidegauge_lab.cli.common import complete_lab, is_kraft, kraft_option, lab_verb
+from tidegauge_lab.cli.common import complete_lab, is_kraft, kraft_option
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.labs import terminal
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.checking import check as run_check

@@ -22,7 +22,8 @@ import click
 
 from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, print_line, print_text, say
 from tidegauge_client.cluster_file import KRAFT_MODE
-from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, complete_scenario, is_kraft, kraft_option, lab_verb
+from tidegauge_lab.cli.common import complete_scenario, is_kraft, kraft_option
+from tidegauge_lab.cli.verbs import ZOOKEEPER_ADDRESS, lab_verb
 from tidegauge_lab.scenario.loader import in_kraft, load, parse, shipped_names, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
 from tidegauge_lab.scenario.runner import play

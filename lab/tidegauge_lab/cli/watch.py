@@ -19,7 +19,8 @@ from tidegauge.cli import BOOTSTRAP_VARIABLE, print_json, print_text, verb_optio
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.common import servers
 from tidegauge_client.cluster_file import load_cluster_file
-from tidegauge_lab.cli.common import complete_lab, complete_scenario, is_kraft, kraft_option, lab_verb
+from tidegauge_lab.cli.common import complete_lab, complete_scenario, is_kraft, kraft_option
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.labs.catalogue import lab_named
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.labs.running import begin, lab_in

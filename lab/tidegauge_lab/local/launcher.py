@@ -5,7 +5,7 @@ Rules:
   need it loads first where there are some, and the rest (``load``) while they elect.
 - Where there is none (other systems than Linux) or where it fails, brokers are started by a command each: slower, and
   the same otherwise. What is wrong with the installation, a broker's own log tells then.
-- It lives no longer than the ``with``; the brokers do.
+- It lives no longer than the ``with``; the brokers do. `tidegauge up` begins one before it loads the lab (``ahead``).
 - A process that starts brokers again and again keeps one (``kept``): each start is then a fork, whichever method asks
   for it. A kept launcher serves while the variables are those that it began with, as if it had begun now.
 """
@@ -126,6 +126,7 @@ class _Process:
 
 
 _kept: list[_Process] = []
+_ahead: list[_Process] = []
 
 
 def _variables_that_count() -> dict[str, str]:
@@ -144,13 +145,15 @@ class Launcher:
     def __init__(self, directory: Path, *, wanted: bool, first: str = BROKER) -> None:
         self._directory = directory
         self._first = first
-        self._wanted = wanted and sys.platform == "linux"
+        self._wanted = wanted
         self._own: _Process | None = None
 
     def __enter__(self) -> Self:
+        begun = _taken_over()
         if self._wanted and _serving() is None:
-            with contextlib.suppress(OSError):
-                self._own = _Process(self._directory)
+            self._own = begun or _begun(self._directory)
+        elif begun is not None:
+            begun.end()
         self.load(self._first)
         return self
 
@@ -194,10 +197,7 @@ def kept(directory: Path) -> Iterator[None]:
     Args:
         directory: what stands in its command line: that of the one cluster, or one that contains the clusters'.
     """
-    launcher = None
-    if sys.platform == "linux" and _serving() is None:
-        with contextlib.suppress(OSError):
-            launcher = _Process(directory)
+    launcher = _begun(directory) if _serving() is None else None
     if launcher is None:
         yield
         return
@@ -210,13 +210,50 @@ def kept(directory: Path) -> Iterator[None]:
         launcher.end()
 
 
+@contextlib.contextmanager
+def ahead(directory: Path, first: str) -> Iterator[None]:
+    """Have a launcher load while the caller loads what will order from it; the next ``Launcher`` takes it over.
+
+    Args:
+        directory: the cluster's.
+        first: the module that runs what is started first.
+    """
+    launcher = _begun(directory) if _serving() is None else None
+    if launcher is None:
+        yield
+        return
+    launcher.load(first)
+    _ahead.append(launcher)
+    try:
+        yield
+    finally:
+        if launcher in _ahead:
+            _ahead.remove(launcher)
+            launcher.end()
+
+
+def _begun(directory: Path) -> _Process | None:
+    """Return a new launcher; None: there can't be one."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return _Process(directory)
+    except OSError:
+        return None
+
+
+def _taken_over() -> _Process | None:
+    """Return the launcher that was begun ahead, if it can serve, and leave it to the caller."""
+    return _ahead.pop() if _ahead and _ahead[-1].serves else None
+
+
 def _serving() -> _Process | None:
     """Return the kept launcher, if there is one that can serve."""
     return next((one for one in _kept if one.serves), None)
 
 
 def _forked() -> None:
-    for one in _kept:
+    for one in [*_kept, *_ahead]:
         one.let_go()
 
 

@@ -25,7 +25,7 @@ from tidegauge.security import PLAIN
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.channels import Channels
 from tidegauge_client.kafka_wire import KafkaWire
-from tidegauge_lab.cli.cluster import group_line
+from tidegauge_lab.cli.cluster_lines import group_line
 from tidegauge_lab.group_observation import observed_groups
 
 OBSERVED = lab_pb2.ObservedGroup(group_id="a", partition=7)

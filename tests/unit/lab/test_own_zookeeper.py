@@ -12,6 +12,7 @@ import tidegauge.java
 from tidegauge.errors import TidegaugeError
 from tidegauge.settings import read_properties
 from tidegauge_lab.local.topology import zookeeper_server as zookeeper
+from tidegauge_lab.local.zookeeper_address import split_address
 
 
 def pretend_package(monkeypatch: pytest.MonkeyPatch, package: str, directory: Path | None) -> None:
@@ -119,7 +120,7 @@ def test_the_configuration_allows_the_fast_profiles_sessions() -> None:
     ],
 )
 def test_addresses_are_read_as_zookeeper_does(address: str, servers: list[tuple[str, int]]) -> None:
-    assert zookeeper.split_address(address) == servers
+    assert split_address(address) == servers
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_addresses_are_read_as_zookeeper_does(address: str, servers: list[tuple[
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(TidegaugeError, match="is no ZooKeeper address"):
-        zookeeper.split_address(address)
+        split_address(address)
 
 
 def test_the_image_takes_the_jars_that_the_lab_starts() -> None:

@@ -140,6 +140,7 @@ class ControllerProcess:
             self._pool,
         )
         parts.on_image = self.on_image
+        parts.on_decided = self._events.elected
         parts.start(self._driver, self._links.open_other, self._now_ms.wall_ms)
         handlers = self._lab.gated(served_apis(self._driver, parts.controller, settings))
         for at in settings.bound:

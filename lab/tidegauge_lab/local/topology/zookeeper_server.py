@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-import re
 import shlex
 import socket
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java import OLDEST_VERSION, REQUIREMENT, java_program
 from tidegauge_lab.local.topology.process_signs import ZOOKEEPER_CLASS
+from tidegauge_lab.local.zookeeper_address import split_address
 
 JVM_FLAGS = (
     "-Xmx64m",
@@ -128,25 +128,6 @@ def server_config(data_directory: Path, port: int) -> str:
         "maxClientCnxns": "0",
     }
     return "".join(f"{key}={value}\n" for key, value in lines.items())
-
-
-def split_address(address: str) -> list[tuple[str, int]]:
-    """Return the servers in ``host:port[,host:port][/chroot]``; a missing port is ZooKeeper's 2181.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST, a host is missing, or a port is no number from 1 to 65535.
-    """
-    servers = []
-    for part in address.partition("/")[0].split(","):
-        host, separator, port = part.strip().rpartition(":")
-        if not separator:
-            host, port = port, "2181"
-        if not (host and re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65535):
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST, f"{address!r} is no ZooKeeper address: host:port[,host:port][/chroot]"
-            )
-        servers.append((host.strip("[]"), int(port)))
-    return servers
 
 
 def responds(address: str, limit_seconds: float = 1.0) -> bool:
