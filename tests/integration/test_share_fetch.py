@@ -102,8 +102,9 @@ def produce(cluster: LocalCluster, topic: str, *values: str, transaction: bool |
         (producer.commit_transaction if transaction else producer.abort_transaction)(LIMIT_SECONDS)
 
 
-def verb(cluster: LocalCluster, *words: str) -> None:
-    done = CliRunner().invoke(root, [*words, "--dir", str(cluster.directory)])
+async def verb(cluster: LocalCluster, *words: str) -> None:
+    """Run a verb; in a thread, since it has an event loop of its own."""
+    done = await asyncio.to_thread(CliRunner().invoke, root, [*words, "--dir", str(cluster.directory)])
     assert done.exit_code == 0, done.output
 
 
@@ -205,15 +206,15 @@ def test_a_leader_that_is_killed_before_its_write_has_the_records_delivered_agai
         assert await member.fetch() == [(0, 1, 1)]
         assert await member.acknowledge(0, 0, ACCEPT) is ErrorCode.NONE
         for broker in (0, 1, 2):
-            verb(kraft, "hold-requests", str(broker), "--rpc", "WriteShareGroupState", "--group", topic)
+            await verb(kraft, "hold-requests", str(broker), "--rpc", "WriteShareGroupState", "--group", topic)
         task = asyncio.create_task(member.acknowledge(1, 1, ACCEPT))
         assert await held(kraft, [0, 1, 2]) == 1
-        kraft.kill(led.broker_id)
+        await asyncio.to_thread(kraft.kill, led.broker_id)
         await asyncio.wait([task])
         assert task.exception() is not None
         survivors = [one for one in (0, 1, 2) if one != led.broker_id]
         for broker in survivors:
-            verb(kraft, "release-requests", str(broker))
+            await verb(kraft, "release-requests", str(broker))
         left = Servers([kraft.kafka_bootstrap_servers[one] for one in survivors])
         new = await left.leader(topic, other_than=led.broker_id)
         again = Member(new, topic, "a")
@@ -244,13 +245,13 @@ def test_the_lab_holds_and_fails_fetches_and_acknowledgements(
         await servers.begin_group(topic, topic)
         member, at = Member(led, topic, "a"), str(led.broker_id)
         assert await member.fetch() == [(0, 0, 1)]
-        verb(kraft, "inject-error", at, "--rpc", "ShareAcknowledge", "--error", "COORDINATOR_NOT_AVAILABLE")
+        await verb(kraft, "inject-error", at, "--rpc", "ShareAcknowledge", "--error", "COORDINATOR_NOT_AVAILABLE")
         assert await member.acknowledge(0, 0, RELEASE) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        verb(kraft, "hold-requests", at, "--rpc", "ShareFetch", "--topic", topic)
+        await verb(kraft, "hold-requests", at, "--rpc", "ShareFetch", "--topic", topic)
         fetching = Member(led, topic, "b")
         waiting = asyncio.create_task(fetching.fetch(wait_ms=0))
         assert await held(kraft, [led.broker_id]) == 1
-        verb(kraft, "release-requests", at)
+        await verb(kraft, "release-requests", at)
         assert await waiting == []
         member.close()
         fetching.close()
@@ -292,6 +293,8 @@ class Program:
         finally:
             self._process.kill()
             self._reader.join(60)
+            if self._process.stdout is not None:
+                self._process.stdout.close()
 
 
 def java_member(cluster: LocalCluster, topic: str, mode: str) -> Program:
