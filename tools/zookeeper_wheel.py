@@ -45,7 +45,7 @@ Apache ZooKeeper
 Copyright The Apache Software Foundation
 This product includes software developed at The Apache Software Foundation (https://www.apache.org/).
 """
-ABOUT = '"""The jars of an Apache ZooKeeper server, in the folder ``jars``; `tidegauge up` finds them."""\n'
+ABOUT = '"""The jars of an Apache ZooKeeper server, in the directory ``jars``; `tidegauge up` finds them."""\n'
 _TEXTS = ("LICENSE", "NOTICE")
 
 

@@ -29,6 +29,8 @@ from tidegauge.share_groups import (
     DeleteShareOffsetsResult,
     DescribeShareGroup,
     DescribeShareGroupResult,
+    ListSharePartitions,
+    ListSharePartitionsResult,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
 )
@@ -427,6 +429,7 @@ GroupRequest = (
     | DescribeConsumerGroup
     | ShareGroupHeartbeat
     | DescribeShareGroup
+    | ListSharePartitions
     | AlterShareOffsets
     | DeleteShareOffsets
 )
@@ -447,6 +450,7 @@ GroupResult = (
     | DescribeConsumerGroupResult
     | ShareGroupHeartbeatResult
     | DescribeShareGroupResult
+    | ListSharePartitionsResult
     | AlterShareOffsetsResult
     | DeleteShareOffsetsResult
 )

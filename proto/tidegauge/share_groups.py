@@ -198,6 +198,21 @@ class DescribeShareGroupResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ListSharePartitions:
+    """A request for the share partitions of a group that are initialized; a group that does not exist has none."""
+
+    group_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListSharePartitionsResult:
+    """The result of a ``ListSharePartitions``, by topic id."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: Mapping[bytes, frozenset[int]] = field(default_factory=dict[bytes, frozenset[int]])
+
+
+@dataclass(frozen=True, slots=True)
 class AlterShareOffsets:
     """A request to begin partitions of a group without members at other offsets (API 91).
 

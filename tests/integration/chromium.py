@@ -75,13 +75,14 @@ class Page:
     def until(self, expression: str, timeout: float = 150.0) -> Any:
         return until(lambda: self.run(expression), timeout, expression)
 
-    def look(self, width: int, height: int, *, dark: bool) -> None:
-        """The window's size, and the system's choice of colours."""
+    def look(self, width: int, height: int, *, dark: bool, still: bool = False) -> None:
+        """The window's size, and the system's choice of colours and of motion."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        motion = {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme, motion])
 
     def press(self, key: str, code: int) -> None:
         text = {"text": "\r"} if key == "Enter" else {}

@@ -15,7 +15,7 @@ import pytest
 from tests.integration.chromium import Page, chromium
 
 from tidegauge.errors import TidegaugeError
-from tidegauge_lab.play.code_archive import ENTRY, archive
+from tidegauge_lab.play.code_archive import ENTRY, LATER, archive
 from tidegauge_lab.play.runtime import DIRECTORY, bring
 from tidegauge_lab.play.stories import stories
 from tidegauge_proof.hand.desk import Desk
@@ -81,7 +81,7 @@ json.dumps({{"histories": [digest_of(*one) for one in %r], "stories": digests}})
 def from_webassembly(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The digests of histories and of stories that Python gives as WebAssembly; its start takes longer than both."""
     scratch = tmp_path_factory.mktemp("webassembly")
-    (scratch / "code.zip").write_bytes(archive((ENTRY, _DIGESTS)))
+    (scratch / "code.zip").write_bytes(archive((ENTRY, LATER, _DIGESTS)))
     scenarios = json.dumps([one["scenario"] for one in stories()])
     (scratch / "program.py").write_text(_CALCULATIONS % (scenarios, HISTORIES))
     named = {"runtime": runtime, "code": scratch / "code.zip", "program": scratch / "program.py"}
@@ -326,6 +326,23 @@ def test_an_address_that_is_none_is_refused_and_the_page_works(page: Page, addre
     has_logs(page, *[["m1"]] * 3)
 
 
+def test_a_transaction_is_committed_and_a_member_joins_by_hand(page: Page) -> None:
+    """The coordinators' modules are read when a cluster with them begins; the cards are those of `tidegauge watch`."""
+    fresh(page)
+    press(page, "Begin again with transactions and groups")
+    for text in ("initTransactions", "Begin", "Commit"):
+        if text == "Commit":
+            drawn = page.run("Number(document.documentElement.dataset.played)")
+            page.run("[...hand.with.querySelectorAll('button')].find(one => one.textContent === 'Produce').click()")
+            page.until(f"Number(document.documentElement.dataset.played) > {drawn}")
+        press(page, text)
+    has_logs(page, *[["m1", "COMMIT"]] * 3)
+    page.until("document.querySelector('#transaction-cards .group-state').textContent === 'CompleteCommit'")
+    press(page, "Join")
+    press(page, "5 s")
+    page.until("document.querySelector('#group-cards .group-state').textContent === 'Stable'")
+
+
 def test_going_back_and_playing_on_from_there(page: Page) -> None:
     fresh(page)
     press(page, "Produce")
@@ -380,8 +397,7 @@ def test_axe_finds_nothing_at_three_widths_light_and_dark(playing: Playing, page
     page.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     page.run("(() => {" + AXE.read_text() + "})()")
     for width, dark in ((1280, False), (768, True), (360, True), (360, False)):
-        page.look(width, 900, dark=dark)
-        page.until("document.getAnimations().length === 0")  # a box that is still arriving is pale
+        page.look(width, 900, dark=dark, still=True)  # a box that is still arriving is pale
         found = json.loads(page.run("axe.run().then(found => JSON.stringify([found.violations, found.passes.length]))"))
         assert [(one["id"], [node["html"][:160] for node in one["nodes"]]) for one in found[0]] == []
         assert found[1] > 20, "its rules found something to look at"
@@ -397,7 +413,7 @@ def test_after_the_first_visit_no_server_is_needed(runtime: Path, tmp_path: Path
             visit(page, playing)
             page.until("navigator.serviceWorker.ready.then(() => navigator.serviceWorker.controller !== null)", 600)
             playing.end()
-            visit(page, playing)
+            visit(page, playing, "#1~~")
             press(page, "Produce")
             has_logs(page, *[["m1"]] * 3)
     finally:

@@ -36,6 +36,8 @@ _AT_MOST_BROKERS = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
     "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
 )
 """Settings that can't exceed the number of brokers."""
 PROFILES: dict[str, dict[str, str]] = {
@@ -51,6 +53,9 @@ PROFILES: dict[str, dict[str, str]] = {
         "transaction.state.log.num.partitions": "10",
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
+        "share.coordinator.state.topic.num.partitions": "10",
+        "share.coordinator.state.topic.replication.factor": "3",
+        "share.coordinator.state.topic.min.isr": "2",
         "group.initial.rebalance.delay.ms": "0",
     },
     "kafka": {},

@@ -79,7 +79,7 @@ def test_a_quorum_has_one_three_or_five_controllers(count: int) -> None:
         ({"features": {"eligible.leader.replicas.version": 9}}, "9"),
         ({"release_version": "1.0"}, "1.0"),
         ({"features": {"kraft.version": 0}}, "kraft.version"),
-        ({"features": {"share.version": 1}}, "brokers here support share.version at level 0 alone"),
+        ({"features": {"streams.version": 1}}, "brokers here support streams.version at level 0 alone"),
         ({"release_version": "3.9"}, r"from 25 \(4.0-IV3\) on, not 21 \(3.9-IV0\): choose a release from 4.0 on"),
     ],
 )

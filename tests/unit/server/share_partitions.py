@@ -120,7 +120,7 @@ class ShareBroker:
         return hosted
 
     async def turns(self) -> None:
-        """Let the event loop turn until all that can go on has gone on."""
+        """Let the event loop turn until nothing more happens."""
         for _ in range(50):
             await asyncio.sleep(0)
 

@@ -510,7 +510,7 @@ async def test_an_alteration_is_refused_in_kafkas_order(
     kind: int, name: str, configs: list[tuple[str, int, str | None]], error: int, sentence: str
 ) -> None:
     service = FakeService(
-        groups=SimpleNamespace(serves_consumer_groups=True),
+        groups=SimpleNamespace(has_group_settings=True),
         describe_configs=coming(DescribedConfigs()),
         alter_configs=coming(AlteredConfigs()),
     )
@@ -524,12 +524,12 @@ async def test_an_alteration_is_refused_in_kafkas_order(
 
 
 @pytest.mark.parametrize("name", ["IncrementalAlterConfigs", "AlterConfigs"])
-async def test_groups_have_settings_where_the_consumer_protocol_is_served(name: str) -> None:
+async def test_groups_have_settings_where_a_new_protocol_is_served(name: str) -> None:
     """ConfigResource.Type.GROUP (32); a broker without the extension does not know the resource, as Kafka 3.9's."""
     resource = {"resource_type": 32, "resource_name": "g", "configs": [{"name": SESSION_TIMEOUT, "value": "50000"}]}
     for serves, error in ((True, 0), (False, 42)):
         service = FakeService(
-            groups=SimpleNamespace(serves_consumer_groups=serves),
+            groups=SimpleNamespace(has_group_settings=serves),
             describe_configs=coming(DescribedConfigs()),
             alter_configs=coming(AlteredConfigs()),
         )

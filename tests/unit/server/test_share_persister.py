@@ -54,7 +54,7 @@ class Broker:
     def address_of(self, broker_id: int) -> str | None:
         return f"h:{broker_id}"
 
-    def topic_name(self, topic_id: str) -> str | None:
+    def topic_name(self, topic_id: bytes) -> str | None:
         del topic_id
         return "t"
 

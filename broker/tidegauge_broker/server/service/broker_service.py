@@ -106,11 +106,7 @@ class FetchResponse:
 
 
 class BrokerService:
-    """The requests of clients, followers, admins, the controller, and brokers that ask the controller.
-
-    Attributes:
-        share: serves the members of share groups; None: this broker does not. Set before the first request.
-    """
+    """The requests of clients, followers, admins, the controller, and brokers that ask the controller."""
 
     def __init__(
         self,
@@ -145,7 +141,7 @@ class BrokerService:
         self.configs = configs
         self._create_topic = create_topic
         self.groups = groups
-        self.share: ShareService | None = None
+        self.share: ShareService | None = None  # set before the first request, if share groups are served
         self.transactions = transactions
         self.records_pool = RecordsPool()
         self.verification = ProducePreparation(verification, self._preparations, self.records_pool)
@@ -501,7 +497,7 @@ class BrokerService:
                     number = await self.configs.alter_topic(name, changed, deleted, validate_only=validate_only)
                 case ConfigResourceType.BROKER:
                     number = await self.configs.alter_broker(name, changed, deleted, validate_only=validate_only)
-                case ConfigResourceType.GROUP if self.groups.serves_consumer_groups:
+                case ConfigResourceType.GROUP if self.groups.has_group_settings:
                     number = await self.configs.groups.alter(name, changed, deleted, validate_only=validate_only)
                 case _:
                     return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
@@ -519,7 +515,7 @@ class BrokerService:
                     views = await self.configs.describe_topic(name)
                 case ConfigResourceType.BROKER:
                     views = self.configs.describe_broker(name)
-                case ConfigResourceType.GROUP if self.groups.serves_consumer_groups:
+                case ConfigResourceType.GROUP if self.groups.has_group_settings:
                     views = await self.configs.groups.describe(name)
                 case ConfigResourceType.CLIENT_METRICS:
                     message = "Config type client-metrics is only supported on KRaft clusters"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC
@@ -29,7 +29,9 @@ from tidegauge_broker.coordinator.effects import VerifyTransaction
 from tidegauge_broker.coordinator.text_limits import is_too_long
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
-from tidegauge_broker.server.coordinators.partition_verifier import Errors
+
+if TYPE_CHECKING:
+    from tidegauge_broker.server.coordinators.partition_verifier import Errors
 
 _BUSY = frozenset(
     {

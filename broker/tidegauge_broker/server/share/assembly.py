@@ -34,7 +34,7 @@ def share_service(
     states: States,
     look_up: LookUp,
     values_of: Callable[[str], Values],
-    max_sessions: int,
+    settings: Values,
     now_ms: Callable[[], int],
     wall: WallTime,
 ) -> ShareService:
@@ -45,7 +45,7 @@ def share_service(
         states: the persister of share partitions' states.
         look_up: finds offsets by time, in partitions that this broker leads.
         values_of: returns a group's settings in force.
-        max_sessions: ``group.share.max.share.sessions``.
+        settings: the broker's.
         now_ms: a clock that never goes back.
         wall: how far the wall clock is ahead of it.
     """
@@ -56,4 +56,5 @@ def share_service(
 
     partitions = SharePartitions(led, states, look_up, settings_of, now_ms, wall)
     fetches = ShareFetches(partitions, led, now_ms)
-    return ShareService(partitions, fetches, ShareSessions(max_sessions), settings_of, led)
+    sessions = ShareSessions(settings.integer("group.share.max.share.sessions"))
+    return ShareService(partitions, fetches, sessions, settings_of, led)

@@ -175,12 +175,11 @@ class SharePartitions:
         hosted.wake()
         return token
 
-    def settings_changed(self, group_id: str) -> None:
-        """Put a group's settings in force; locks that are held keep their deadlines."""
+    def refresh_settings(self, group_id: str) -> None:
+        """Put a group's settings in force as they are now; locks that are held keep their deadlines."""
         settings = self._settings_of(group_id)
         for key in self._by_group.get(group_id, ()):
             self._hosted[key].core.settings = settings
-            self._hosted[key].wake()
 
     def leadership_lost(self, at: TopicPartition) -> None:
         """Drop the share partitions of a partition that this broker no longer leads."""

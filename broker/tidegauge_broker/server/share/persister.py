@@ -24,7 +24,6 @@ from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
-from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import (
     DeleteShareState,
@@ -61,30 +60,6 @@ _PASSING = frozenset(
 )
 
 
-class StatePersister(Protocol):
-    """What the group coordinator and the leaders of share partitions ask; see the module."""
-
-    async def initialize_state(self, request: InitializeShareState) -> ShareStateResult:
-        """Begin the state of a share partition, or begin it again."""
-        ...
-
-    async def read_state(self, request: ReadShareState) -> ShareStateResult:
-        """Return the state of a share partition; the leader epoch fences the leaders before."""
-        ...
-
-    async def write_state(self, request: WriteShareState) -> ShareStateResult:
-        """Write states of records; the result says whether they are committed."""
-        ...
-
-    async def delete_state(self, request: DeleteShareState) -> ShareStateResult:
-        """Forget the state of a share partition."""
-        ...
-
-    async def read_summary(self, request: ReadShareSummary) -> ShareStateResult:
-        """Return the state of a share partition without its batches."""
-        ...
-
-
 class Around(Protocol):
     """What the persister needs of this broker."""
 
@@ -96,7 +71,7 @@ class Around(Protocol):
         """Return a broker's address for requests over Kafka's protocol; None: it has none."""
         ...
 
-    def topic_name(self, topic_id: str) -> str | None:
+    def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with this id."""
         ...
 
@@ -140,23 +115,23 @@ class Persister:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def initialize_state(self, request: InitializeShareState) -> ShareStateResult:
-        """See ``StatePersister``."""
+        """See ``persister_port``."""
         return await self._ask(request)
 
     async def read_state(self, request: ReadShareState) -> ShareStateResult:
-        """See ``StatePersister``."""
+        """See ``persister_port``."""
         return await self._ask(request)
 
     async def write_state(self, request: WriteShareState) -> ShareStateResult:
-        """See ``StatePersister``."""
+        """See ``persister_port``."""
         return await self._ask(request)
 
     async def delete_state(self, request: DeleteShareState) -> ShareStateResult:
-        """See ``StatePersister``."""
+        """See ``persister_port``."""
         return await self._ask(request)
 
     async def read_summary(self, request: ReadShareSummary) -> ShareStateResult:
-        """See ``StatePersister``."""
+        """See ``persister_port``."""
         return await self._ask(request)
 
     async def close(self) -> None:
@@ -212,7 +187,7 @@ class Persister:
         gate = self._gate
         if gate is None or gate.is_open:
             return await self._around.ask(request)
-        topic = self._around.topic_name(topic_id_text(request.key.topic_id))
+        topic = self._around.topic_name(request.key.topic_id)
         asked = GatedRequest(
             APIS[FORMS[type(request)].key].name,
             Caller("", "", self._broker_id),

@@ -123,6 +123,7 @@ class ShareService:
         Returns:
             For each partition a future; None: the share partition is not loaded here.
         """
+        self.partitions.refresh_settings(key.group_id)
         return {one: self._acknowledge(key, one, of_it) for one, of_it in batches.items()}
 
     def _acknowledge(
@@ -151,10 +152,6 @@ class ShareService:
         """Take up that this broker has gained or lost a partition."""
         if not leads:
             self.partitions.leadership_lost(at)
-
-    def settings_changed(self, group_id: str) -> None:
-        """Take up that a group's settings have changed."""
-        self.partitions.settings_changed(group_id)
 
     async def close(self) -> None:
         """Let no lock time out any more, and end what is being read and written."""

@@ -25,7 +25,7 @@ from tidegauge_lab.local.wanted import SIZES, Wanted, contradiction
 
 FIRST_CONTROLLER_PORT = 9392
 LAB_PORTS_ABOVE = 10_000
-NOT_SERVED = ("share.version", "streams.version")
+NOT_SERVED = ("streams.version",)
 """Features that brokers here support at level 0 alone: a new cluster has them at 0, so that brokers can register."""
 OLDEST_METADATA_VERSION = 25
 """The lowest metadata.version with which brokers here can be members (4.0)."""

@@ -65,7 +65,7 @@ function drawSequence() {
     }
     rows.push({ message });
   }
-  const width = 40 + LANE * ids.length + 420;
+  const width = 40 + LANE * ids.length + 640;
   const height = LINE * (rows.length + 2);
   const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": word("sequence") });
   for (const id of ids) {

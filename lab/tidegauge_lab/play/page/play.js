@@ -45,7 +45,7 @@ function flyNew() {
   const { messages, schedule } = desk.state;
   const goesOn = schedule.startsWith(desk.before);
   const last = messages.length ? messages[messages.length - 1].number : 0;
-  const isShown = (one) => one.number > desk.flown && !one.text.startsWith("UpdateMetadata"); // it is about no record
+  const isShown = (one) => one.number > desk.flown && !/^UpdateMetadata|no records/.test(one.text); // they move nothing
   if (goesOn) fly(messages.filter(isShown).map((one) => ({ ...one, lost: one.fate === "lost" })), desk.speed);
   Object.assign(desk, { flown: last, before: schedule });
 }

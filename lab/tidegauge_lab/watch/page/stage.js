@@ -16,6 +16,7 @@ const STAGE_WORDS = {
     broken: "Broken: {0}.",
     kept: "No acknowledged record is lost: {0} on broker {1}.",
     keptElse: "No acknowledged record is lost: {0}.",
+    keptAll: "No acknowledged record is lost: the accountant has compared what clients were told with what is committed.", audited: "Found at step {0}, by the accountant.",
     since: "Since action {0}: {1}",
     acks: "acks=1 promises no more: the leader alone had acknowledged it.",
     power: "Kafka does not flush each append: what was in memory alone went with the power.",
@@ -38,6 +39,7 @@ const STAGE_WORDS = {
     broken: "不变式被破坏：{0}。",
     kept: "没有丢失任何已确认的记录：{0} 在 broker {1} 上。",
     keptElse: "没有丢失任何已确认的记录：{0}。",
+    keptAll: "没有丢失任何已确认的记录：已核对客户端得到的确认与已提交的日志。", audited: "第 {0} 步核对时发现。",
     since: "自第 {0} 步起：{1}",
     acks: "acks=1 只承诺这么多：只有 Leader 确认过它。",
     power: "Kafka 不会每次追加都刷盘：只在内存里的记录随断电丢失。",
@@ -60,13 +62,15 @@ const scene = { at: "", lanes: new Map(), offsets: "", steps: [], last: 0, said:
 // Bad: it must not happen by any setting. Warned of: a loss that the settings allow. Good: nothing is lost.
 function gradeOf(one) {
   if (one.kind === "kept") return "good";
-  return one.kind === "broken" || one.kind === "unread" || (one.acks === "all" && one.by === "truncation") ? "bad" : "warn";
+  return ["broken", "unread", "told"].includes(one.kind) || (one.acks === "all" && one.by === "truncation") ? "bad" : "warn";
 }
 
 function verdictLines(one) {
   const values = (one.values || []).join(", ");
+  if (one.kind === "kept" && !values) return [phrase("keptAll")];
   if (one.kind === "kept") return [one.holders.length ? phrase("kept", values, one.holders.join(", ")) : phrase("keptElse", values)];
   if (one.kind === "broken") return [phrase("broken", one.text), ...(one.rule ? [phrase(one.rule)] : [])];
+  if (one.kind === "told") return [one.text, phrase("audited", one.step)];
   if (one.kind === "unread") return [phrase("unread", values)];
   const what = one.kind === "lost" ? phrase("lost", values, one.acks, one.offset) : phrase("missing", values, one.acks, one.offset, one.leader, one.holders.join(", "));
   const why = phrase(one.by === "truncation" ? one.rule : one.by);
@@ -74,7 +78,8 @@ function verdictLines(one) {
 }
 
 function drawVerdict() {
-  const all = view.verdict || [];
+  // The view's own; beside a live cluster what the story's accountant has found.
+  const all = view.verdict || (!past.shown && view.teaching?.story?.verdict) || [];
   const said = JSON.stringify(all);
   if (said === scene.said) return;
   scene.said = said;
@@ -240,7 +245,7 @@ function drawBoxes(lane, records, replica, follows) {
       if (follows) box.node.classList.add("arrives");
     }
     const open = replica.hw !== null && one.offset >= replica.hw;
-    for (const [name, on] of [[`e${one.epoch % COLOURS}`, true], ["open", open], ["plain", one.plain]]) box.node.classList.toggle(name, on);
+    for (const [name, on] of [[`e${one.epoch % COLOURS}`, true], ["open", open], ["plain", one.plain], ["long", one.value.length > 4]]) box.node.classList.toggle(name, on);
     style(box.node, "--place", String(one.place));
     mark(box.node, "title", phrase("on", one.plain ? "" : one.value, one.epoch, one.offset));
   }

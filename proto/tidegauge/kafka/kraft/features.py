@@ -16,6 +16,7 @@ METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
 TRANSACTION_VERSION = "transaction.version"
 LEVELS = {
     7: "3.3-IV3",
@@ -81,7 +82,7 @@ FEATURES = {
         Feature(ELR_VERSION, 1, ((26, 1),), {1: 23}),
         Feature(GROUP_VERSION, 1, ((22, 1),)),
         Feature(KRAFT_VERSION, 1),
-        Feature("share.version", 1, ((28, 1),)),
+        Feature(SHARE_VERSION, 1, ((28, 1),)),
         Feature("streams.version", 1, ((29, 1),)),
         Feature(TRANSACTION_VERSION, 2, ((24, 2),)),
     )

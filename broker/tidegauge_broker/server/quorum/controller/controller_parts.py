@@ -37,6 +37,7 @@ def controller_settings(settings: NodeSettings, cluster_id: str) -> ControllerSe
         values.integer("num.partitions"),
         values.integer("min.insync.replicas"),
         values.flag("unclean.leader.election.enable"),
+        of_groups=values,
     )
 
 

@@ -91,7 +91,7 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
         """Write markers; the response comes when all are committed."""
         for one in request.markers:
             await _check_epoch(one.producer_epoch, context)
-        errors = await self._service.transactions.write_markers([_from_marker(one) for one in request.markers])
+        errors = await self._service.transactions.write_markers([from_marker(one) for one in request.markers])
         response = transaction_markers_pb2.WriteMarkersResponse(markers=request.markers)
         for one in response.markers:
             found = errors[one.producer_id]
@@ -125,7 +125,8 @@ async def _check_epoch(producer_epoch: int, context: Context) -> None:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, words)
 
 
-def _from_marker(one: transaction_markers_pb2.Marker) -> MarkersOfTransaction:
+def from_marker(one: transaction_markers_pb2.Marker) -> MarkersOfTransaction:
+    """Convert a marker and its partitions."""
     outcome = Outcome.COMMIT if one.committed else Outcome.ABORT
     marker = TransactionMarker(
         one.producer_id, one.producer_epoch, outcome, one.coordinator_epoch, one.transaction_version

@@ -21,6 +21,7 @@ from tidegauge.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
+    BY_CLUSTER,
     BY_GROUP,
     BY_GROUP_MESSAGE,
     BY_TOPIC,
@@ -38,7 +39,8 @@ _DESCRIBE = Operation.DESCRIBE
 _SEVERAL_KEYS_FROM = 4
 _SEVERAL_GROUPS_FROM = 8
 _GROUP_ERROR_FROM = 2
-_GROUP_KEY, _TRANSACTION_KEY = 0, 1
+_SHARES_FROM = 6
+_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
 _MESSAGES = {BY_GROUP: BY_GROUP_MESSAGE, BY_TRANSACTION: "Transactional Id authorization failed."}
 
 
@@ -46,13 +48,16 @@ _MESSAGES = {BY_GROUP: BY_GROUP_MESSAGE, BY_TRANSACTION: "Transactional Id autho
 
 
 def find_coordinator(request: Any, ask: Ask, handler: Handler) -> Response:
-    """FindCoordinator: DESCRIBE of the group or of the transactional id."""
+    """FindCoordinator: DESCRIBE of the group or of the transactional id, CLUSTER_ACTION for a share partition."""
 
     def error_of(key: str) -> ErrorCode:
         if request.key_type == _GROUP_KEY and not ask.group(_DESCRIBE, key):
             return BY_GROUP
         if request.key_type == _TRANSACTION_KEY and not ask.transaction(_DESCRIBE, key):
             return BY_TRANSACTION
+        is_share = request.key_type == _SHARE_KEY and ask.context.version >= _SHARES_FROM
+        if is_share and not ask.cluster(Operation.CLUSTER_ACTION):
+            return BY_CLUSTER
         return ErrorCode.NONE
 
     if ask.context.version < _SEVERAL_KEYS_FROM:
