@@ -39,7 +39,7 @@ def topics_to_commit(
     return [
         of_topic(
             topic,
-            [
+            partitions=[
                 of_partition(
                     index, one.offset, committed_leader_epoch=one.leader_epoch, committed_metadata=one.metadata or None
                 )
