@@ -218,7 +218,7 @@ def sizes_and_colours_fit(page: Page) -> None:
     papers = set()
     for width in (360, 719, 720, 1280, 1600):
         for dark in (False, True):
-            page.look(width, 900, dark=dark)
+            page.look(width, 900, dark=dark, still=True)
             assert page.run("document.documentElement.scrollWidth") <= width, f"{width} px scrolls sideways"
             papers.add(page.run("getComputedStyle(document.body).backgroundColor"))
     assert len(papers) == 2
@@ -228,7 +228,7 @@ def nothing_stands_in_anybodys_way(page: Page) -> None:
     """axe-core's rules for contrast, names, roles, landmarks and order, wide and narrow, light and dark."""
     page.run("(() => {" + AXE.read_text() + "})()")
     for width, dark in ((1280, False), (360, True)):
-        page.look(width, 900, dark=dark)
+        page.look(width, 900, dark=dark, still=True)
         found = json.loads(page.run("axe.run().then(found => JSON.stringify([found.violations, found.passes.length]))"))
         assert found[0] == []
         assert found[1] > 20, "its rules found something to look at"

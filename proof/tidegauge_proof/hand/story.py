@@ -395,7 +395,10 @@ def _plainly(kind: str) -> Callable[[Story, Any], tuple[list[str], list[str]]]:
 
 
 _STEPS: dict[str, Callable[[Story, Any], tuple[list[str], list[str]]]] = {
-    **{name: getattr(Story, name) for name in ("act", "produce", "hold_fetch", "step_fetch", "kill", "start", "isolate")},
+    **{
+        name: getattr(Story, name)
+        for name in ("act", "produce", "hold_fetch", "step_fetch", "kill", "start", "isolate")
+    },
     **{name: getattr(Story, name) for name in ("verify", "expect", "wait_leader", "wait_isr", "wait_epoch")},
     **{name: getattr(Story, name) for name in ("wait_event", "wait_controller")},
     **{name: _plainly(name) for name in ("stop", "pause", "resume")},

@@ -68,9 +68,10 @@ async function openAddress() {
       await request({ op: "begin", settings: {} });
       sayHere(response.error, true);
     }
-  } else {
-    await request({ op: "begin", settings: {} });
-    await beginStory(named || tales.list[0].name, false); // a first visit begins with the tour
+  } else { // a first visit begins with the tour
+    const wanted = named || tales.list[0].name;
+    if (!storyNamed(wanted)) await request({ op: "begin", settings: {} });
+    await beginStory(wanted, false);
   }
 }
 
