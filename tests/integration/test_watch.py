@@ -204,6 +204,8 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
 
 
 def names_are_shown(page: Page, at: str) -> None:
+    page.look(1280, 2000, dark=False)  # rows below the window are not in the tree (content-visibility)
+    page.until("document.querySelector('.row').getBoundingClientRect().bottom < innerHeight")
     reported = page.accessible()
     assert {("button", "Kill Broker 2"), ("button", "Stop Broker 0")} <= set(reported)
     heads = [name.split()[:2] for role, name in reported if role == "columnheader"]

@@ -161,7 +161,7 @@ def the_fold_ends_where_the_cluster_is(page: Page) -> None:
 def the_keyboard_leads_back_and_forth(page: Page, row: str) -> None:
     assert page.run(AS_OF) == "Live"
     page.run("document.getElementById('moment').focus()")
-    for wanted in ("elects 1, epoch", "kill broker 2"):  # a start harms nobody, and has no mark
+    for wanted in ("elects 1, epoch", "kill broker 2"):  # a start is no fault, and has no mark
         for _ in range(20):
             if wanted in page.run(LAST):
                 break
