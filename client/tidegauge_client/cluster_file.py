@@ -155,7 +155,7 @@ class ClusterFile:
     @property
     def lab_addresses(self) -> dict[int, str]:
         """Return where each broker, and each controller beside them, serves the lab's faults, by id."""
-        controllers = [] if self.quorum is None or self.quorum.is_combined else self.quorum.controllers
+        controllers = [] if self.quorum is None else self.quorum.separate
         return {entry.id: entry.address for entry in self.brokers} | {one.id: one.lab_address for one in controllers}
 
     @property

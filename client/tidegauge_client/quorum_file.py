@@ -26,7 +26,7 @@ class ControllerEntry:
 
     Attributes:
         port: of the CONTROLLER listener.
-        lab_port: of gRPC: health, events and the Lab service.
+        lab_port: of gRPC: health, events and the Lab service; a broker that is a controller has one port for both.
         dir: its process's directory.
         directory_id: the id that the metadata directory gets when it is formatted for the first time; empty: it has
             been formatted, and its meta.properties has the id.
@@ -77,6 +77,11 @@ class QuorumEntry:
     def ids(self) -> list[int]:
         """Return the ids of all controllers."""
         return [one.id for one in self.controllers]
+
+    @property
+    def separate(self) -> Sequence[ControllerEntry]:
+        """Return the controllers that have processes of their own: all of them or, if they are brokers too, none."""
+        return [] if self.is_combined else self.controllers
 
     def controller(self, controller_id: int) -> ControllerEntry:
         """Return the controller with this id.

@@ -77,7 +77,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "upgrade-features",
         "disable-feature",
     ),
-    "Look inside": ("watch", "explain", "timeline", "wait", "health", "zk-tree", "dump-log"),
+    "Look inside": ("watch", "explain", "timeline", "wait", "health", "zk-tree", "metadata-tree", "dump-log"),
     "Administer": (
         "describe-cluster",
         "describe-log-dirs",
@@ -113,6 +113,7 @@ KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
     "server-start": ("up", "broker"),
     "server-stop": ("down", "stop"),
     "zookeeper-shell": ("zk-tree",),
+    "metadata-shell": ("metadata-tree",),
     "broker-api-versions": ("health",),
     "cluster": ("describe-cluster",),
     "kcat": ("describe-cluster", "describe-topic", "produce", "consume"),

@@ -19,8 +19,9 @@ from tidegauge.counted import counted
 from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import PartitionType
-from tidegauge_lab.cli.common import CoordinatedType, TargetType, lab_verb
+from tidegauge_lab.cli.common import CoordinatedType, TargetType
 from tidegauge_lab.cli.fault_verbs import declared_options, taken_values
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, RoleKind

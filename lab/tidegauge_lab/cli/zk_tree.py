@@ -23,7 +23,7 @@ from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.znodes import BROKER_IDS
 from tidegauge_client.cluster_file import load_cluster_file
-from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, lab_verb
+from tidegauge_lab.cli.verbs import ZOOKEEPER_ADDRESS, lab_verb
 
 RESPONSE_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 0.25
@@ -170,8 +170,7 @@ def _client(zookeeper: str | None, directory: Path) -> _Client:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"the cluster in {directory} is in KRaft mode, and has no ZooKeeper: its metadata are in the log that the "
-            f"controllers replicate; see {command_for(directory, 'describe-quorum')}, and read a file of the log with "
-            "`tidegauge dump-log --cluster-metadata-decoder`",
+            f"controllers replicate; see {command_for(directory, 'metadata-tree')}",
         )
     return _Client(load_cluster_file(directory).zookeeper_address, _start_of(directory))
 

@@ -30,15 +30,16 @@ from tidegauge_lab.local import (
     locks,
     noted_faults,
     ports,
+    quorum_growth,
     roles,
     snapshots,
     startup,
     takedown,
 )
+from tidegauge_lab.local import launcher as launching
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import check_settings, with_whole_paths
 from tidegauge_lab.local.cluster_status import status_of
-from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
@@ -168,11 +169,14 @@ class LocalCluster:
                 ports.Reservations().hold(self.directory, ports_of(self.file))
                 topology.require_ports(down)
                 startup.require_ports(self.file, broker_ids)
-                with Launcher(self.directory, wanted=bool(broker_ids)) as launcher:
+                has_controllers = self.file.quorum is not None and bool(beside)
+                first = launching.CONTROLLER if has_controllers else launching.BROKER
+                with launching.Launcher(self.directory, wanted=bool(broker_ids), first=first) as launcher:
                     started.extend(processes[target] for target in beside)
                     topology.start(beside, launcher)
+                    launcher.load(launching.BROKER)
                     self.notes.extend(topology.remarks())
-                    topology.require_ready()
+                    topology.require_ready(broker_ids)
                     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}
                     is_first = self.file.quorum is None and len(broker_ids) == len(self.file.brokers)
                     leads = controller if is_first else None
@@ -207,9 +211,7 @@ class LocalCluster:
             if purge:
                 foreign.require_none(self.directory, self.file)
             takedown.end([layout.control_process(self.directory)], grace_seconds=grace_seconds)
-            self._topology.resume()
-            takedown.end([self.process_of(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds)
-            self._end_beside(grace_seconds, forget=True)
+            self._end_all(grace_seconds, forget=True)
             ports.Reservations().release(self.directory)
             noted_faults.forget(self.directory)
             (layout.control_process(self.directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
@@ -305,13 +307,27 @@ class LocalCluster:
             self._end_all(0)
             self.notes.append(snapshots.settle(self.directory))
 
-    def _end_all(self, grace_seconds: float) -> None:
-        """End all brokers, then ZooKeeper; their ports stay reserved."""
-        self._topology.resume()
-        takedown.end(
-            [self.process_of(broker.id) for broker in self.file.brokers], grace_seconds=grace_seconds, forget=False
-        )
-        self._end_beside(grace_seconds, forget=False)
+    def _end_all(self, grace_seconds: float, *, forget: bool = False) -> None:
+        """End all brokers, those that are controllers last, then what is beside them, each group within its grace."""
+        topology, quorum = self._topology, self.file.quorum
+        topology.resume()
+        voters = [] if quorum is None else quorum.ids
+        for group in ([one for one in self.file.broker_ids if (one in voters) is last] for last in (False, True)):
+            takedown.end([self.process_of(one) for one in group], grace_seconds=grace_seconds, forget=forget)
+        beside = [self.process_of(target) for target in reversed(topology.targets)]
+        takedown.end(beside, grace_seconds=min(grace_seconds, topology.grace_seconds), forget=forget)
+
+    def add_controller(self) -> tuple[int, bytes]:
+        """Start one more controller in KRaft mode, and make it a voter; return its id and directory id.
+
+        Raises:
+            TidegaugeError: the controllers are brokers, or there is no leader, or the new one can't start or catch up.
+        """
+        with self._alone():
+            entry = quorum_growth.planned(self.directory, self.file, self._topology)
+            self.file = load_cluster_file(self.directory)
+            self._topology.start([entry.id])
+            return entry.id, quorum_growth.make_voter(self.directory, entry)
 
     def change_brokers(self, brokers: Sequence[BrokerEntry], changed: Sequence[int]) -> None:
         """Record the brokers, and restart those that have changed and run, in order, on their data.
@@ -498,11 +514,6 @@ class LocalCluster:
     @property
     def _topology(self) -> Topology:
         return topology_of(self.directory, self.file)
-
-    def _end_beside(self, grace_seconds: float, *, forget: bool) -> None:
-        """End the processes beside the brokers, which have ended."""
-        processes = [self.process_of(target) for target in reversed(self._topology.targets)]
-        takedown.end(processes, grace_seconds=min(grace_seconds, self._topology.grace_seconds), forget=forget)
 
     def processes(self) -> dict[Target, LabProcess]:
         """Return all processes that ``up`` starts, by their targets."""

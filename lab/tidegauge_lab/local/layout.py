@@ -94,7 +94,7 @@ def make_directories(directory: Path, file: ClusterFile) -> None:
     names = [
         LOGS,
         *(f"broker-{broker.id}" for broker in file.brokers),
-        *([] if file.quorum is None else [f"controller-{one.id}" for one in file.quorum.controllers]),
+        *([] if file.quorum is None else [f"controller-{one.id}" for one in file.quorum.separate]),
         *([ZOOKEEPER] if file.zookeeper_managed else []),
     ]
     for name in names:

@@ -20,7 +20,7 @@ from tidegauge_client.cluster_file import KRAFT_MODE, BrokerEntry, ClusterFile
 from tidegauge_lab.local import ports
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
 from tidegauge_lab.local.topology import planning_of
-from tidegauge_lab.local.wanted import Wanted, contradiction
+from tidegauge_lab.local.wanted import MOST_CONTROLLERS, Wanted, contradiction
 
 DEFAULT_BROKERS = 3
 MAX_BROKERS = 100
@@ -41,7 +41,7 @@ def first_plan(
     Raises:
         TidegaugeError: a setting is wrong, a requested port is busy, there is no free port.
     """
-    brokers = DEFAULT_BROKERS if wanted.brokers is None else wanted.brokers
+    brokers = _count_of_new(wanted)
     profile = wanted.profile or DEFAULT_PROFILE
     mode = wanted.mode_of_new
     check_settings(wanted.settings, profile, mode)
@@ -178,6 +178,14 @@ def _moved(broker_ids: range, first: int, chosen: list[int], asked: int | None, 
         return []
     taken = ", ".join(str(port) for port in range(wanted[0], chosen[-1]) if port not in chosen)
     return [f"taken: port {taken}; the brokers get {', '.join(map(str, chosen))} for {of}"]
+
+
+def _count_of_new(wanted: Wanted) -> int:
+    """Return how many brokers a new cluster has: as asked for, else three, or as many as are to be controllers."""
+    if wanted.brokers is not None:
+        return wanted.brokers
+    is_combined = wanted.quorum.is_combined
+    return max(DEFAULT_BROKERS, min(wanted.quorum.size(None), MOST_CONTROLLERS)) if is_combined else DEFAULT_BROKERS
 
 
 def _check_count(brokers: int) -> None:

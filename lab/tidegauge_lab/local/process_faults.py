@@ -211,7 +211,7 @@ def start(
         _note(directory / LOGS, "start", target, processes[target])
     topology.start(beside)
     if broker_ids:
-        topology.require_ready()
+        topology.require_ready(broker_ids)
     if start_with.after_power_cut:
         lost |= {broker_id: cut_power(directory, processes[broker_id]) for broker_id in broker_ids}
     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}

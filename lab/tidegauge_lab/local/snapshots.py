@@ -329,5 +329,5 @@ def _data_of(directory: Path, file: ClusterFile) -> list[Path]:
     """Return the directories with data: each node's log directories, and ZooKeeper's."""
     found = [path for broker_id in file.broker_ids for path in layout.broker_log_directories(directory, broker_id)]
     if file.quorum is not None:
-        found += [layout.controller_data(directory, controller_id) for controller_id in file.quorum.ids]
+        found += [layout.controller_data(directory, controller.id) for controller in file.quorum.separate]
     return [path for path in [*found, directory / layout.ZOOKEEPER / "data"] if path.is_dir()]

@@ -20,7 +20,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import make_marker
-from tidegauge.transactions import TRANSACTION_TOPIC, AddPartitionsToTxn
+from tidegauge.transactions import TRANSACTION_TOPIC, AddPartitionsToTxn, SupportedOperation
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import AllocateProducerId, Effect, FindLeaders, WriteMarkers
 from tidegauge_broker.coordinator.events import (
@@ -245,7 +245,7 @@ class Coordination:
             lambda at, batch: broker.core.begin_verification(at, batch, self.world.now_ms),
             partial(self._verify, broker),
         )
-        found = verification.of(request, transactional_id, supports_abortable_error=True)
+        found = verification.of(request, transactional_id, SupportedOperation.GENERIC_ERROR_SUPPORTED)
         incarnation = broker.incarnation
 
         def go_on(verified: Verified) -> None:
@@ -266,8 +266,7 @@ class Coordination:
         self,
         broker: MemoryBroker,
         wanted: AddPartitionsToTxn,
-        *,
-        supports_abortable_error: bool,  # noqa: ARG002 - as called
+        _: SupportedOperation,
     ) -> Mapping[TopicPartition, ErrorCode]:
         errors: Mapping[TopicPartition, ErrorCode] = await Awaited(partial(self._ask_coordinator, broker, wanted))
         return errors

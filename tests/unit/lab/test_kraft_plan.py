@@ -11,11 +11,13 @@ from click.testing import CliRunner
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_properties
+from tidegauge_broker.server.cluster.node_of import kraft_node
 from tidegauge_broker.server.quorum.metadata_store import read_node_properties
 from tidegauge_broker.server.quorum.verb import controller_settings
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.cli.cluster import up
 from tidegauge_lab.local import layout
+from tidegauge_lab.local.broker_settings import server_properties, ways_among_brokers
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.topology.kraft import KRaftTopology
@@ -77,7 +79,7 @@ def test_a_quorum_has_one_three_or_five_controllers(count: int) -> None:
         ({"features": {"eligible.leader.replicas.version": 9}}, "9"),
         ({"release_version": "1.0"}, "1.0"),
         ({"features": {"kraft.version": 0}}, "kraft.version"),
-        ({"features": {"share.version": 1}}, "brokers here support share.version at level 0 alone"),
+        ({"features": {"streams.version": 1}}, "brokers here support streams.version at level 0 alone"),
         ({"release_version": "3.9"}, r"from 25 \(4.0-IV3\) on, not 21 \(3.9-IV0\): choose a release from 4.0 on"),
     ],
 )
@@ -107,7 +109,11 @@ def test_the_variable_is_the_mode_of_a_new_directory_alone(monkeypatch: pytest.M
         ("zookeeper", Wanted(mode="kraft"), "is in ZooKeeper mode; that can't be changed"),
         ("kraft", Wanted(zookeeper="localhost:2181"), "a cluster in KRaft mode has no ZooKeeper"),
         ("zookeeper", Wanted(quorum=WantedQuorum(controllers=3)), "in ZooKeeper mode has no quorum"),
-        ("kraft", Wanted(quorum=WantedQuorum(controllers=5)), "`tidegauge add-controller` adds one that runs"),
+        (
+            "kraft",
+            Wanted(quorum=WantedQuorum(controllers=5)),
+            "has 3 controllers, .*`tidegauge add-controller` adds one",
+        ),
         ("kraft", Wanted(quorum=WantedQuorum(port=1234)), "has its controllers from port 9392 on"),
         ("kraft", Wanted(quorum=WantedQuorum(release_version="4.0")), "was formatted with other features"),
     ],
@@ -118,6 +124,43 @@ def test_a_later_up_can_t_turn_a_cluster_into_another(recorded: str, wanted: Wan
         next_plan(HOME, file, wanted, free=all_free)
     same = WantedQuorum(controllers=3, port=9392) if recorded == "kraft" else WantedQuorum()
     assert next_plan(HOME, file, Wanted(mode=recorded, quorum=same), free=all_free).file == file
+
+
+AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+BROKERS_MAY = "User:admin;User:ANONYMOUS"
+
+
+@pytest.mark.parametrize(
+    "users", [{}, {"super.users": "User:admin"}, {"super.users": BROKERS_MAY, "3001:super.users": "User:admin"}]
+)
+def test_controllers_that_would_refuse_their_brokers_are_refused(users: dict[str, str]) -> None:
+    """KIP-801: CLUSTER_ACTION comes from super.users until the first broker has connected."""
+    with pytest.raises(TidegaugeError, match=r"would refuse the brokers .* add User:ANONYMOUS to super.users") as no:
+        first_plan(HOME, Wanted(mode="kraft", settings={**AUTHORIZER, **users}), free=all_free)
+    assert no.value.code is ErrorCode.INVALID_CONFIG
+    file = made()
+    with pytest.raises(TidegaugeError, match="would refuse the brokers"):
+        next_plan(HOME, file, Wanted(settings={**AUTHORIZER, **users}), free=all_free)
+
+
+def test_each_mode_has_its_own_authorizer() -> None:
+    """Kafka 4 has no AclAuthorizer, and StandardAuthorizer needs a metadata log."""
+    may = {"super.users": BROKERS_MAY}
+    assert first_plan(HOME, Wanted(mode="kraft", settings={**AUTHORIZER, **may}), free=all_free).file.mode == "kraft"
+    of_zookeeper = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    for mode, wrong in (("kraft", of_zookeeper), ("zookeeper", AUTHORIZER)):
+        with pytest.raises(TidegaugeError, match=r"authorizer\.class\.name"):
+            first_plan(HOME, Wanted(mode=mode, settings={**wrong, **may}), free=all_free)
+
+
+@pytest.mark.parametrize("settings", [{"sasl.enabled.mechanisms": "PLAIN"}, {**AUTHORIZER, "super.users": BROKERS_MAY}])
+def test_brokers_speak_grpc_if_the_listener_for_clients_asks_who_they_are(settings: dict[str, str]) -> None:
+    """Without a word Kafka's protocol is spoken among brokers in KRaft mode, for which they would need credentials."""
+    file = first_plan(HOME, Wanted(mode="kraft", settings=settings), free=all_free).file
+    assert ways_among_brokers(file) == {"inter.broker.listener.name": "GRPC"}
+    assert ways_among_brokers(made()) == {"inter.broker.listener.name": "PLAINTEXT"}
+    said = first_plan(HOME, Wanted(mode="kraft", settings={"inter.broker.listener.name": "GRPC"}), free=all_free).file
+    assert ways_among_brokers(said) == {}
 
 
 def test_kraft_and_zookeeper_together_are_a_usage_error(tmp_path: Path) -> None:
@@ -220,3 +263,81 @@ def test_targets_that_a_cluster_in_kraft_mode_lacks_are_named(tmp_path: Path) ->
         TidegaugeError, match=r"0 of its 3 controllers are up, and 2 are needed to elect one; .*start 3000"
     ):
         KRaftTopology(tmp_path, cluster.file).require_ready()
+
+
+def test_brokers_are_the_controllers_of_a_combined_cluster(tmp_path: Path) -> None:
+    """``process.roles=broker,controller``: one id, directory and gRPC port for both; further brokers have one role."""
+    wanted = Wanted(brokers=4, mode="kraft", quorum=WantedQuorum(is_combined=True))
+    file = first_plan(tmp_path, wanted, free=all_free).file
+    assert file.quorum is not None
+    assert [(one.id, one.port, one.lab_port, one.dir) for one in file.quorum.controllers] == [
+        (one.id, 9392 + one.id, one.port, one.dir) for one in file.brokers[:3]
+    ]
+    assert len(ports_of(file)) == len(set(ports_of(file))) == 4 + 4 + 3
+    assert file.lab_addresses == {one.id: one.address for one in file.brokers}
+    layout.write(tmp_path, file)
+    assert load_cluster_file(tmp_path) == file
+    assert sorted(path.name for path in tmp_path.glob("*-*")) == [f"broker-{one}" for one in range(4)]
+    topology = KRaftTopology(tmp_path, file)
+    nodes = {
+        one.id: kraft_node(
+            dict(
+                read_properties(
+                    server_properties(
+                        one, tmp_path, membership=topology.broker_settings(one.id), profile="fast", settings={}
+                    )
+                )
+            ),
+            "",
+        )
+        for one in file.brokers
+    }
+    assert [one.is_controller for one in nodes.values()] == [True, True, True, False]
+    assert [one.address for one in nodes[1].bound] == ["127.0.0.1:9393"]
+    topology.prepare(3)
+    metadata = [Path(nodes[one].metadata_directory) for one in nodes]
+    assert all(read_node_properties(one).cluster_id == file.quorum.cluster_id for one in metadata)
+    first = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+    assert [(one / first).exists() for one in metadata] == [True, True, True, False], "the first voters"
+
+
+@pytest.mark.parametrize(
+    ("brokers", "controllers", "ids"),
+    [(None, None, 3), (1, None, 1), (2, None, 1), (5, None, 3), (None, 5, 5), (None, 1, 1), (5, 5, 5)],
+)
+def test_how_many_brokers_of_a_combined_cluster_are_controllers(
+    brokers: int | None, controllers: int | None, ids: int
+) -> None:
+    quorum = WantedQuorum(controllers=controllers, is_combined=True)
+    file = first_plan(HOME, Wanted(brokers=brokers, mode="kraft", quorum=quorum), free=all_free).file
+    assert file.quorum is not None
+    assert file.quorum.ids == list(range(ids))
+    assert len(file.brokers) == (brokers or max(3, ids))
+
+
+def test_a_combined_cluster_needs_a_broker_for_each_controller_and_stays_combined() -> None:
+    few = Wanted(brokers=2, mode="kraft", quorum=WantedQuorum(controllers=3, is_combined=True))
+    with pytest.raises(TidegaugeError, match="the first 3 brokers are the controllers, and there would be 2: give"):
+        first_plan(HOME, few, free=all_free)
+    combined = Wanted(quorum=WantedQuorum(is_combined=True), mode="kraft")
+    file = first_plan(HOME, combined, free=all_free).file
+    grown = next_plan(HOME, file, Wanted(brokers=5), free=all_free).file
+    assert (len(grown.brokers), grown.quorum) == (5, file.quorum), "more brokers, the same controllers"
+    assert not {one.port for one in grown.brokers[3:]} & set(ports_of(file))
+    assert next_plan(HOME, file, combined, free=all_free).file == file
+    with pytest.raises(TidegaugeError, match="has controllers in processes of their own"):
+        next_plan(HOME, made(), combined, free=all_free)
+
+
+def test_brokers_that_would_wait_for_a_majority_are_not_started(tmp_path: Path) -> None:
+    """A node registers with the active controller; with too few voters, itself among them, there is none."""
+    wanted = Wanted(brokers=4, mode="kraft", quorum=WantedQuorum(is_combined=True))
+    file = first_plan(tmp_path, wanted, free=all_free).file
+    layout.write(tmp_path, file)
+    topology = KRaftTopology(tmp_path, file)
+    with pytest.raises(TidegaugeError, match=r"0 of its 3 controllers are up, 1 would start, and 2 .*start 2 0"):
+        topology.require_ready([2])
+    with pytest.raises(TidegaugeError, match=r"0 of its 3 controllers are up, and 2 are needed .*start 0 1"):
+        topology.require_ready([3])
+    topology.require_ready([0, 1])
+    topology.require_ready([0, 2, 3])

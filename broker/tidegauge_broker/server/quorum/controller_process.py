@@ -13,13 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tidegauge.host_addresses import address_of
+from tidegauge.event_log import file_name
 from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, check_owner
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
 from tidegauge_broker.server.quorum.controller.controller_parts import ControllerParts
 from tidegauge_broker.server.quorum.driver import QuorumDriver
+from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
@@ -34,7 +35,7 @@ from tidegauge_controller.raft.values import ReplicaKey
 LOG = logging.getLogger("tidegauge.quorum")
 HALTED = 70
 """Exit status of a controller whose node can't go on (EX_SOFTWARE of sysexits.h)."""
-_SHUTDOWN_SECONDS = 5.0
+SHUTDOWN_SECONDS = 5.0
 """How long a node may take to hand its leadership over (``KafkaRaftManager.shutdown``)."""
 
 
@@ -126,8 +127,7 @@ class ControllerProcess:
         opened = await asyncio.get_running_loop().run_in_executor(self._pool, store.open, settings.static_voters)
         config = quorum_config(settings, properties.cluster_id, properties.directory_id)
         node = RaftNode(config, opened.log, opened.history, opened.election)
-        event_log = values.text("event.log.file")
-        self._events = QuorumEvents(node, Path(event_log) if event_log else None, settings.node_id, self._now_ms)
+        self._events = QuorumEvents(node, self._event_log(), settings.node_id, self._now_ms)
         bootstrap = read_bootstrap(directory)
         parts = self._parts = ControllerParts(node, store, settings, config.cluster_id, bootstrap, self._now_ms)
         self._driver = QuorumDriver(
@@ -140,6 +140,7 @@ class ControllerProcess:
             self._pool,
         )
         parts.on_image = self.on_image
+        parts.on_decided = self._events.elected
         parts.start(self._driver, self._links.open_other, self._now_ms.wall_ms)
         handlers = self._lab.gated(served_apis(self._driver, parts.controller, settings))
         for at in settings.bound:
@@ -147,26 +148,29 @@ class ControllerProcess:
             listener = QuorumListener(at, handlers, *limits)
             await listener.open()
             self._listeners.append(listener)
-        await self._lab.start(self._node_at, self._events.fault)
+        await self._lab.start(KnownNodes(node, lambda: self.committed.image), self._events.fault)
         self._driver.start()
         LOG.info(
             "Controller %d of cluster %s listens at %s", settings.node_id, config.cluster_id, settings.bound[0].address
         )
 
-    def _node_at(self, address: str) -> int | None:
-        """Return the voter that listens at an address."""
-        voters = self.driver.node.history.current
-        for voter_id in voters.ids:
-            at = voters.endpoint(voter_id)
-            if at is not None and address_of(at.host, at.port) == address:
-                return voter_id
-        return None
+    def _event_log(self) -> Path | None:
+        """Return the file of the controller's events: beside the broker's, if the process is a broker too."""
+        text = self._settings.values.text("event.log.file")
+        if not text:
+            return None
+        is_alone = len(self._settings.values["process.roles"]) == 1
+        return Path(text) if is_alone else Path(text).with_name(file_name(f"controller-{self._settings.node_id}"))
 
-    async def stop(self) -> int:
-        """Hand the leadership over, close everything, and return the exit status."""
+    async def stop(self, limit_seconds: float = SHUTDOWN_SECONDS) -> int:
+        """Hand the leadership over, close everything, and return the exit status.
+
+        Args:
+            limit_seconds: how long the node may take to hand its leadership over.
+        """
         driver = self._driver
         if driver is not None and driver.failure is None:
-            await driver.shut_down(_SHUTDOWN_SECONDS)
+            await driver.shut_down(limit_seconds)
         await self._lab.close()
         for listener in self._listeners:
             await listener.close()

@@ -51,6 +51,12 @@ class NodeSettings:
         return CONTROLLER in self.values["process.roles"]
 
     @property
+    def two_elections_ms(self) -> int:
+        """How long two elections take at most: within that the other voters have a leader if they can elect one."""
+        election_ms = 2 * self.values.integer("controller.quorum.election.timeout.ms")
+        return 2 * (self.values.integer("controller.quorum.fetch.timeout.ms") + election_ms)
+
+    @property
     def listener_name(self) -> str:
         """The name of the controllers' listener."""
         return str(self.values["controller.listener.names"][0]).upper()

@@ -77,8 +77,11 @@ class Topology(Protocol):
             TimeLimitError: one does not serve in time.
         """
 
-    def require_ready(self) -> None:
+    def require_ready(self, starting: Collection[Target] = ()) -> None:
         """Refuse to start brokers without what they register with.
+
+        Args:
+            starting: the brokers that are about to start.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, it is down, paused or out of reach.

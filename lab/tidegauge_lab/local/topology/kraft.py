@@ -1,7 +1,8 @@
 """A cluster whose controllers keep its metadata in a log of their own (KIP-500): a quorum beside the brokers.
 
 Rules:
-- The controllers start first and stop last: brokers hand their leaders over to the active one.
+- The controllers start first and stop last: brokers hand their leaders over to the active one. Brokers that are
+  controllers too (``QuorumEntry.is_combined``) start and stop as brokers; the quorum has its leader once enough have.
 - Every node's directories are formatted before its first start, with the cluster's id and its first voters. A directory
   that has lost its content later is formatted again with a new id and without voters: a controller that forgot its
   votes must not count as the voter that it was (KIP-853); `tidegauge add-controller` makes it a voter again.
@@ -28,13 +29,12 @@ from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
 from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.fault_log import note_event
-from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
+from tidegauge_lab.local.launcher import CONTROLLER, Launcher, environment_of_brokers
 from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
 from tidegauge_lab.local.topology import kraft_fencing
 from tidegauge_lab.local.topology.kraft_plan import formatting
-from tidegauge_lab.local.topology.kraft_properties import LISTENER, controller_properties, membership_of
+from tidegauge_lab.local.topology.kraft_properties import BROKER, LISTENER, controller_properties, membership_of
 from tidegauge_lab.local.topology.kraft_quorum import described
-from tidegauge_lab.local.topology.process_signs import CONTROLLER_MODULE
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
 _LISTEN_LIMIT_SECONDS = 60.0
@@ -64,8 +64,8 @@ class KRaftTopology:
         return False
 
     def broker_settings(self, broker_id: int) -> dict[str, str]:
-        """Return the broker's id as a node, and where it finds the controllers."""
-        return membership_of(self._quorum, broker_id, "broker")
+        """Return the broker's id as a node, its roles, and where it finds the controllers."""
+        return membership_of(self._quorum, broker_id, BROKER)
 
     def prepare(self, broker_id: int) -> None:
         """Format those of a broker's log directories that are not formatted.
@@ -73,6 +73,8 @@ class KRaftTopology:
         Raises:
             TidegaugeError: one belongs to another node or cluster; nothing was changed.
         """
+        if self._quorum.is_combined:
+            self._format_first([broker_id])
         directories = [str(path) for path in layout.broker_log_directories(self._directory, broker_id)]
         asked = formatting(self._quorum, broker_id, directories[0], is_controller=False)
         format_directories(asked, directories, asked.levels(), ignore_formatted=True)
@@ -80,7 +82,7 @@ class KRaftTopology:
     @property
     def targets(self) -> list[Target]:
         """Return the controllers' ids, in their order."""
-        return [] if self._quorum.is_combined else [*self._quorum.ids]
+        return [one.id for one in self._quorum.separate]
 
     @property
     def grace_seconds(self) -> float:
@@ -94,7 +96,8 @@ class KRaftTopology:
             TidegaugeError: INVALID_REQUEST, it is ZooKeeper; BROKER_NOT_AVAILABLE, there is no such node.
         """
         if target in self._quorum.ids:
-            return layout.controller_process(self._directory, int(target))
+            of_kind = layout.broker_process if self._quorum.is_combined else layout.controller_process
+            return of_kind(self._directory, int(target))
         if target == ZOOKEEPER:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
@@ -120,6 +123,8 @@ class KRaftTopology:
         for entry in self._quorum.controllers:
             if entry.id in down:
                 ports.require_free(entry.port, f"controller {entry.id}")
+        for entry in self._quorum.separate:
+            if entry.id in down:
                 ports.require_free(entry.lab_port, f"controller {entry.id}, for gRPC,")
 
     def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
@@ -138,7 +143,7 @@ class KRaftTopology:
             with naming(config):
                 config.write_text(controller_properties(entry, self._directory, self._file), encoding="utf-8")
             places[entry] = process.log_size()
-            command = [sys.executable, "-P", "-m", CONTROLLER_MODULE, "--config", str(config)]
+            command = [sys.executable, "-P", "-m", CONTROLLER, "--config", str(config)]
             if launcher is None:
                 process.spawn(command, environment_of_brokers())
             else:
@@ -157,25 +162,37 @@ class KRaftTopology:
                 f"{self._directory / layout.LOGS} ({command_for(self._directory, 'logs')})"
             )
 
-    def require_ready(self) -> None:
+    def require_ready(self, starting: Collection[Target] = ()) -> None:
         """Wait for a leader of the quorum for a moment, since brokers can't register without one.
 
+        Brokers that are about to start as controllers are not waited for: with a majority they elect one.
+
+        Args:
+            starting: brokers that start next.
+
         Raises:
-            TidegaugeError: BROKER_NOT_AVAILABLE, there is none.
+            TidegaugeError: BROKER_NOT_AVAILABLE, there is none, and those that start can't elect one.
         """
-        if self._quorum.is_combined:
-            return
-        if self._up and holds_within(self._has_leader, _LEADER_LIMIT_SECONDS):
-            return
         states = {one: self.process(one).state for one in self._quorum.ids}
         up = [one for one, state in states.items() if state is ProcessState.UP]
+        coming = [one for one in states if one in starting and self._quorum.is_combined]
         needed = len(states) // 2 + 1
+        if coming and len(up) + len(coming) >= needed:
+            return
+        if not coming and up and holds_within(self._has_leader, _LEADER_LIMIT_SECONDS):
+            return
         why, what = f"{len(up)} of its {len(states)} controllers are up", command_for(self._directory, "logs")
-        if len(up) < needed:
+        others = [one for one in states if one not in {*up, *coming}]
+        if coming:
+            why += f", {len(coming)} would start, and {needed} are needed to elect one"
+        elif len(up) < needed:
             why += f", and {needed} are needed to elect one"
-            other = next(one for one in states if one not in up)
-            verb = "resume" if states[other] is ProcessState.PAUSED else "start"
-            what = command_for(self._directory, f"{verb} {other}")
+        if coming or len(up) < needed:
+            lacking = others[: needed - len(up) - len(coming)]
+            paused = [one for one in lacking if states[one] is ProcessState.PAUSED]
+            verb = "resume" if paused else "start"
+            named = paused or ([*coming, *lacking] if self._quorum.is_combined else lacking[:1])
+            what = command_for(self._directory, " ".join([verb, *map(str, named)]))
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"the quorum of controllers has no leader, and a broker can't register without one: {why}; {what} first",
@@ -277,12 +294,13 @@ class KRaftTopology:
         assert file.quorum is not None
         self._file, self._quorum = file, file.quorum
         firsts = [one for one in self._quorum.controllers if one.directory_id]
+        again = [one for one in self._quorum.controllers if one.id in targets and one not in firsts]
         voters = VoterSet.of(
             Voter(ReplicaKey(one.id, uuid_of(one.directory_id)), (Endpoint(LISTENER, one.host, one.port),))
             for one in firsts
         )
-        for entry in [*firsts, *(one for one in self._quorum.controllers if one.id in targets and one not in firsts)]:
-            data = str(layout.controller_data(self._directory, entry.id))
+        for entry in [*firsts, *again]:
+            data = str(layout.node_log_directories(self._directory, self.process(entry.id).name)[0])
             asked = formatting(self._quorum, entry.id, data, is_controller=True)
             if entry in firsts:
                 asked = replace(asked, initial_voters=voters, no_initial_voters=False)

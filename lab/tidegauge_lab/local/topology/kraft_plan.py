@@ -1,28 +1,31 @@
 """The controllers of a cluster in KRaft mode: chosen with the first plan, kept by every later one.
 
 Controllers have the ids 3000, 3001, ..., as in Kafka's own test kit, so that no broker's id is ever one of theirs.
-Their ports for gRPC are 10000 above those of their CONTROLLER listeners, or the next free ones.
+Their ports for gRPC are 10000 above those of their CONTROLLER listeners, or the next free ones. With ``--combined`` the
+first brokers are the controllers: they have the brokers' ids, directories and ports for gRPC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.features import LEVELS, METADATA_VERSION
 from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge.principal import ANONYMOUS
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.server.quorum.format_directories import random_uuid
-from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID, ControllerEntry, QuorumEntry
 from tidegauge_lab.local import ports
-from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS, SIZES, Wanted, contradiction
+from tidegauge_lab.local.broker_settings import settings_of
+from tidegauge_lab.local.wanted import SIZES, Wanted, contradiction
 
 FIRST_CONTROLLER_PORT = 9392
 LAB_PORTS_ABOVE = 10_000
-NOT_SERVED = ("share.version", "streams.version", "transaction.version")
+NOT_SERVED = ("streams.version",)
 """Features that brokers here support at level 0 alone: a new cluster has them at 0, so that brokers can register."""
 OLDEST_METADATA_VERSION = 25
 """The lowest metadata.version with which brokers here can be members (4.0)."""
@@ -41,30 +44,29 @@ class KRaftPlan:
                 not 1, 3 or 5 controllers.
         """
         asked = wanted.quorum
-        count = DEFAULT_CONTROLLERS if asked.controllers is None else asked.controllers
+        count = asked.size(len(file.brokers))
         _check_size(count)
-        if asked.is_combined:
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST,
-                "--combined is not served yet: brokers and controllers are processes of their own; leave it out",
-            )
         quorum = QuorumEntry(
             cluster_id=uuid_text(random_uuid()),
             controllers=[],
+            is_combined=asked.is_combined,
             release_version=asked.release_version or "",
             features=dict(asked.features),
         )
         _check_levels(formatting(quorum, 0, "", is_controller=False).levels())
         used = {*taken, *(port for broker in file.brokers for port in (broker.port, broker.kafka_port))}
-        chosen, notes = _controller_ports(count, asked.port, used, free)
-        lab_wanted = [port + LAB_PORTS_ABOVE for port in chosen]
-        of_lab = ports.choose_ports(lab_wanted, taken={*used, *chosen}, free=free)
-        if of_lab != lab_wanted:
-            notes.append(f"the controllers serve gRPC on {', '.join(map(str, of_lab))}")
-        controllers = [
-            _entry(Path(file.brokers[0].dir).parent, FIRST_CONTROLLER_ID + place, *both)
-            for place, both in enumerate(zip(chosen, of_lab, strict=True))
-        ]
+        ids = _ids(count, len(file.brokers), is_combined=asked.is_combined)
+        chosen, notes = _controller_ports(ids, asked.port, used, free)
+        if asked.is_combined:
+            controllers = [_combined(broker, port) for broker, port in zip(file.brokers, chosen, strict=False)]
+        else:
+            lab_wanted = [port + LAB_PORTS_ABOVE for port in chosen]
+            of_lab = ports.choose_ports(lab_wanted, taken={*used, *chosen}, free=free)
+            if of_lab != lab_wanted:
+                notes.append(f"the controllers serve gRPC on {', '.join(map(str, of_lab))}")
+            home = Path(file.brokers[0].dir).parent
+            controllers = [_entry(home, *one) for one in zip(ids, chosen, of_lab, strict=True)]
+        _check_super_users([one.id for one in controllers], file.settings)
         return replace(file, quorum=replace(quorum, controllers=controllers)), notes
 
     def require_same(self, directory: Path, recorded: ClusterFile, wanted: Wanted) -> None:
@@ -75,12 +77,13 @@ class KRaftPlan:
         """
         quorum, asked = recorded.quorum, wanted.quorum
         assert quorum is not None
+        _check_super_users(quorum.ids, {**recorded.settings, **wanted.settings})
         count = len(quorum.controllers)
         if asked.controllers is not None and asked.controllers != count:
             raise _kept(
                 directory,
-                f"was made with {count} controllers",
-                "`tidegauge add-controller` adds one that runs, `tidegauge remove-controller` removes one",
+                f"has {count} controllers",
+                "`tidegauge add-controller` adds one, `tidegauge remove-controller` removes one",
             )
         if asked.is_combined and not quorum.is_combined:
             raise contradiction(directory, "has controllers in processes of their own")
@@ -98,7 +101,28 @@ class KRaftPlan:
     def ports_bound(self, file: ClusterFile) -> list[int]:
         """Return the ports that the controllers bind."""
         assert file.quorum is not None
-        return [port for one in file.quorum.controllers for port in (one.port, one.lab_port)]
+        of_lab = [one.lab_port for one in file.quorum.separate]
+        return [*(one.port for one in file.quorum.controllers), *of_lab]
+
+
+def next_controller(
+    directory: Path, file: ClusterFile, *, taken: Collection[int], free: Callable[[int], bool] = ports.is_free
+) -> ControllerEntry:
+    """Return one more controller for a cluster, with the next id and ports; its directory is no first voter's.
+
+    Args:
+        directory: the cluster's.
+        file: the cluster, whose controllers have processes of their own.
+        taken: ports that other clusters have.
+        free: whether a port is free.
+    """
+    assert file.quorum is not None
+    last = max(file.quorum.controllers, key=lambda one: one.id)
+    used = {*taken, *(port for one in file.brokers for port in (one.port, one.kafka_port))}
+    used |= {port for one in file.quorum.controllers for port in (one.port, one.lab_port)}
+    [port] = ports.choose_ports([last.port + 1], taken=used, free=free)
+    [of_lab] = ports.choose_ports([port + LAB_PORTS_ABOVE], taken={*used, port}, free=free)
+    return replace(_entry(directory, last.id + 1, port, of_lab), directory_id="")
 
 
 def formatting(quorum: QuorumEntry, node_id: int, metadata_directory: str, *, is_controller: bool) -> Formatting:
@@ -151,6 +175,25 @@ def _check_levels(levels: Mapping[str, int]) -> None:
         )
 
 
+def _check_super_users(controller_ids: Iterable[int], settings: Mapping[str, str]) -> None:
+    """Refuse controllers that would refuse the brokers and one another: no node logs in at their listeners (KIP-801).
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    for controller_id in controller_ids:
+        own = settings_of(controller_id, settings)
+        users = {one.strip() for one in own.get("super.users", "").split(";")}
+        if own.get("authorizer.class.name") and str(ANONYMOUS) not in users:
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"with authorizer.class.name controller {controller_id} would refuse the brokers and the other "
+                f"controllers: its listener has no SASL, so they are {ANONYMOUS} there, and need CLUSTER_ACTION before "
+                f"any access control list exists; add {ANONYMOUS} to super.users of the controllers, as in --set "
+                f"'{controller_id}:super.users={ANONYMOUS};User:admin'",
+            )
+
+
 def _check_size(count: int) -> None:
     if count not in SIZES:
         few = (
@@ -166,16 +209,33 @@ def _check_size(count: int) -> None:
         )
 
 
+def _ids(count: int, brokers: int, *, is_combined: bool) -> range:
+    """Return the controllers' ids.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, there are fewer brokers than are to be controllers.
+    """
+    if not is_combined:
+        return range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + count)
+    if brokers < count:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST,
+            f"with --combined the first {count} brokers are the controllers, and there would be {brokers}: give "
+            f"--brokers {count} or more, or fewer --controllers ({', '.join(map(str, SIZES))})",
+        )
+    return range(count)
+
+
 def _controller_ports(
-    count: int, asked: int | None, used: set[int], free: Callable[[int], bool]
+    ids: range, asked: int | None, used: set[int], free: Callable[[int], bool]
 ) -> tuple[list[int], list[str]]:
     if asked is None:
-        wanted = [FIRST_CONTROLLER_PORT + place for place in range(count)]
+        wanted = [FIRST_CONTROLLER_PORT + place for place in range(len(ids))]
         chosen = ports.choose_ports(wanted, taken=used, free=free)
         return chosen, [] if chosen == wanted else [f"the controllers get ports {', '.join(map(str, chosen))}"]
-    chosen = [asked + place for place in range(count)]
-    for place, port in enumerate(chosen):
-        owner = f"controller {FIRST_CONTROLLER_ID + place}"
+    chosen = [asked + place for place in range(len(ids))]
+    for controller_id, port in zip(ids, chosen, strict=True):
+        owner = f"controller {controller_id}"
         if port in used:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
@@ -189,3 +249,8 @@ def _controller_ports(
 def _entry(directory: Path, controller_id: int, port: int, lab_port: int) -> ControllerEntry:
     home = str(directory / f"controller-{controller_id}")
     return ControllerEntry(controller_id, ports.HOST, port, lab_port, home, uuid_text(random_uuid()))
+
+
+def _combined(broker: BrokerEntry, port: int) -> ControllerEntry:
+    """Return a broker as the controller that it is, too."""
+    return ControllerEntry(broker.id, broker.host, port, broker.port, broker.dir, uuid_text(random_uuid()))

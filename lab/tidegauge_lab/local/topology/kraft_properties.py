@@ -11,9 +11,10 @@ from tidegauge.settings.quorum import CONTROLLER_SETTINGS
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_lab.local import layout
-from tidegauge_lab.local.broker_settings import IN_KRAFT, PROFILES_IN_KRAFT, settings_of
+from tidegauge_lab.local.broker_settings import IN_KRAFT, LISTENERS, PROFILES_IN_KRAFT, settings_of
 
 LISTENER = "CONTROLLER"
+BROKER, CONTROLLER = "broker", "controller"
 
 
 def membership_of(quorum: QuorumEntry, node_id: int, role: str) -> dict[str, str]:
@@ -22,14 +23,20 @@ def membership_of(quorum: QuorumEntry, node_id: int, role: str) -> dict[str, str
     Args:
         quorum: the cluster's.
         node_id: the node's id.
-        role: ``controller`` or ``broker``.
+        role: of its process: ``controller``, or ``broker``, which may be a controller, too.
+
+    Returns:
+        the settings; of a broker that is a controller also ``listeners``, which has the controllers' alone.
     """
-    return {
+    found = {
         IN_KRAFT: role,
         "node.id": str(node_id),
         "controller.listener.names": LISTENER,
         "controller.quorum.bootstrap.servers": ",".join(quorum.addresses),
     }
+    if quorum.is_combined and node_id in quorum.ids:
+        found |= {IN_KRAFT: f"{BROKER},{CONTROLLER}", LISTENERS: f"{LISTENER}://{quorum.controller(node_id).address}"}
+    return found
 
 
 def controller_properties(entry: ControllerEntry, directory: Path, file: ClusterFile) -> str:
@@ -45,8 +52,8 @@ def controller_properties(entry: ControllerEntry, directory: Path, file: Cluster
     of_profile = known_to(CONTROLLER_SETTINGS, PROFILES_IN_KRAFT[file.profile])
     sections = {
         "This controller; rewritten at every start by `tidegauge up` or `start`.": {
-            **membership_of(file.quorum, entry.id, "controller"),
-            "listeners": f"{LISTENER}://{entry.address}",
+            **membership_of(file.quorum, entry.id, CONTROLLER),
+            LISTENERS: f"{LISTENER}://{entry.address}",
             "log.dirs": str(layout.controller_data(directory, entry.id)),
             "lab.listener": entry.lab_address,
             "event.log.file": str(directory / layout.LOGS / event_log.file_name(f"controller-{entry.id}")),

@@ -24,7 +24,6 @@ from tidegauge_broker.server.cluster.kraft.lifecycle import NEVER_MS, Beat, Brok
 LOG = logging.getLogger("tidegauge.registration")
 _WITH_PREVIOUS_EPOCH = 3
 """The first version of BrokerRegistration that says of which registration the broker has ended cleanly."""
-_SILENCE_MS = 10_000
 _MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is registered under this id; if it was this broker's, "
     "its session ends soon",
@@ -69,6 +68,7 @@ class Membership:
         state_changed: called with each new state.
         now_ms: a clock that never goes back.
         timeout_seconds: of one request.
+        silence_ms: how long the controller may stay silent while this broker shuts down.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Membership:
         state_changed: Callable[[BrokerState], None],
         now_ms: Callable[[], int],
         timeout_seconds: float,
+        silence_ms: int,
     ) -> None:
         self._identity = identity
         self._lifecycle = lifecycle
@@ -92,6 +93,7 @@ class Membership:
         self._state_changed = state_changed
         self._now_ms = now_ms
         self._timeout_seconds = timeout_seconds
+        self._silence_ms = silence_ms
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._fenced = asyncio.Event()
@@ -149,7 +151,7 @@ class Membership:
     async def shut_down(self, timeout_seconds: float) -> bool:
         """Have this broker's leaders moved away; return whether the controller has let it end in time.
 
-        A controller that does not respond for ``_SILENCE_MS`` is given up: a quorum without a majority lets no broker
+        A controller that does not respond for ``silence_ms`` is given up: a quorum without a majority lets no broker
         end, and the last nodes with both roles would wait for one another. (Kafka waits for five minutes.)
         """
         begun_ms = self._responded_ms = self._now_ms()
@@ -157,7 +159,7 @@ class Membership:
         self._report()
         self._wake.set()
         while self._lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            limit_ms = min(begun_ms + int(timeout_seconds * 1000), self._responded_ms + _SILENCE_MS)
+            limit_ms = min(begun_ms + int(timeout_seconds * 1000), self._responded_ms + self._silence_ms)
             left_seconds = (limit_ms - self._now_ms()) / 1000
             if left_seconds <= 0:
                 return False
