@@ -204,13 +204,12 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
 
 
 def names_are_shown(page: Page, at: str) -> None:
-    page.look(1280, 2000, dark=False)  # rows below the window are not in the tree (content-visibility)
-    page.until("document.querySelector('.row').getBoundingClientRect().bottom < innerHeight")
+    page.look(1280, 2000, dark=False)  # the tree has no rows below the window (content-visibility)
+    until(lambda: any(role == "rowheader" and name.startswith(at) for role, name in page.accessible()))
     reported = page.accessible()
     assert {("button", "Kill Broker 2"), ("button", "Stop Broker 0")} <= set(reported)
     heads = [name.split()[:2] for role, name in reported if role == "columnheader"]
     assert heads == [["Partition"], ["Broker", "0"], ["Broker", "1"], ["Broker", "2"]]
-    assert any(role == "rowheader" and name.startswith(at) for role, name in reported)
     assert ("combobox", "What to isolate Broker 0 from") in reported
     nameless = [role for role, name in reported if role in {"button", "checkbox", "searchbox", "combobox"} and not name]
     assert nameless == []
