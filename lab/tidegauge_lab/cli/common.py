@@ -62,7 +62,7 @@ def is_kraft(*, asked: bool) -> bool:
 
 
 class CoordinatedType(click.ParamType[Coordinated]):
-    """``group:G`` or ``transaction:ID`` on the command line."""
+    """``group:G``, ``transaction:ID``, ``share:G`` or ``share:G/T-P`` on the command line."""
 
     name = COORDINATED_FORMS
 

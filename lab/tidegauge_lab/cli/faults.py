@@ -38,8 +38,8 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--coordinator-of",
             type=CoordinatedType(),
-            metavar="group:G|transaction:ID",
-            help="The coordinator of this consumer group or transactional id.",
+            metavar="group:G|transaction:ID|share:G[/T-P]",
+            help="The coordinator of this group, transactional id or share partition.",
         ),
         click.option("--controller", is_flag=True, help="The node that is the active controller."),
         click.option("--zookeeper", is_flag=True, help="The cluster's own ZooKeeper."),

@@ -178,7 +178,7 @@ def test_what_kraft_mode_does_not_have_is_not_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "first", "last"), [(apis.PRODUCE, 3, 11), (apis.FETCH, 4, 18), (apis.LIST_OFFSETS, 1, 11), (19, 2, 7)]
+    ("key", "first", "last"), [(apis.PRODUCE, 3, 13), (apis.FETCH, 4, 18), (apis.LIST_OFFSETS, 1, 11), (19, 2, 7)]
 )
 def test_removed_versions_are_refused(key: int, first: int, last: int) -> None:
     """KIP-896."""
@@ -190,7 +190,7 @@ def test_removed_versions_are_refused(key: int, first: int, last: int) -> None:
 def test_produce_is_advertised_from_version_0() -> None:
     """KAFKA-18659: as brokers of 4.3.1 do."""
     found = {one.api_key: (one.min_version, one.max_version) for one in advertised(served(Controller())).api_keys}
-    assert found[apis.PRODUCE] == (0, 11)
+    assert found[apis.PRODUCE] == (0, 13)
 
 
 def test_what_is_handed_on_has_the_versions_of_both() -> None:

@@ -13,7 +13,7 @@ from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Pending
-from tidegauge_broker.server.wire.kafka.served import HANDLERS
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 
 KEYS = {api.name: key for key, api in APIS.items()}
@@ -57,7 +57,7 @@ async def ask(
         lambda: 0,
         RequestHeader(key, version, 1, client_id, 0, tags),
     )
-    response = HANDLERS[key](request, context)
+    response = SERVED[key].handle(request, context)
     if isinstance(response, Pending):
         response = response.respond(await response.future)
     elif inspect.isawaitable(response):

@@ -42,7 +42,7 @@ def handlers_with(extensions: frozenset[int]) -> dict[int, Handler]:
     """Return the handlers of a broker that serves some of ``apis.EXTENSIONS``, and advertises them."""
     if not extensions:
         return HANDLERS
-    keys = sorted({*_OWN, *(extensions & SERVED.keys())})
+    keys = sorted({*_OWN, *extensions})
     return {key: SERVED[key].handle for key in keys} | {apis.API_VERSIONS: api_versions.handler_for(keys)}
 
 
