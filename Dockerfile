@@ -76,7 +76,7 @@ LABEL org.opencontainers.image.title="tidegauge-cluster" \
       org.opencontainers.image.description="Tidegauge: ZooKeeper, three brokers and the control interface over HTTP, on OpenJDK 17" \
       org.opencontainers.image.licenses="Apache-2.0 AND GPL-2.0-with-classpath-exception"
 RUN useradd --uid 1000 --create-home tidegauge && mkdir /var/lib/tidegauge && chown tidegauge /var/lib/tidegauge
-COPY docker/locked/cluster.txt /opt/tidegauge/requirements.txt
+COPY docker/locked/broker.txt /opt/tidegauge/requirements.txt
 RUN pip install --no-cache-dir --quiet --require-hashes --requirement /opt/tidegauge/requirements.txt
 COPY --from=pyspark /jars /opt/zookeeper/jars
 ENV TIDEGAUGE_ZOOKEEPER_JARS=/opt/zookeeper/jars

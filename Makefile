@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift kafka-messages kafka-messages-drift wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
@@ -67,7 +67,7 @@ kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers
 	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2)
 
 ##@ Write what derives from other files
-generate: proto faults mirrors ## Write all that derives from the .proto files, the declared faults and the asynchronous classes.
+generate: proto faults mirrors modes ## Write all that derives from the .proto files, the declared faults and the asynchronous classes.
 
 proto: .venv-proto ## Generate the protobuf code beside the .proto files.
 	tools/generate-proto.sh proto
@@ -86,6 +86,9 @@ mirrors: .venv ## Generate the synchronous mirrors of the client and of the pyte
 
 mirrors-drift: .venv # Fails when they are not those of the asynchronous classes.
 	$(BIN)/python tools/generate-mirrors.py --check
+
+modes: .venv ## The tables of docs/which-mode.md, from scenarios, labs and tools/modes.py.
+	$(BIN)/python tools/generate-modes.py
 
 kafka-messages: .venv ## Generate the messages of Kafka's protocol from Kafka's definitions (needs Maven).
 	$(BIN)/python tools/generate-kafka-messages.py
@@ -179,9 +182,10 @@ yardstick: .venv java ## The same Kafka clients against both, piece by piece: ma
 play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm; without npm a sentence says so.
 	@$(BIN)/python -m tidegauge_lab.play.runtime
 
-wheel: .venv play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip.
+wheel: .venv play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip, and ZooKeeper's jars in another.
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@ls dist/tidegauge-*.whl
+	$(BIN)/python tools/zookeeper_wheel.py dist
+	@ls dist/tidegauge*.whl
 
 compiled: .venv ## Brokers and simulator as machine code in build/compiled, where there is a C compiler (use: PYTHONPATH=build/compiled).
 	$(BIN)/python tools/compile_packages.py

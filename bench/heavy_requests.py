@@ -95,7 +95,7 @@ def main() -> None:
 
     def produce(records: bytes, partitions: int = 1, first: int = 0) -> Callable[[], Any]:
         data = [PartitionProduceData(first + number, records) for number in range(partitions)]
-        request = ProduceRequest(None, 1, 60_000, [TopicProduceData(topic, data)])
+        request = ProduceRequest(None, 1, 60_000, [TopicProduceData(topic, partition_data=data)])
         return lambda: peer.ask(PRODUCE, 9, request)
 
     def fetch(partition: int) -> Callable[[], Any]:

@@ -126,7 +126,7 @@ def requests(size_bytes: int) -> dict[str, tuple[int, Any]]:
     return {
         "Produce": (
             PRODUCE,
-            ProduceRequest(None, 1, 30_000, [TopicProduceData(TOPIC, [PartitionProduceData(0, batch)])]),
+            ProduceRequest(None, 1, 30_000, [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, batch)])]),
         ),
         "Fetch": (
             FETCH,
@@ -162,7 +162,9 @@ def group_requests(connection: Connection) -> dict[str, tuple[int, Any]]:
         SYNC_GROUP, SyncGroupRequest(GROUP, generation, joining.member_id, None, "consumer", "range", assignments)
     )
     assert synced.error_code == ErrorCode.NONE, synced
-    committed = [OffsetCommitRequestTopic(TOPIC, [OffsetCommitRequestPartition(0, 7, committed_metadata="")])]
+    committed = [
+        OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(0, 7, committed_metadata="")])
+    ]
     commit = OffsetCommitRequest(GROUP, generation, joining.member_id, topics=committed)
     return {
         "Heartbeat": (HEARTBEAT, HeartbeatRequest(GROUP, generation, joining.member_id)),

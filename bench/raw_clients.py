@@ -249,7 +249,7 @@ class TransactionalId:
             producer_id=self._producer_id, epoch=self._epoch, sequence=self._sequence, attributes=TRANSACTIONAL
         )
         self._sequence += 1
-        data = [TopicProduceData(self._client.topic, [PartitionProduceData(self._partition, records)])]
+        data = [TopicProduceData(self._client.topic, partition_data=[PartitionProduceData(self._partition, records)])]
         leader = await self._client.leader(self._partition)
         written = await leader.ask(apis.PRODUCE, ProduceRequest(self._name, -1, 30_000, data))
         error = written.responses[0].partition_responses[0].error_code

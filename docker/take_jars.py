@@ -16,9 +16,10 @@ from typing import IO
 
 PATTERNS = (
     "zookeeper-*.jar",
-    "netty-*.jar",
     "slf4j-api-*.jar",
-    "log4j-*.jar",
+    "log4j-api-*.jar",
+    "log4j-core-*.jar",
+    "log4j-slf4j2-impl-*.jar",
     "metrics-core-*.jar",
     "snappy-java-*.jar",
 )

@@ -23,14 +23,18 @@ class LabReader(Reader):
 
     kafka_ports = _KAFKA
 
-    def __init__(self, directory: Path, base_port: int) -> None:
+    def __init__(self, directory: Path, base_port: int, *, kraft: bool = False) -> None:
         super().__init__(directory, base_port)
+        self._kraft = kraft
+        if kraft:
+            self.environment["TIDEGAUGE_MODE"] = "kraft"
         self.before: dict[str, Any] | None = None
 
     def here(self, text: str) -> str:
         """Give the cluster ports of this test's own."""
         base = self.base_port
-        options = f"--base-port {base} --kafka-port {base + _KAFKA} --zookeeper-port {base + _ZOOKEEPER}"
+        options = f"--base-port {base} --kafka-port {base + _KAFKA}"
+        options += "" if self._kraft else f" --zookeeper-port {base + _ZOOKEEPER}"
         text = super().here(text).replace("127.0.0.1:19079", f"127.0.0.1:{base + _CONTROL}")
         return _START.sub(rf"\g<0> {options}", text)
 

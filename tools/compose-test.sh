@@ -203,7 +203,7 @@ not_ours+='|could not find a version|no matching distribution|i/o error|input/ou
 digest_inputs() {
     {
         docker image inspect --format '{{.Id}}' "$BASE_IMAGE"
-        find Dockerfile .dockerignore docker-compose.yml pyproject.toml README.md LICENSE NOTICE docker \
+        find Dockerfile .dockerignore docker-compose.yml docker-compose.kraft.yml pyproject.toml README.md LICENSE NOTICE docker \
             proto broker controller client spark_jobs lab proof -type f -not -path '*/__pycache__/*' -print0 |
             LC_ALL=C sort -z | xargs -0 sha256sum
     } | sha256sum | cut -c 1-16

@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from fetched import Unavailable  # noqa: E402 - found through the path above
 from maven import Artifact, resolve  # noqa: E402 - found through the path above
 
-from tidegauge.kafka.apis import APIS, EXTENSIONS, NEVER, SHARE_APIS, Api, snake  # noqa: E402 - the same
+from tidegauge.kafka.apis import APIS, EXTENSIONS, NEVER, Api, snake  # noqa: E402 - the same
 from tidegauge.kafka.kraft.apis import KRAFT_APIS  # noqa: E402 - the same
 from tidegauge.kafka.kraft.broker_apis import LATER  # noqa: E402 - the same
 from tidegauge.kafka.kraft.control_types import CONTROL_TYPES  # noqa: E402 - the same
@@ -169,13 +169,14 @@ class Module:
     def text(self, facts: str) -> str:
         """Return the module; ``facts`` is the first line of its docstring."""
         body = "\n\n\n".join(self.classes.values())
-        imports = ["from dataclasses import dataclass"]
+        imports = []
         if self.used:
             imports.append(f"from tidegauge.kafka.fields import {', '.join(sorted(self.used))}")
         if "Sequence[" in body:
             imports.insert(0, "from collections.abc import Sequence")
         if "Records |" in body:
             imports.append("from tidegauge.kafka.records import Records")
+        imports.append("from tidegauge.lazy_dataclasses import dataclass")
         head = f'"""{facts}\n\nGenerated: make kafka-messages.\n"""'
         return "\n".join([head, "", "from __future__ import annotations", "", *imports, "", "", body, ""])
 
@@ -226,7 +227,7 @@ def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) ->
             merged = _with_later(found[name]["fields"], later[name]["fields"], last)
             found[name] = {**found[name], "fields": merged}
     own = {key: api for key, api in APIS.items() if key not in EXTENSIONS}
-    extensions = {key: APIS[key] for key in EXTENSIONS} | SHARE_APIS
+    extensions = {key: APIS[key] for key in EXTENSIONS}
     texts = {
         f"{MESSAGES}/__init__.py": _docstring("One module per API: requests and responses of Kafka's protocol."),
         f"{RECORDS}/__init__.py": _docstring("One module per type of record of Kafka's coordinators: key and value."),

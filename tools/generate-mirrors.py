@@ -72,7 +72,8 @@ used from any thread. Errors are those of the asynchronous classes.
 """,
         imports=(
             "from tidegauge_client.sync_admin import SyncAdmin",
-            "from tidegauge_client.sync_base import Facade, LoopThread, ProducerFacade, made_on",
+            "from tidegauge_client.loop_thread import Facade, LoopThread, made_on",
+            "from tidegauge_client.producer_facade import ProducerFacade",
         ),
         head="""\
 __all__ = ["SyncAdmin", "SyncConsumer", "SyncProducer"]
@@ -105,7 +106,7 @@ __all__ = ["SyncAdmin", "SyncConsumer", "SyncProducer"]
         file=CLIENT + "sync_admin.py",
         about="""The admin client for scripts without an event loop, as in ``tidegauge_client.sync``.
 """,
-        imports=("from tidegauge_client.sync_base import Facade, LoopThread, made_on",),
+        imports=("from tidegauge_client.loop_thread import Facade, LoopThread, made_on",),
         head="",
         mirrors=(
             Mirror(
@@ -135,7 +136,7 @@ __all__ = ["SyncAdmin", "SyncConsumer", "SyncProducer"]
 """,
         imports=(
             "from tidegauge_client.group.sync_base import GroupConsumerFacade",
-            "from tidegauge_client.sync_base import LoopThread, made_on",
+            "from tidegauge_client.loop_thread import LoopThread, made_on",
         ),
         head="",
         mirrors=(

@@ -12,9 +12,8 @@ lock() { # NAME SOURCE [EXTRA...]
 }
 
 lock broker pyproject.toml
-lock cluster pyproject.toml --extra watch
 lock spark pyproject.toml --extra spark --extra demo
-lock action pyproject.toml --extra spark --extra watch
+lock action pyproject.toml --extra spark
 python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' |
     lock build -
 awk '/^pyspark==/ { on = 1 } on { print } on && !/\\$/ { exit }' docker/locked/spark.txt > docker/locked/pyspark.txt

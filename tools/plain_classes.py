@@ -56,6 +56,10 @@ def asdict(thing: Any) -> dict[str, Any]:
 '''
 
 
+_SOURCES = ("dataclasses", "tidegauge.lazy_dataclasses")
+"""Modules that ``dataclass`` comes from; a class that is written out needs neither."""
+
+
 class CannotWriteOut(Exception):
     """A dataclass uses what is not known here; the text says which and what."""
 
@@ -164,7 +168,7 @@ def write_out(
         if (holds_values or options.get("frozen")) and _parts_of(node) <= values:
             lines[node.lineno - 1] = f"@_attr(acyclic=True, free_list_len=1)\n{lines[node.lineno - 1]}"
     for statement in tree.body:
-        if isinstance(statement, ast.ImportFrom) and statement.module == "dataclasses":
+        if isinstance(statement, ast.ImportFrom) and statement.module in _SOURCES:
             _blank(lines, statement)
             wanted = [alias.name for alias in statement.names if alias.name in {"replace", "asdict"}]
             support = f"; from {SUPPORT_MODULE} import {', '.join(wanted)}" if wanted else ""

@@ -154,9 +154,9 @@ class AdminBase:
             except LateError as late:
                 raise TidegaugeError(
                     late.code,
-                    f"{late.message}: the controller may be paused, or wait for ZooKeeper, without which it can change "
-                    "nothing; it is not known whether the request was carried out; `tidegauge describe-cluster` shows "
-                    "which broker it is",
+                    f"{late.message}: the controller may be paused, or wait for ZooKeeper or for a majority of the "
+                    "controllers, without which it can change nothing; it is not known whether the request was carried "
+                    "out; `tidegauge describe-cluster` shows which broker it is",
                 ) from None
             except TidegaugeError as error:
                 is_moving = error.code in {ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION}

@@ -68,6 +68,7 @@ from tidegauge_client.kafka_offsets import (
 )
 from tidegauge_client.kafka_wire import raise_for
 from tidegauge_client.merged_lists import MergedList, merged
+from tidegauge_client.share_groups import ShareOffset, described_share_group, described_share_offsets
 
 if TYPE_CHECKING:
     from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
@@ -176,13 +177,14 @@ class GroupAdmin(AdminBase):
             if view is not None and view.out_of_service:
                 raise_for(group.error_code, f"the group is out of service: {view.out_of_service}")
             raise_for(group.error_code)
-            if view is not None:
+            if view is not None and view.description.state != GroupState.DEAD.value:
                 return seen_group(view, at.broker_id)
             if group.group_state == GroupState.DEAD.value:
-                consumer_group = await self._consumer_group(group_id, at, left_ms)
-                if consumer_group is not None:
-                    return consumer_group
-            return classic_group(group, at.broker_id)
+                found = None if view is not None else await self._consumer_group(group_id, at, left_ms)
+                found = found or await described_share_group(self._cluster.kafka, group_id, at, left_ms)
+                if found is not None:
+                    return found
+            return classic_group(group, at.broker_id) if view is None else seen_group(view, at.broker_id)
 
         return await self._at_coordinator(GROUP, group_id, described, timeout_ms)
 
@@ -217,6 +219,16 @@ class GroupAdmin(AdminBase):
         except grpc.aio.AioRpcError:
             return None
         return next((one for one in seen.groups if one.group_id == group_id), None)
+
+    async def share_offsets(
+        self, group_id: str, *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, ShareOffset]:
+        """Return start offset and lag of the partitions of a share group (KIP-932) that are initialized."""
+
+        async def described(at: Coordinator, left_ms: float) -> dict[TopicPartition, ShareOffset]:
+            return await described_share_offsets(self._cluster.kafka, group_id, at, left_ms)
+
+        return await self._at_coordinator(GROUP, group_id, described, timeout_ms)
 
     async def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
         """Delete a group without members, and its offsets.

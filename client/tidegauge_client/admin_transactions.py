@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka import apis
+from tidegauge.kafka.kraft.features import TRANSACTION_VERSION
+from tidegauge.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidegauge.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -45,6 +47,7 @@ from tidegauge_client.kafka_wire import raise_for
 from tidegauge_client.merged_lists import MergedList
 
 _FIRST_WITH_DURATION = 1
+_FIRST_WITH_FEATURES = 3
 
 
 class ListedTransaction(NamedTuple):
@@ -192,6 +195,23 @@ class TransactionAdmin(GroupAdmin):
             )
 
         return await self._at_coordinator(TRANSACTION, transactional_id, described, timeout_ms)
+
+    async def transaction_version(self, broker_id: int, *, timeout_ms: float | None = None) -> int | None:
+        """Return the cluster's transaction.version as a broker has it; None: it has no features (ZooKeeper mode).
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, NETWORK_EXCEPTION, ...
+        """
+        address = self._cluster.kafka.address(await self.metadata([]), broker_id)
+        limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
+        request = ApiVersionsRequest("tidegauge", "1")
+        found: ApiVersionsResponse = await self._cluster.kafka.ask(
+            address, apis.API_VERSIONS, request, limit_ms, at_least=_FIRST_WITH_FEATURES
+        )
+        raise_for(found.error_code)
+        if found.finalized_features_epoch < 0:
+            return None
+        return next((one.max_version_level for one in found.finalized_features if one.name == TRANSACTION_VERSION), 0)
 
     async def describe_producers(
         self, topic_partition: TopicPartition, *, broker_id: int | None = None, timeout_ms: float | None = None

@@ -129,9 +129,9 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
     else:
         yield Sentence(
             "leader",
-            f"Broker {facts.leader} was elected in epoch {facts.leader_epoch} and does not lead yet: the controller's "
-            "request has not reached it.",
-            "a broker leads once it has applied the controller's LeaderAndIsr request",
+            f"Broker {facts.leader} was elected in epoch {facts.leader_epoch} and does not lead yet: "
+            f"{facts.words.not_told}.",
+            facts.words.rule_leads,
             "",
             facts.leader,
         )
@@ -146,7 +146,7 @@ def _refusals(facts: Facts) -> Iterator[Sentence]:
                 f"The controller refused broker {one.broker}'s AlterPartition of leader epoch {one.leader_epoch} with "
                 f"{one.error}, {_span(one.ago_ms)} ago: the ISR was not changed.",
                 RULE_VERDICT,
-                "a LeaderAndIsr of the controller that the broker accepts",
+                f"a {facts.words.news} that the broker accepts",
                 one.broker,
             )
             continue
@@ -423,7 +423,7 @@ def _holder(facts: Facts, led: Led, broker: int) -> Sentence:
         )
     elif broker not in facts.live:
         text = "; it is no longer registered, and the controller is about to remove it from the ISR."
-        rule, change, wait_ms = facts.words.rule_death, "the controller's next LeaderAndIsr", None
+        rule, change, wait_ms = facts.words.rule_death, f"the controller's next {facts.words.news}", None
     else:
         return _lagging_member(facts, remote, broker, subject)
     return Sentence("high-watermark", subject + text, rule, change, broker, wait_ms)
@@ -443,7 +443,8 @@ def _lagging_member(facts: Facts, remote: Remote, broker: int, subject: str) -> 
             f"{facts.obstacle}"
         )
     elif (refusal := facts.refusal(facts.leader, ALTER_PARTITION)) is not None:
-        rule, change, wait_ms = RULE_VERDICT, "its next fetches, or a LeaderAndIsr that the leader accepts", None
+        change = f"its next fetches, or a {facts.words.news} that the leader accepts"
+        rule, wait_ms = RULE_VERDICT, None
         text = (
             f"it was caught up {_ago(remote)}: the controller refused a change of the ISR with {refusal.error}, "
             f"{_span(refusal.ago_ms)} ago"
@@ -494,7 +495,7 @@ def _why_out(facts: Facts, led: Led, broker: int) -> tuple[str, str, str]:
     if broker in led.maximal_isr and refusal is not None:
         ago = _span(refusal.ago_ms)
         text = f"it has caught up, and the controller refused to add it with {refusal.error}, {ago} ago"
-        return text, RULE_VERDICT, "a LeaderAndIsr that the leader accepts"
+        return text, RULE_VERDICT, f"a {facts.words.news} that the leader accepts"
     if broker in led.maximal_isr:
         return "it has caught up and the controller was asked to add it", RULE_ALTER, "the controller's verdict"
     leo = led.remotes[broker].leo if broker in led.remotes else None

@@ -21,6 +21,9 @@ class MembershipWords(NamedTuple):
         rule_alive: how long a broker counts as alive.
         rule_death: what its death changes.
         rule_settings: where settings are kept.
+        news: what tells a replica of a new leader, epoch or ISR.
+        rule_leads: from when on a broker leads.
+        not_told: why an elected broker does not lead yet.
         names_controller: whether metadata name the controller.
     """
 
@@ -31,6 +34,9 @@ class MembershipWords(NamedTuple):
     rule_alive: str
     rule_death: str
     rule_settings: str
+    news: str
+    rule_leads: str
+    not_told: str
     names_controller: bool
 
 
@@ -43,6 +49,9 @@ ZOOKEEPER = MembershipWords(
     rule_death="the controller removes a dead broker from every ISR, but never the last member "
     "(ReplicaStateMachine, OfflineReplica)",
     rule_settings="topic settings are kept in /config/topics, and brokers read them there (ZkConfigRepository)",
+    news="LeaderAndIsr",
+    rule_leads="a broker leads once it has applied the controller's LeaderAndIsr request",
+    not_told="the controller's request has not reached it",
     names_controller=True,
 )
 KRAFT = MembershipWords(
@@ -55,5 +64,9 @@ KRAFT = MembershipWords(
     rule_death="the controller removes a fenced broker from every ISR; with eligible leader replicas the last member, "
     "too, which stays eligible (KIP-966, ReplicationControlManager)",
     rule_settings="topic settings are records of the metadata log, and brokers read them there (KIP-500)",
+    news="record of the partition in the metadata log",
+    rule_leads="a broker leads once it has applied the record of its election in the metadata log (KIP-500, "
+    "BrokerMetadataPublisher)",
+    not_told="it has not applied the metadata log so far",
     names_controller=False,
 )

@@ -11,6 +11,7 @@ from tidegauge.groups import CLASSIC
 from tidegauge.kafka.messages import consumer_group_describe
 from tidegauge.kafka.messages.describe_groups import DescribedGroup
 from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import SHARE
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.group.consumer_protocol import decode_assignment
 
@@ -77,8 +78,8 @@ class GroupDescription:
         expired_age_ms: how long ago committed offsets of the group expired for the last time; None: not since the
             coordinator loaded it.
         expired_partitions: the partitions whose offsets expired then, as topic-partition.
-        group_type: classic, or consumer (KIP-848), whose generation is the group's epoch.
-        assignment_epoch: of the target assignment of a consumer group; of others -1.
+        group_type: classic, consumer (KIP-848) or share (KIP-932); of the last two the generation is the group's epoch.
+        assignment_epoch: of the target assignment of a consumer or share group; of others -1.
     """
 
     group_id: str
@@ -104,6 +105,11 @@ class GroupDescription:
     def is_consumer_group(self) -> bool:
         """Whether it is a group of the consumer protocol."""
         return self.group_type == CONSUMER
+
+    @property
+    def is_share_group(self) -> bool:
+        """Whether it is a group of the share protocol."""
+        return self.group_type == SHARE
 
 
 def classic_group(group: DescribedGroup, coordinator: int) -> GroupDescription:

@@ -218,7 +218,7 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
             f"{where}, and does not coordinate it at the moment: {facts.problem.name}. Members look for the "
             "coordinator again and again.",
             RULE_COORDINATOR,
-            f"a response of broker {held.leader}, or, if its process is dead, another leader when its ZooKeeper "
+            f"a response of broker {held.leader}, or, if its process is dead, another leader when its "
             f"session has ended: `tidegauge explain {held.at}`",
         )
     elif facts.group.coordinator != held.leader:

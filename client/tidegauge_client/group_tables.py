@@ -95,8 +95,8 @@ def offsets_table(group_id: str, rows: Sequence[OffsetRow]) -> list[str]:
         for row in rows
     ]
     table = [[*header, "CLIENT-ID"], *cells]
-    widths = [_width(table, 0), _width(table, 1), 10, 15, 15, 15, _width(table, 6), _width(table, 7)]
-    return _lines(table, widths)
+    widths = [width_of(table, 0), width_of(table, 1), 10, 15, 15, 15, width_of(table, 6), width_of(table, 7)]
+    return lines_of(table, widths)
 
 
 def members_table(group: GroupDescription, *, verbose: bool) -> list[str]:
@@ -111,13 +111,13 @@ def members_table(group: GroupDescription, *, verbose: bool) -> list[str]:
         cells.append([*row, *(_verbose_cells(group, member) if verbose else [])])
     table = [header, *cells]
     named = 5 if has_instances else 4
-    widths = [_width(table, place) for place in range(named)]
+    widths = [width_of(table, place) for place in range(named)]
     if verbose and group.is_consumer_group:
         least = [_LEAST_WIDTH, _LEAST_WIDTH, _WIDE, _LEAST_WIDTH]
-        widths += [max(width, _width(table, named + place)) for place, width in enumerate(least)]
+        widths += [max(width, width_of(table, named + place)) for place, width in enumerate(least)]
     elif verbose:
         widths.append(_LEAST_WIDTH)
-    return _lines(table, widths)
+    return lines_of(table, widths)
 
 
 def _verbose_header(group: GroupDescription) -> list[str]:
@@ -132,13 +132,13 @@ def _verbose_cells(group: GroupDescription, member: MemberDescription) -> list[s
         return [_assignment(member.assignment)]
     return [
         str(how_far.epoch),
-        _named_assignment(member.assignment),
+        named_assignment(member.assignment),
         str(group.assignment_epoch),
-        _named_assignment(how_far.target),
+        named_assignment(how_far.target),
     ]
 
 
-def _named_assignment(partitions: Sequence[TopicPartition]) -> str:
+def named_assignment(partitions: Sequence[TopicPartition]) -> str:
     """Return partitions as Kafka 4.3's tool does: ``orders:0,1;payments:0``."""
     by_topic = partitions_by_topic(sorted(partitions)).items()
     return ";".join(f"{topic}:{','.join(map(str, found))}" for topic, found in by_topic) or MISSING
@@ -170,13 +170,17 @@ def state_table(group: GroupDescription, address: str, *, verbose: bool = False)
         ],
     ]
     widths = [max(_COORDINATOR_WIDTH, len(cell)) for cell in table[1][:2]]
-    return _lines(table, [*widths, _WIDE, _WIDE, *(max(_LEAST_WIDTH, len(name)) for name, _ in shown)])
+    return lines_of(table, [*widths, _WIDE, _WIDE, *(max(_LEAST_WIDTH, len(name)) for name, _ in shown)])
 
 
-def list_table(groups: Sequence[ListedGroup]) -> list[str]:
-    """Return the lines of ``list-groups --state``."""
-    table = [["GROUP", "STATE"], *([one.group_id, one.state] for one in groups)]
-    return _lines(table, [_width(table, 0)])
+def list_table(groups: Sequence[ListedGroup], *, types: bool = False, states: bool = True) -> list[str]:
+    """Return the lines of ``list-groups`` with ``--type``, ``--state`` or both."""
+
+    def row(name: str, group_type: str, state: str) -> list[str]:
+        return [name, *([group_type] if types else []), *([state] if states else [])]
+
+    table = [row("GROUP", "TYPE", "STATE"), *(row(one.group_id, one.group_type.title(), one.state) for one in groups)]
+    return lines_of(table, [width_of(table, place) for place in range(len(table[0]) - 1)])
 
 
 def group_json(group: GroupDescription, address: str, rows: Sequence[OffsetRow]) -> dict[str, Any]:
@@ -239,11 +243,12 @@ def _number(value: int | None) -> str:
     return MISSING if value is None else str(value)
 
 
-def _width(table: Sequence[Sequence[str]], column: int) -> int:
+def width_of(table: Sequence[Sequence[str]], column: int) -> int:
+    """Return the width of a column: that of its longest cell, but no less than 15."""
     return max(_LEAST_WIDTH, *(len(row[column]) for row in table))
 
 
-def _lines(table: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+def lines_of(table: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
     """Return the lines of a table; the last column is not padded."""
     return [
         " ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), *row[len(widths) :]])

@@ -152,7 +152,7 @@ def _produce(request: produce_pb2.ProduceRequest) -> ProduceRequest:
     topics: dict[str, list[PartitionProduceData]] = {}
     for one in request.partitions:
         topics.setdefault(one.topic, []).append(PartitionProduceData(one.partition, one.records))
-    data = [TopicProduceData(name, partitions) for name, partitions in topics.items()]
+    data = [TopicProduceData(name, partition_data=partitions) for name, partitions in topics.items()]
     return ProduceRequest(request.transactional_id or None, request.acks, request.timeout_ms, data)
 
 

@@ -71,7 +71,10 @@ def to_fetch(
     """Return the request for committed offsets of some partitions or (None) of all of a group."""
     topics = None
     if partitions is not None:
-        topics = [OffsetFetchRequestTopics(*topic) for topic in partitions_by_topic(partitions).items()]
+        topics = [
+            OffsetFetchRequestTopics(name, partition_indexes=numbers)
+            for name, numbers in partitions_by_topic(partitions).items()
+        ]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=topics)], require_stable=require_stable)
 
 

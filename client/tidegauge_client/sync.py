@@ -18,12 +18,13 @@ from tidegauge_client.consumer import Consumer
 from tidegauge_client.group.group_consumer import GroupMetadata
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_client.kafka_offsets import OffsetAndMetadata
+from tidegauge_client.loop_thread import Facade, LoopThread, made_on
 from tidegauge_client.metadata import BrokerInfo, TopicIdentity, TopicInfo
 from tidegauge_client.producer import Producer
+from tidegauge_client.producer_facade import ProducerFacade
 from tidegauge_client.sender import Counters
 from tidegauge_client.subscription import ConsumerRecord
 from tidegauge_client.sync_admin import SyncAdmin
-from tidegauge_client.sync_base import Facade, LoopThread, ProducerFacade, made_on
 from tidegauge_client.wires import Wire
 
 __all__ = ["SyncAdmin", "SyncConsumer", "SyncProducer"]

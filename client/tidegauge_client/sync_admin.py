@@ -21,9 +21,9 @@ from tidegauge_client.bootstrap import SecurityArguments
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.group_descriptions import GroupDescription, MemberDescription
 from tidegauge_client.kafka_offsets import OffsetAndMetadata
+from tidegauge_client.loop_thread import Facade, LoopThread, made_on
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicInfo
 from tidegauge_client.ongoing_reassignment import OngoingReassignment
-from tidegauge_client.sync_base import Facade, LoopThread, made_on
 
 
 class SyncAdmin(Facade[Admin]):

@@ -52,6 +52,12 @@ RULE_UNKNOWN = (
 RULE_ONGOING = (
     "a transaction begins with its first partition, and ends with EndTxn, a new producer of the id, or a timeout"
 )
+RULE_EPOCHS = (
+    "each EndTxn of version 5 raises the producer's epoch, so that a late request is fenced; earlier versions name no "
+    "transaction, and a late one ends the next (TransactionCoordinator.endTransaction; KIP-890, part 2)"
+)
+V2 = 2
+"""The transaction.version at which producers may speak transactions v2."""
 RULE_BUSY = (
     "until every marker is written, the id's producers get CONCURRENT_TRANSACTIONS "
     "(TransactionCoordinator.handleAddPartitionsToTransaction)"
@@ -86,6 +92,7 @@ class TransactionFacts:
         places: the partitions of the transaction; of a decided one, those without a marker.
         now_ms: when it was asked for, in ms since 1970.
         interval_ms: between two looks of the coordinator for timed-out transactions.
+        transaction_version: the level of the feature in the cluster; None: it has no features, or it is not known.
     """
 
     transactional_id: str
@@ -96,6 +103,7 @@ class TransactionFacts:
     places: Sequence[Place] = ()
     now_ms: int = 0
     interval_ms: int = DEFAULT_ABORT_INTERVAL_MS
+    transaction_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,7 @@ class Statement:
 
 def explain_transaction(facts: TransactionFacts) -> list[Statement]:
     """Explain the coordinator, the state of the transaction, and what its partitions wait for."""
-    return [*_coordinator(facts), *_state(facts)]
+    return [*_coordinator(facts), *_state(facts), *_version(facts)]
 
 
 def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
@@ -161,7 +169,7 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
         text = f"{where}, and does not coordinate it at the moment: {facts.problem.name}."
         rule = RULE_COORDINATOR
         change = (
-            f"a response of broker {held.leader}, or, if its process is dead, another leader when its ZooKeeper "
+            f"a response of broker {held.leader}, or, if its process is dead, another leader when its "
             f"session has ended: `tidegauge explain {held.at}`"
         )
     elif facts.transaction is not None and facts.transaction.coordinator != held.leader:
@@ -206,6 +214,25 @@ def _state(facts: TransactionFacts) -> Iterator[Statement]:
         yield Statement(
             "transaction", f"The id belongs to {who}; no transaction is open, and {last}.", RULE_UNKNOWN, ""
         )
+
+
+def _version(facts: TransactionFacts) -> Iterator[Statement]:
+    if facts.transaction_version is None or facts.transaction is None:
+        return
+    level = facts.transaction_version
+    if level >= V2:
+        text = (
+            f"The cluster's transaction.version is {level}: a producer that speaks transactions v2 gets a higher epoch "
+            "with each end, and one of v1, such as librdkafka up to 2.16, keeps its epoch. DescribeTransactions does "
+            "not say which of them this one is."
+        )
+        change = ""
+    else:
+        text = (
+            f"The cluster's transaction.version is {level}: its producers speak transactions v1, and keep their epochs."
+        )
+        change = f"`tidegauge upgrade-features --feature transaction.version={V2}`, for clients that speak v2"
+    yield Statement("transaction", text, RULE_EPOCHS, change)
 
 
 def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -> Iterator[Statement]:

@@ -32,8 +32,8 @@ from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.channels import Channels
 from tidegauge_client.kafka_wire import KafkaWire
+from tidegauge_client.loop_thread import LoopThread, made_on
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, from_response, newest_of, newest_view
-from tidegauge_client.sync_base import LoopThread, made_on
 from tidegauge_lab.group_observation import observed_groups
 from tidegauge_lab.switches import BrokerSwitches, Switches
 

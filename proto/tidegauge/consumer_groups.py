@@ -7,11 +7,11 @@ Source: ConsumerGroupHeartbeat and ConsumerGroupDescribe of Kafka 4.3 (KIP-848, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 
 JOINING_EPOCH = 0
 """Member epoch with which a member joins, for the first time or after it was fenced."""

@@ -8,7 +8,7 @@ Source: the group APIs of Kafka 3.9 (GroupCoordinator, GroupCoordinatorAdapter, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from tidegauge.consumer_groups import (
     DescribeConsumerGroupResult,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import (
     AlterShareOffsets,
@@ -28,9 +29,12 @@ from tidegauge.share_groups import (
     DeleteShareOffsetsResult,
     DescribeShareGroup,
     DescribeShareGroupResult,
+    ListSharePartitions,
+    ListSharePartitionsResult,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
 )
+from tidegauge.transactions import SupportedOperation
 
 OFFSETS_TOPIC = "__consumer_offsets"
 NO_GENERATION = -1
@@ -259,7 +263,7 @@ class TxnOffsetCommit:
     Attributes:
         generation: with ``member_id`` and ``group_instance_id`` of v3 and later: fences members of older generations
             (KIP-447); versions before have the defaults, with which no member is fenced.
-        supports_abortable_error: v4 and later: the failed verification is TRANSACTION_ABORTABLE, not INVALID_TXN_STATE.
+        operation: what the version of the request supports.
         is_load_unavailable: v0 and v1: while the group's partition loads the error is COORDINATOR_NOT_AVAILABLE.
     """
 
@@ -271,7 +275,7 @@ class TxnOffsetCommit:
     generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
-    supports_abortable_error: bool = True
+    operation: SupportedOperation = SupportedOperation.GENERIC_ERROR_SUPPORTED
     is_load_unavailable: bool = False
 
 
@@ -425,6 +429,7 @@ GroupRequest = (
     | DescribeConsumerGroup
     | ShareGroupHeartbeat
     | DescribeShareGroup
+    | ListSharePartitions
     | AlterShareOffsets
     | DeleteShareOffsets
 )
@@ -445,6 +450,7 @@ GroupResult = (
     | DescribeConsumerGroupResult
     | ShareGroupHeartbeatResult
     | DescribeShareGroupResult
+    | ListSharePartitionsResult
     | AlterShareOffsetsResult
     | DeleteShareOffsetsResult
 )

@@ -280,7 +280,8 @@ class KafkaChannel:
     async def _log_in(self, connection: KafkaConnection) -> None:
         if self._login is None:
             return
-        lifetime_ms = await log_in(connection, self._versions, self._login, time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        lifetime_ms = await log_in(connection, self._versions, self._login, now_ms, self._protocol)
         after_ms = renewed_after_ms(lifetime_ms, random.random())
         now = asyncio.get_running_loop().time()
         self._renewed_at_seconds = None if after_ms is None else now + after_ms / 1000

@@ -102,6 +102,18 @@ class Listeners(NamedTuple):
             return self.control_plane
         return next(one for one in self.advertised if self.wires[one.name] == GRPC)
 
+    @property
+    def kafka_among_brokers(self) -> Listener | None:
+        """Listener at which brokers reach one another for what only Kafka's protocol has; None: there is none.
+
+        It is the inter-broker listener if it can, else the first one of the same security protocol, else the first one.
+        """
+        spoken = [one for one in self.advertised if self.wires[one.name] == KAFKA]
+        alike = (one for one in spoken if self.protocols[one.name] == self.inter_broker_protocol)
+        if self.inter_broker_wire == KAFKA:
+            return self.inter_broker
+        return next(alike, spoken[0] if spoken else None)
+
     def kafka_beside(self, name: str) -> dict[str, tuple[str, ...]]:
         """Return the names of the listeners for Kafka clients by security protocol, those on the same host first.
 

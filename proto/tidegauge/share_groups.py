@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.consumer_groups import Assignment, NamedPartitions
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 
 SHARE_STATE_TOPIC = "__share_group_state"
 NO_START_OFFSET = -1
@@ -194,6 +195,21 @@ class DescribeShareGroupResult:
     assignment_epoch: int = 0
     assignor: str = ""
     members: tuple[DescribedShareMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListSharePartitions:
+    """A request for the share partitions of a group that are initialized; a group that does not exist has none."""
+
+    group_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListSharePartitionsResult:
+    """The result of a ``ListSharePartitions``, by topic id."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: Mapping[bytes, frozenset[int]] = field(default_factory=dict[bytes, frozenset[int]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,18 @@ class Outcome(IntEnum):
 
 
 class TransactionMarker(NamedTuple):
-    """One marker: whose transaction it ends, how, and the epoch of the transaction coordinator that wrote it."""
+    """One marker: whose transaction it ends, how, and the epoch of the transaction coordinator that wrote it.
+
+    Attributes:
+        transaction_version: 2: the transaction's end has raised the producer's epoch (KIP-890, part 2); else 0 or 1.
+            It goes with the request, and stands in no log.
+    """
 
     producer_id: int
     producer_epoch: int
     outcome: Outcome
     coordinator_epoch: int
+    transaction_version: int = 0
 
 
 def make_marker(marker: TransactionMarker, timestamp_ms: int) -> bytes:

@@ -8,11 +8,12 @@ Source: the transaction APIs of Kafka 3.9 (TransactionCoordinator, KafkaApis); K
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import field
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome
 
@@ -21,6 +22,23 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP_MS = -1
 NO_DURATION_MS = -1
+
+
+class SupportedOperation(IntEnum):
+    """What the version of a producer's request supports, by Kafka's names (TransactionSupportedOperation).
+
+    Each includes those before it.
+
+    Attributes:
+        DEFAULT_ERROR: the producer knows INVALID_TXN_STATE instead of TRANSACTION_ABORTABLE.
+        GENERIC_ERROR_SUPPORTED: it knows TRANSACTION_ABORTABLE: Produce v11, TxnOffsetCommit v4.
+        ADD_PARTITION: it has not added the partition to its transaction, which is done for it: Produce v12,
+            TxnOffsetCommit v5 (KIP-890, part 2).
+    """
+
+    DEFAULT_ERROR = 0
+    GENERIC_ERROR_SUPPORTED = 1
+    ADD_PARTITION = 2
 
 
 class TransactionState(Enum):

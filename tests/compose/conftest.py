@@ -1,4 +1,7 @@
-"""The cluster of docker-compose.yml under a project of its own. Only `make compose-test` collects these tests."""
+"""The clusters of docker-compose.yml and docker-compose.kraft.yml, each under a project of its own.
+
+Only `make compose-test` collects these tests.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,16 @@ def pytest_runtest_setup() -> None:
         pytest.skip("no time is left for it")
 
 
-class Project:
-    """docker-compose, for one project of the file."""
+IN_KRAFT = "docker-compose.kraft.yml"
 
-    def __init__(self) -> None:
+
+class Project:
+    """docker-compose, for one project of a file."""
+
+    def __init__(self, file: str = "docker-compose.yml") -> None:
+        self._file = str(ROOT / file)
         self.name = os.environ.get("COMPOSE_PROJECT_NAME", f"tidegauge-test-{os.getpid()}")
+        self.name += "-kraft" if file == IN_KRAFT else ""
         ports = choose_ports([29092, 29093, 29094])
         self.bootstrap_servers = [f"127.0.0.1:{port}" for port in ports]
         of_kafka = choose_ports([39092, 39093, 39094], taken=ports)
@@ -43,7 +51,7 @@ class Project:
 
     def compose(self, *words: str, limit_s: float = 900) -> str:
         """Run a command of docker-compose and give its output."""
-        command = [*COMPOSE.split(), "-p", self.name, "-f", str(ROOT / "docker-compose.yml"), *words]
+        command = [*COMPOSE.split(), "-p", self.name, "-f", self._file, *words]
         done = subprocess.run(
             command, env=self._environment, capture_output=True, text=True, timeout=limit_s, check=False
         )
@@ -102,3 +110,16 @@ def project() -> Iterator[Project]:
     finally:
         print(made.compose("--profile", "spark", "logs", "--no-color", "--tail", "40"))
         made.compose("--profile", "spark", "--profile", "tools", "down", "-v")
+
+
+@pytest.fixture(scope="session")
+def kraft_project() -> Iterator[Project]:
+    """The running cluster in KRaft mode; everything of it is removed at the end."""
+    made = Project(IN_KRAFT)
+    try:
+        made.compose("up", "-d")
+        made.wait_healthy(*(f"{kind}-{number}" for kind in ("controller", "broker") for number in range(3)))
+        yield made
+    finally:
+        print(made.compose("logs", "--no-color", "--tail", "40"))
+        made.compose("--profile", "tools", "down", "-v")

@@ -82,9 +82,11 @@ async def committed(project: Project, topic: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.parametrize("mode", ["project", "kraft_project"])
 @pytest.mark.parametrize("fault", ["kill", "pause", "stop", "disconnect"])
-async def test_a_leader_fails_over_and_rejoins(project: Project, fault: str) -> None:
+async def test_a_leader_fails_over_and_rejoins(request: pytest.FixtureRequest, mode: str, fault: str) -> None:
     """The leader moves, the ISR shrinks, writes go on; healed, it is in the ISR again; nothing acknowledged is lost."""
+    project: Project = request.getfixturevalue(mode)
     topic = f"compose-{fault}"
     async with Admin(project.bootstrap_servers) as admin:
         await create(admin, topic)
@@ -128,6 +130,28 @@ def drill(project: Project, fault: str, service: str) -> tuple[Callable[[], obje
             lambda: project.docker("network", "connect", "--alias", service, network, container),
         )
     return lambda: project.compose(fault, service), lambda: project.compose("start", service)
+
+
+async def test_another_controller_is_active_when_the_first_one_is_killed(kraft_project: Project) -> None:
+    """The quorum elects one of the other two, which makes topics; the dead one comes back as a follower."""
+
+    def leader() -> int | None:
+        asked = ("describe-quorum", "--bootstrap-controller", "controller-0:9392,controller-1:9392,controller-2:9392")
+        found = json.loads(kraft_project.tools(*asked, "-o", "json"))
+        return int(found["leader"])
+
+    first = await asyncio.to_thread(leader)
+    service = f"controller-{(first or 0) - 3000}"
+    await asyncio.to_thread(kraft_project.compose, "kill", service)
+
+    async def moved() -> bool:
+        return await asyncio.to_thread(leader) not in {first, None}
+
+    await until_async(moved, 90, "another controller is active")
+    async with Admin(kraft_project.bootstrap_servers) as admin:
+        await create(admin, "compose-controller")
+    await asyncio.to_thread(kraft_project.compose, "start", service)
+    await asyncio.to_thread(kraft_project.wait_healthy, service)
 
 
 async def test_the_command_line_works_inside_and_outside(project: Project) -> None:

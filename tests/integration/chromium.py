@@ -75,18 +75,24 @@ class Page:
     def until(self, expression: str, timeout: float = 150.0) -> Any:
         return until(lambda: self.run(expression), timeout, expression)
 
-    def look(self, width: int, height: int, *, dark: bool) -> None:
-        """The window's size, and the system's choice of colours."""
+    def look(self, width: int, height: int, *, dark: bool, still: bool = False) -> None:
+        """The window's size, and the system's choice of colours and of motion."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        motion = {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme, motion])
 
     def press(self, key: str, code: int) -> None:
         text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+
+    def type(self, character: str) -> None:
+        """Press a key that gives a character."""
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=character, text=character)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=character)
 
     def accessible(self) -> list[tuple[str, str]]:
         """Role and name of what a screen reader is given."""

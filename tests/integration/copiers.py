@@ -116,6 +116,7 @@ class Copiers:
         name: topics, group and transactional ids begin with it; by default the cell's.
         rate: limit of the records per second that ``write`` sends to a partition; none: as fast as they are
             acknowledged.
+        kafka: the release of the Java client.
     """
 
     def __init__(
@@ -128,7 +129,9 @@ class Copiers:
         history: Path | None = None,
         name: str | None = None,
         rate: float | None = None,
+        kafka: str = KAFKA,
     ) -> None:
+        self._kafka = kafka
         self._name, self._rate = name or str(cell), rate
         self._history_path = None if history is None else str(history)
         self.history = History(self._history_path, f"{self._name}-test")
@@ -171,7 +174,7 @@ class Copiers:
             words = [self._servers, *names, self.targets, -1 if assigned is None else assigned, self._size]
             words += [] if self._history_path is None else [self._history_path]
             program = str(CLIENTS / "java" / "TransactionalCopier.java")
-            return [java_program(), *JVM, "-cp", f"{kafka_jars(KAFKA)}/*", program, *map(str, words)]
+            return [java_program(), *JVM, "-cp", f"{kafka_jars(self._kafka)}/*", program, *map(str, words)]
         keys = ("servers", "transactional_id", "group", "source", "target", "partitions", "assigned", "size", "history")
         values = (self._servers, *names, self.targets, assigned, self._size, self._history_path)
         given = dict(zip(keys, values, strict=True))

@@ -36,6 +36,9 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "2",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "share.coordinator.state.topic.replication.factor": "2",
+    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "replica.lag.time.max.ms": "5000",
 }

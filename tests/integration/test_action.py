@@ -39,7 +39,11 @@ def runner(tmp_path: Path) -> Iterator[Path]:
         LocalCluster(directory / "tidegauge-data").down(purge=True)
 
 
-def test_the_step_starts_a_cluster_and_gives_out_its_addresses(runner: Path, tmp_path: Path):
+@pytest.mark.parametrize(("mode", "packages"), [("zookeeper", "action"), ("kraft", "cluster")])
+def test_the_step_starts_a_cluster_and_gives_out_its_addresses(
+    mode: str, packages: str, runner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("TIDEGAUGE_MODE", raising=False)
     step = next(one for one in action()["runs"]["steps"] if one.get("id") == "up")
     assert {one["value"] for one in action()["outputs"].values()} == {
         "${{ steps.up.outputs.bootstrap-servers }}",
@@ -54,7 +58,8 @@ def test_the_step_starts_a_cluster_and_gives_out_its_addresses(runner: Path, tmp
     (tools / "python").write_text(fake, encoding="utf-8")
     (tools / "python").chmod(0o755)
     output = tmp_path / "output"
-    inputs = {"BROKERS": "1", "SETTINGS": "min.insync.replicas=1\n\nlog.retention.hours=7\n", "CONTROL": "127.0.0.1:0"}
+    settings = "min.insync.replicas=1\n\nlog.retention.hours=7\n"
+    inputs = {"BROKERS": "1", "MODE": mode, "SETTINGS": settings, "CONTROL": "127.0.0.1:0"}
     assert set(step["env"]) == set(inputs)
     environment = {
         **os.environ, **inputs, "PATH": f"{tools}:{os.environ['PATH']}", "RUNNER_TEMP": str(runner),
@@ -66,7 +71,7 @@ def test_the_step_starts_a_cluster_and_gives_out_its_addresses(runner: Path, tmp
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert installed.read_text(encoding="utf-8").splitlines() == [
-        f"install --quiet --require-hashes -r {ROOT}/docker/locked/action.txt",
+        f"install --quiet --require-hashes -r {ROOT}/docker/locked/{packages}.txt",
         f"install --quiet --require-hashes -r {ROOT}/docker/locked/build.txt",
         f"install --quiet --no-deps --no-build-isolation {ROOT}",
     ]
@@ -75,6 +80,7 @@ def test_the_step_starts_a_cluster_and_gives_out_its_addresses(runner: Path, tmp
         cluster = json.load(response)
     assert cluster["ready"]
     assert cluster["kafka_bootstrap_servers"] == given["bootstrap-servers"]
+    assert LocalCluster(runner / "tidegauge-data").file.mode == mode
     assert Path(given["logs"]) == LocalCluster(runner / "tidegauge-data").logs
     properties = (runner / "tidegauge-data/broker-0/server.properties").read_text(encoding="utf-8")
     assert "log.retention.hours=7" in properties

@@ -48,7 +48,7 @@ def ask(cluster: LocalCluster, key: int, version: int, request: Any) -> Any:
 
 
 def commit(cluster: LocalCluster, offset: int) -> ErrorCode:
-    topics = [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, offset)])]
+    topics = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])]
     response = ask(cluster, OFFSET_COMMIT, 7, OffsetCommitRequest("g", topics=topics))
     return ErrorCode.of(response.topics[0].partitions[0].error_code)
 

@@ -6,6 +6,7 @@ Beside it are proto-plus, whose top-level name is ``proto``, and a user's own ``
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -22,7 +23,7 @@ from tests.labs import without_java
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "rich", "starlette", "uvicorn", "pytest"}
+HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "rich", "pytest"}
 JOBS = ["audit_history", "consume_committed", "replication_report"]
 PACKAGES = [
     "tidegauge",
@@ -116,6 +117,89 @@ def test_it_works_in_an_empty_environment(
         assert run(tidegauge, *read, cwd=mine).split() == ["0", "1", "2"]
     finally:
         run(tidegauge, "down", "--purge", cwd=mine)
+
+
+def megabytes(bin_directory: Path) -> float:
+    """Size of what is installed, but for what installs."""
+    [packages] = (bin_directory.parent / "lib").glob("python3.*/site-packages")
+    tools = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+    sizes = (
+        path.stat().st_blocks * 512
+        for path in packages.rglob("*")
+        if path.is_file() and not path.relative_to(packages).parts[0].startswith(tools)
+    )
+    return sum(sizes) / 1e6
+
+
+def size_in_docs(pattern: str) -> int:
+    found = re.search(pattern, (ROOT / "docs/install.md").read_text(encoding="utf-8"))
+    assert found is not None
+    return int(found[1])
+
+
+def in_directory(tidegauge: Path, directory: Path, path: Path) -> Callable[..., str]:
+    """What runs verbs in a directory, where no Java is on PATH."""
+    environment = {**without_java(path), "TMPDIR": str(directory)}
+
+    def tell(*words: object) -> str:
+        command = [str(word) for word in (tidegauge, *words)]
+        done = subprocess.run(
+            command, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return tell
+
+
+def test_a_plain_installation_runs_a_cluster_in_kraft_mode_and_what_shows_it(built: Path, tmp_path: Path) -> None:
+    """No Java, no PySpark, no extra (docs/install.md); its size is what the page says."""
+    (wheel,) = built.glob("*.whl")
+    bin_directory = new_environment(tmp_path / "plain", wheel)
+    assert megabytes(bin_directory) == pytest.approx(size_in_docs(r"Without extras it is (\d+) MB"), rel=0.1)
+    (home := tmp_path / "home").mkdir()
+    tell = in_directory(bin_directory / "tidegauge", home, tmp_path / "path")
+    tell("up", "--kraft", "-d", "--control", "127.0.0.1:0")
+    try:
+        tell("create-topic", "orders", "--partitions", 1, "--replication-factor", 3)
+        tell("produce", "orders", "--count", 3)
+        tell("kill", "--leader-of", "orders-0")
+        tell("wait", "--leader", "orders-0", "--timeout-ms", 60_000)
+        read = ("consume", "orders", "--from-beginning", "--max-messages", 3, "--timeout-ms", 30_000)
+        assert tell(*read).split() == ["0", "1", "2"]
+        assert json.loads(tell("status", "-o", "json"))["mode"] == "kraft"
+    finally:
+        tell("down", "--purge")
+    refused = subprocess.run(
+        [bin_directory / "tidegauge", "up", "-d"],
+        cwd=home,
+        env=without_java(tmp_path / "other"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "its jars and a Java 17 or newer are missing" in refused.stderr
+    assert "`tidegauge up --kraft`" in refused.stderr
+
+
+def test_zookeeper_mode_needs_a_wheel_of_jars_and_a_java(built: Path, tmp_path: Path) -> None:
+    """The extras zookeeper and java, without PySpark."""
+    pytest.importorskip("pyspark", reason="the jars come out of PySpark")
+    (wheel,) = built.glob("*.whl")
+    jars = tmp_path / "jars"
+    run(sys.executable, ROOT / "tools" / "zookeeper_wheel.py", jars, cwd=tmp_path)
+    wanted = f"{wheel}[zookeeper,java]"
+    bin_directory = new_environment(tmp_path / "environment", "--find-links", jars, wanted)
+    assert megabytes(bin_directory) == pytest.approx(size_in_docs(r"with `java` (\d+) MB in all"), rel=0.1)
+    (home := tmp_path / "home").mkdir()
+    tell = in_directory(bin_directory / "tidegauge", home, tmp_path / "path")
+    tell("up", "-d", "--brokers", 1)
+    try:
+        tell("create-topic", "orders", "--partitions", 1, "--replication-factor", 1)
+        assert "orders" in tell("list-topics")
+    finally:
+        tell("down", "--purge")
 
 
 @contextlib.contextmanager

@@ -69,7 +69,14 @@ def requests(count: int) -> dict[str, Callable[[], tuple[int, int, Any]]]:
         "Produce": lambda: (
             *(apis.PRODUCE, 9),
             produce.ProduceRequest(
-                None, 1, 1, [produce.TopicProduceData(NOPE, [produce.PartitionProduceData(at, b"x") for at in span])]
+                None,
+                1,
+                1,
+                [
+                    produce.TopicProduceData(
+                        NOPE, partition_data=[produce.PartitionProduceData(at, b"x") for at in span]
+                    )
+                ],
             ),
         ),
         "Fetch": lambda: (
@@ -113,7 +120,7 @@ def requests(count: int) -> dict[str, Callable[[], tuple[int, int, Any]]]:
                 group_id="g",
                 topics=[
                     offset_commit.OffsetCommitRequestTopic(
-                        NOPE, [offset_commit.OffsetCommitRequestPartition(partition_index=at) for at in span]
+                        NOPE, partitions=[offset_commit.OffsetCommitRequestPartition(partition_index=at) for at in span]
                     )
                 ],
             ),

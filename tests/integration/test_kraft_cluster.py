@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -217,13 +218,64 @@ def test_a_leader_that_is_cut_off_resigns_and_the_others_elect_one(kraft: LocalC
     leader, others = leader_and_followers(kraft)
     epoch = epoch_of(kraft)
     output = verb(kraft, "isolate", str(leader), "--from", "controllers")
-    assert f"Controller {leader}: calls from and to brokers {others[0]}, {others[1]}: partitioned" in output
+    assert f"Controller {leader}: calls from and to controllers: partitioned" in output
     assert holds_within(lambda: kraft.status()["controller"]["id"] in others, LIMIT_SECONDS)
     assert epoch_of(kraft) > epoch
     log = kraft.logs / f"controller-{leader}.log"
     assert holds_within(lambda: f"is Resigned in epoch {epoch}" in log.read_text(), LIMIT_SECONDS)
     verb(kraft, "heal", str(leader))
     assert holds_within(lambda: controllers(kraft)[leader]["role"] in {"follower", "leader"}, LIMIT_SECONDS)
+
+
+def broker(cluster: LocalCluster, broker_id: int) -> dict[str, Any]:
+    return next(one for one in cluster.status()["brokers"] if one["id"] == broker_id)
+
+
+def test_a_broker_that_reaches_no_controller_is_fenced_and_comes_back(kraft: LocalCluster) -> None:
+    """KIP-631: without heartbeats its session ends, and others lead; the same registration is unfenced later."""
+    verb(kraft, "create-topic", "orders", "--replica-assignment", "1:2:0")
+    output = verb(kraft, "isolate", "1", "--from", "controllers")
+    assert "Broker 1: calls from and to controllers: partitioned" in output
+    wait(kraft, "--fenced", "1")
+    wait(kraft, "--leader", "orders-0=2")
+    assert broker(kraft, 1)["state"] == "up", "its process lives, and serves its clients as it last knew"
+    verb(kraft, "heal", "1")
+    wait(kraft, "--unfenced", "1")
+    wait(kraft, "--in-sync", "orders")
+
+
+def test_a_brokers_heartbeats_are_held_at_the_broker_whoever_leads_the_quorum(kraft: LocalCluster) -> None:
+    """The fault is in the broker, so another active controller gets none either; fetches of the metadata go on."""
+    verb(kraft, "hold-requests", "2", "--rpc", "BrokerHeartbeat")
+    wait(kraft, "--fenced", "2")
+    kraft.kill("controller")
+    wait(kraft, "--quorum-leader")
+    verb(kraft, "create-topic", "later", "--replica-assignment", "0:1")
+    assert "Broker 2: BrokerHeartbeat held" in verb(kraft, "faults")
+    assert broker(kraft, 2)["fenced"]
+    assert "later" in verb(kraft, "list-topics", "--bootstrap-server", kraft.bootstrap_servers[2]), (
+        "it has the metadata"
+    )
+    verb(kraft, "faults", "--clear")
+    wait(kraft, "--unfenced", "2")
+
+
+def test_a_leader_whose_proposals_fail_keeps_its_isr(kraft: LocalCluster) -> None:
+    """AlterPartition (KIP-497): without the controller's word the ISR stays, and acks=all waits for the laggard."""
+    verb(kraft, "create-topic", "orders", "--replica-assignment", "0:1")
+    verb(kraft, "inject-error", "0", "--rpc", "AlterPartition", "--error", "UNKNOWN_SERVER_ERROR", "--times", "0")
+    verb(kraft, "hold-fetch", "orders-0", "--broker", "1")
+    CliRunner().invoke(root, ["produce", "orders", "--count", "1", "--acks", "1", "--dir", str(kraft.directory)])
+
+    def met() -> int:
+        [found] = json.loads(verb(kraft, "faults", "-o", "json"))["brokers"][0]["faults"]
+        return int(found["met"])
+
+    assert holds_within(lambda: met() > 0, LIMIT_SECONDS), "it has asked"
+    described = json.loads(verb(kraft, "describe-topic", "orders", "-o", "json"))
+    assert sorted(described["topics"][0]["partitions"][0]["isr"]) == [0, 1]
+    verb(kraft, "faults", "--clear")
+    wait(kraft, "--in-sync", "orders")
 
 
 def test_held_votes_keep_a_quorum_without_leader(kraft: LocalCluster) -> None:

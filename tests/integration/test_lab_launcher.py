@@ -59,7 +59,7 @@ def test_brokers_of_a_cluster_are_separate_processes_with_their_own_command_line
 
 def test_what_a_broker_imports_begins_no_thread() -> None:
     """The rule that allows the fork: threads, gRPC's own too, would be missing in the brokers, and their locks held."""
-    program = f"import os, {launcher.MODULE}; print(len(os.listdir('/proc/self/task')))"
+    program = f"import os, {launcher.BROKER}, {launcher.CONTROLLER}; print(len(os.listdir('/proc/self/task')))"
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "1\n"
 
@@ -187,3 +187,24 @@ def test_a_launcher_ends_with_the_process_that_keeps_it_also_where_that_has_fork
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"forked\n"
         until(lambda: launchers_of(tmp_path) == [])
+
+
+def test_a_launcher_that_was_begun_ahead_is_taken_over_by_the_next_start(tmp_path: Path) -> None:
+    process = process_in(tmp_path, "broker-0")
+    with launcher.ahead(tmp_path, launcher.BROKER):
+        [begun] = until(lambda: launchers_of(tmp_path))
+        with Launcher(tmp_path, wanted=True) as one:
+            assert launchers_of(tmp_path) == [begun], "none is begun beside it"
+            one.start(process, broker_command(lacking_config(tmp_path)))
+            until(lambda: process.pid is None)
+        assert launchers_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_launcher_that_was_begun_ahead_ends_where_nothing_is_started(tmp_path: Path, *, is_ordered: bool) -> None:
+    with launcher.ahead(tmp_path, launcher.CONTROLLER):
+        until(lambda: launchers_of(tmp_path))
+        if is_ordered:
+            with Launcher(tmp_path, wanted=False):
+                assert launchers_of(tmp_path) == []
+    assert launchers_of(tmp_path) == []

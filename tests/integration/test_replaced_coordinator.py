@@ -56,7 +56,7 @@ class Coordinators:
 
     async def commit(self, broker_id: int, offset: int) -> ErrorCode:
         """Commit an offset as an administrator does."""
-        topics = [OffsetCommitRequestTopic(TOPIC, [OffsetCommitRequestPartition(0, offset)])]
+        topics = [OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(0, offset)])]
         response = await self._ask(broker_id, OFFSET_COMMIT, OffsetCommitRequest(self._group, topics=topics), 8)
         return ErrorCode.of(response.topics[0].partitions[0].error_code)
 

@@ -45,6 +45,7 @@ EVERY_TIME = [
     "walkthrough-purgatory",
 ]
 RARELY = [name for name in shipped_names() if name not in EVERY_TIME]
+IN_KRAFT = [name for name in shipped_names() if not scenario.load(name).zookeeper_only]
 TIMES = 10
 
 Story = dict[str, Any]
@@ -58,9 +59,11 @@ def environment(directory: Path) -> dict[str, str]:
 
 
 def play(name: str, directory: Path, zookeeper: str) -> Story:
-    """Run a scenario as a user does; its JSON, with the exit code."""
+    """Run a scenario as a user does; its JSON, with the exit code. ``NAME@kraft`` plays it in KRaft mode."""
+    name, _, mode = name.partition("@")
+    in_kraft = bool(mode) or scenario.load(name).mode == "kraft"
     done = subprocess.run(
-        [TIDEGAUGE, "scenario", "run", name, "-o", "json", "--zookeeper", zookeeper],
+        [TIDEGAUGE, "scenario", "run", name, "-o", "json", *(["--kraft"] if in_kraft else ["--zookeeper", zookeeper])],
         capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,
@@ -114,6 +117,20 @@ def test_other_story(played: Story, story: str) -> None:
 @pytest.mark.parametrize("story", [f"{name}#{number}" for name in OLD_RULES for number in range(1, TIMES + 1)])
 def test_an_older_rule_loses_or_diverges_every_time(played: Story, story: str) -> None:
     assert played["steps"][-1]["verb"] == "expect"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("story", [f"{name}@kraft" for name in IN_KRAFT])
+def test_a_story_in_kraft_mode(played: Story, story: str) -> None:
+    """Each that is of both modes holds in the other one, too; docs/which-mode.md has the table."""
+    assert f"{played['name']}@kraft" == story
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("story", ["walkthrough-two-replicas@kraft"])
+def test_a_story_needs_no_zookeeper(played: Story, story: str) -> None:
+    del story
+    assert played["expectations"] > 5
 
 
 FROZEN = ["coordinator-dies-completing", "coordinator-dies-deciding", "data-leader-dies", "offsets-leader-dies"]

@@ -20,7 +20,7 @@ ABSENT: Mapping[str, str] = {
         sasl.mechanism.controller.protocol zookeeper.metadata.migration.enable
     """,
     "share groups, which Kafka has in KRaft alone": """
-        group.share.max.groups group.share.max.size
+        group.share.max.groups
     """,
     "tiered storage": """
         remote.fetch.max.wait.ms remote.log.index.file.cache.total.size.bytes
@@ -103,6 +103,8 @@ OUR_OWN = frozenset(
         "group.consumer.min.assignment.interval.ms",
         "group.consumer.regex.refresh.interval.ms",
         "group.share.assignment.interval.ms",
+        "group.share.assignors",
+        "group.share.initialize.retry.interval.ms",
         "group.share.max.assignment.interval.ms",
         "group.share.max.delivery.count.limit",
         "group.share.max.partition.max.record.locks",
@@ -122,6 +124,18 @@ OUR_OWN = frozenset(
         "replica.reelected.leader.keeps.follower.state",
         "replica.truncation.rule",
         "request.log.enable",
+        "share.coordinator.append.linger.ms",
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        "share.coordinator.load.buffer.size",
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        "share.coordinator.state.topic.compression.codec",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.prune.interval.ms",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.segment.bytes",
+        "share.coordinator.threads",
+        "share.coordinator.write.timeout.ms",
         "super.users",
         "tidegauge.zookeeper.group.protocols",
     }

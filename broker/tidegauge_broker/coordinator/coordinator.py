@@ -53,6 +53,8 @@ from tidegauge.share_groups import (
     DeleteShareOffsetsResult,
     DescribeShareGroup,
     DescribeShareGroupResult,
+    ListSharePartitions,
+    ListSharePartitionsResult,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
 )
@@ -100,7 +102,7 @@ from tidegauge_broker.coordinator.text_limits import is_too_long, joins_with_lon
 from tidegauge_broker.coordinator.transactional_commits import TransactionalCommits, failed_transactional_commit
 from tidegauge_broker.coordinator.views import ConsumerGroupView, Counters, Gauges, GroupView
 
-_MAY_HAVE_EMPTY_ID = (OffsetCommit, OffsetFetch, DescribeGroup, DeleteGroup)
+_MAY_HAVE_EMPTY_ID = (OffsetCommit, OffsetFetch, DescribeGroup, DeleteGroup, ListSharePartitions)
 """Requests that an empty group id does not make invalid: offsets were once kept for it (isValidGroupId)."""
 
 
@@ -154,6 +156,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             DescribeConsumerGroup: self._describe_consumer_group,
             ShareGroupHeartbeat: self._share_groups.heartbeat,
             DescribeShareGroup: self._describe_share_group,
+            ListSharePartitions: self._list_share_partitions,
             AlterShareOffsets: share_offsets.alter,
             DeleteShareOffsets: share_offsets.delete,
         }
@@ -464,6 +467,11 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         group = shard.share_groups.get(group_id)
         self._runtime.respond(token, described_share_group(group_id, group, self._topics, is_of_another_type=is_other))
 
+    def _list_share_partitions(self, shard: Shard, request: ListSharePartitions, token: object, _uuid: str) -> None:
+        group = shard.share_groups.get(request.group_id or "")
+        found = {} if group is None else group.image.known_states.assignable
+        self._runtime.respond(token, ListSharePartitionsResult(partitions=found))
+
     def _describe(self, shard: Shard, request: DescribeGroup, token: object, _uuid: str) -> None:
         group_id = request.group_id or ""
         self._runtime.respond(token, described(group_id, shard.groups.get(group_id)))
@@ -510,6 +518,7 @@ _FAILURES: dict[type, Callable[[Any, ErrorCode], GroupResult]] = {
     ShareGroupHeartbeat: lambda _, error: ShareGroupHeartbeatResult(error),
     AlterShareOffsets: lambda _, error: AlterShareOffsetsResult(error),
     DeleteShareOffsets: lambda _, error: DeleteShareOffsetsResult(error),
+    ListSharePartitions: lambda _, error: ListSharePartitionsResult(error),
     DescribeShareGroup: lambda request, error: DescribeShareGroupResult(request.group_id or "", error),
     DescribeConsumerGroup: lambda request, error: DescribeConsumerGroupResult(request.group_id or "", error),
 }

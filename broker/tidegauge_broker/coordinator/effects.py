@@ -8,14 +8,15 @@ committed).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.consumer_groups import Permits
 from tidegauge.groups import GroupResult
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import DeleteShareState, InitializeShareState, ShareStateResult
 from tidegauge.transaction_marker import TransactionMarker
-from tidegauge.transactions import TransactionResult
+from tidegauge.transactions import SupportedOperation, TransactionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +102,14 @@ class Defect:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTransaction:
-    """Verify that a partition of __consumer_offsets is in a transaction, before offsets are appended (KIP-890).
+    """Verify that a partition of __consumer_offsets is in a transaction, or add it, before an append (KIP-890).
 
     Report the outcome as ``TransactionVerified``. Where verification is off, or the partition has an open transaction
     of the producer, that is success without a guard (ReplicaManager.maybeStartTransactionVerificationForPartition).
 
     Attributes:
         verification_id: unique within the process.
-        supports_abortable_error: False: TRANSACTION_ABORTABLE is reported as INVALID_TXN_STATE.
+        operation: what the version of the producer's request supports: whether the partition is added.
     """
 
     verification_id: int
@@ -116,7 +117,7 @@ class VerifyTransaction:
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    supports_abortable_error: bool
+    operation: SupportedOperation
 
 
 @dataclass(frozen=True, slots=True)

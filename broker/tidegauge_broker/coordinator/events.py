@@ -13,10 +13,10 @@ partition's load waits for it. So does a resignation for groups; for transaction
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
 from tidegauge.share_groups import SharePartitionKey, ShareStateRequest

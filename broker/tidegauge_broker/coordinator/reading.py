@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidegauge.consumer_groups import DescribeConsumerGroup
 from tidegauge.groups import DescribeGroup, ListGroups, OffsetFetch
-from tidegauge.share_groups import DescribeShareGroup
+from tidegauge.share_groups import DescribeShareGroup, ListSharePartitions
 from tidegauge.transactions import AddPartitionsToTxn, DescribeTransaction, ListTransactions
 
 _READS = (
@@ -17,6 +17,7 @@ _READS = (
     DescribeShareGroup,
     DescribeTransaction,
     ListGroups,
+    ListSharePartitions,
     ListTransactions,
     OffsetFetch,
 )

@@ -70,6 +70,9 @@ class TransactionSettings:
         request_timeout_ms: timeout of the append of tombstones (request.timeout.ms).
         transaction_version: finalised level of the feature: from 1 on records are flexible, at 2 the coordinator's own
             aborts raise the epoch as EndTxn v5 does (KIP-890, part 2). A cluster in ZooKeeper mode has none: 0.
+        is_kafka_4: whether the coordinator is one of Kafka 4 (KRaft mode): partitions that a broker adds are those of a
+            producer of transactions v2, and a pending state comes before the producer's id and epoch, which may be
+            about to change (handleAddPartitionsToTransaction).
     """
 
     partitions: int = 50
@@ -80,6 +83,7 @@ class TransactionSettings:
     max_message_bytes: int = 1_048_588
     request_timeout_ms: int = 30_000
     transaction_version: int = 0
+    is_kafka_4: bool = False
 
 
 @dataclass(slots=True)

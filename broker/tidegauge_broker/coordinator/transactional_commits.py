@@ -46,7 +46,7 @@ class TransactionalCommits:
                 request.transactional_id,
                 request.producer_id,
                 request.producer_epoch,
-                request.supports_abortable_error,
+                request.operation,
             )
         )
 

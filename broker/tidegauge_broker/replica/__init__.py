@@ -51,7 +51,8 @@ Effects
     RespondToDeleteRecords                  cancelled; a fetch is read from the log when it is responded to
     ProposeIsr                              the controller's verdict goes to ``isr_verdict``, with the same object
     FetchersChanged                         ``next_round`` for each of the leaders
-    LeadershipChanged                       once for each leadership gained or lost, before the control response
+    LeadershipChanged                       once for each leadership gained or lost, before the control response; of
+                                            coordinators' topics, and of partitions that ``watch_leadership`` names
     Note, LogLine                           reports; nothing depends on them
     FailReplica                             the replica goes offline, as if its log had failed
     ======================================  ============================================================================

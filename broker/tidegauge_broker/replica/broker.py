@@ -198,7 +198,7 @@ class BrokerCore:
 
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int
-    ) -> VerificationGuard | None:
+    ) -> VerificationGuard | ErrorCode | None:
         """Begin to verify a transactional batch (KIP-890); None where nothing has to be verified. See ``Writes``."""
         return self.writes.begin_verification(topic_partition, batch, now_ms)
 
@@ -249,6 +249,14 @@ class BrokerCore:
         """Return the epoch in which this broker leads a partition; None: it does not."""
         partition = self.hosted.by_name.get(topic_partition)
         return None if partition is None or partition.leader_role is None else partition.leader_epoch
+
+    def watch_leadership(self, topic_partition: TopicPartition) -> list[Effect]:
+        """Have LeadershipChanged report the leadership of a partition that this broker leads, its loss above all."""
+        return self.partition_states.watch_leadership(topic_partition)
+
+    def unwatch_leadership(self, topic_partition: TopicPartition) -> None:
+        """Take ``watch_leadership`` back."""
+        self.partition_states.unwatch_leadership(topic_partition)
 
     def fetched_ms(self, topic_partition: TopicPartition) -> dict[int, int]:
         """Return when each other member of the ISR fetched last, in ms; 0: not in this epoch."""

@@ -70,12 +70,15 @@ class DelayedFetch:
         results = self._read()
         if not is_due(results, self.request.min_bytes, self.available):
             return False
-        out.append(RespondToFetch(self.token, results, self.max_bytes))
+        out.append(RespondToFetch(self.token, self._given(results), self.max_bytes))
         return True
 
     def expire(self, out: list[Effect]) -> None:
         """Respond with the records available now, and the current high watermark."""
-        out.append(RespondToFetch(self.token, self._read(), self.max_bytes))
+        out.append(RespondToFetch(self.token, self._given(self._read()), self.max_bytes))
+
+    def _given(self, results: Sequence[FetchResult]) -> Sequence[FetchResult]:
+        return () if self.request.only_waits else results
 
     def _read(self) -> list[FetchResult]:
         request = self.request

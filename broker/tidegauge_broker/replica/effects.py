@@ -10,9 +10,10 @@ partitions: if one fails, the replica goes offline, its other effects are droppe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.control import IsrProposal
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.replica.messages import DeleteRecordsResult, EpochEntry, FetchResult, ProduceResult
@@ -128,7 +129,7 @@ class FetchersChanged:
 
 @dataclass(slots=True)
 class LeadershipChanged:
-    """This broker has taken over or lost the leadership of a partition that a coordinator keeps its state in.
+    """This broker has taken over or lost the leadership of a partition of a coordinator's topic, or of a watched one.
 
     Emitted once for each change, after the partition's state has moved and behind its log effects.
 

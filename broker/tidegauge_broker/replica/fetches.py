@@ -114,7 +114,7 @@ class Fetches:
             max_bytes = min(max_bytes, self._settings.fetch_max_bytes)
         is_empty = not (request.partitions or session)
         if is_empty or request.max_wait_ms <= 0 or is_due(results, request.min_bytes, self._available):
-            out.append(RespondToFetch(token, results, max_bytes))
+            out.append(RespondToFetch(token, () if request.only_waits else results, max_bytes))
         else:
             deadline_ms = now_ms + request.max_wait_ms
             operation = DelayedFetch(token, deadline_ms, request, max_bytes, self._read_again, self._available)

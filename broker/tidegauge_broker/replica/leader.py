@@ -31,6 +31,7 @@ from tidegauge_broker.replica.messages import (
     FetchResult,
     OffsetResult,
     ProducePartition,
+    ProduceRequest,
     ProduceResult,
 )
 from tidegauge_broker.replica.partition import Partition
@@ -41,6 +42,7 @@ from tidegauge_broker.replica.record_errors import RecordsRefused
 from tidegauge_broker.replica.remote_replica import UNKNOWN_OFFSET, RemoteReplica
 from tidegauge_broker.replica.standing_fetch import StandingFetch
 from tidegauge_broker.replica.validation import only_batch
+from tidegauge_broker.replica.verification import ProducerBatch
 
 HIGH_WATERMARK = -1
 """DeleteRecords up to the high watermark (DeleteRecordsRequest.HIGH_WATERMARK)."""
@@ -133,7 +135,7 @@ class Leader(Reader):
     # Appending
 
     def append(
-        self, item: ProducePartition, acks: int, wall_ms: int, out: list[Effect], *, from_coordinator: bool = False
+        self, item: ProducePartition, request: ProduceRequest, wall_ms: int, out: list[Effect]
     ) -> tuple[ProduceResult, int]:
         """Check a producer's batch, or a coordinator's, and append it. Nothing is appended unless every check holds.
 
@@ -142,10 +144,9 @@ class Leader(Reader):
 
         Args:
             item: the batch, and what its producer is known to have done.
-            acks: of the request.
+            request: that it is part of: acks, and whether a coordinator appends.
             wall_ms: the wall-clock time, which LogAppendTime is and records' times are compared with.
             out: the step's effects.
-            from_coordinator: whether a coordinator of this broker appends.
 
         Returns:
             The result, and the offset that the high watermark must reach for it to be committed.
@@ -156,10 +157,10 @@ class Leader(Reader):
         try:
             if not item.is_message_set:
                 header = only_batch(item.records)
-            if acks == ACKS_ALL:
+            if request.acks == ACKS_ALL:
                 self._check_min_isr()
             prepared = item.prepared or prepare(
-                item, partition.rules, wall_ms, header=header, from_coordinator=from_coordinator
+                item, partition.rules, wall_ms, header=header, from_coordinator=request.from_coordinator
             )
             header = prepared.header
             if prepared.refusal is not None:
@@ -168,7 +169,7 @@ class Leader(Reader):
             if records is None or header is None:  # a message set with nothing in it
                 result.log_start_offset = partition.log_start_offset
                 return result, UNKNOWN_OFFSET
-            check = self._check_producer(item, header, from_coordinator=from_coordinator)
+            check = self._check_producer(item, header, request)
             if check.error is not _NONE:
                 raise TidegaugeError(check.error, check.message)
         except TidegaugeError as refusal:
@@ -196,7 +197,19 @@ class Leader(Reader):
         result.log_append_time_ms = append_time_ms
         return result, header.next_offset
 
-    def _check_producer(self, item: ProducePartition, header: BatchHeader, *, from_coordinator: bool) -> ProducerCheck:
+    def has_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Return whether a producer's transaction is open here (UnifiedLog.hasOngoingTransaction)."""
+        state = self.partition.producer_state
+        if not self.partition.settings.judges_open_epochs:
+            return state.transactions.first_offset_of(producer_id) is not None
+        return state.has_open(producer_id, producer_epoch)
+
+    def knows_later_epoch(self, batch: ProducerBatch) -> bool:
+        """Return whether a batch's epoch is stale, which Kafka 4 finds before it asks a coordinator."""
+        state = self.partition.producer_state
+        return self.partition.settings.judges_open_epochs and state.is_stale(batch.producer_id, batch.producer_epoch)
+
+    def _check_producer(self, item: ProducePartition, header: BatchHeader, request: ProduceRequest) -> ProducerCheck:
         """Judge a batch by what is known of its producer (UnifiedLog.analyzeAndValidateProducerState)."""
         state, verifications = self.partition.producer_state, self.partition.verifications
         producer_id = header.producer_id
@@ -204,20 +217,23 @@ class Leader(Reader):
             marker = read_marker(item.records, header)
             if marker is None:
                 raise TidegaugeError(ErrorCode.INVALID_RECORD, "The control record is no transaction marker")
-            return state.check_marker(marker)
+            return state.check_marker(marker._replace(transaction_version=request.transaction_version))
         if producer_id < 0:
             return state.check(header)
         is_unverified = (
             header.is_transactional
             and self.partition.settings.verifies_transactions
-            and state.transactions.first_offset_of(producer_id) is None
+            and not self.has_open(producer_id, header.producer_epoch)
             and not verifications.holds(producer_id, item.guard)
         )
+        if is_unverified and self.partition.settings.judges_open_epochs:
+            is_unverified = not state.is_stale(producer_id, header.producer_epoch)
         return state.check(
             header,
             is_unverified=is_unverified,
             lowest_sequence=verifications.lowest_sequence(producer_id) if verifications else None,
-            has_sequence=not from_coordinator,
+            has_sequence=not request.from_coordinator,
+            begins_at_zero=bool(verifications) and verifications.raises_epoch(producer_id),
         )
 
     def _check_min_isr(self) -> None:

@@ -1,4 +1,4 @@
-"""Which partitions of coordinators' topics this broker leads, as far as its coordinators have been notified.
+"""Which partitions this broker leads, as far as its coordinators and its share partitions have been notified.
 
 A group or transaction coordinator serves a partition of ``__consumer_offsets`` or ``__transaction_state`` while
 its broker leads that partition. It is notified of a leadership when the broker takes it over, and when it loses it; the
@@ -29,11 +29,28 @@ class Leaderships:
         topics: those whose leaderships are reported.
     """
 
-    __slots__ = ("_led", "_topics")
+    __slots__ = ("_led", "_topics", "_watched")
 
     def __init__(self, topics: Collection[str]) -> None:
         self._topics = topics
         self._led: dict[TopicPartition, int] = {}
+        self._watched: set[TopicPartition] = set()
+
+    def watch(self, partition: Partition, out: list[Effect]) -> None:
+        """Report the leadership of a partition of any topic too, from now on: it is gained now if it is held.
+
+        Share partitions are kept by the leader of their partition, and no longer than it leads (PartitionListener).
+        """
+        at = partition.topic_partition
+        self._watched.add(at)
+        if at not in self._led:
+            self.check(partition, is_hosted=True, out=out)
+
+    def unwatch(self, at: TopicPartition) -> None:
+        """Report the leadership of a partition no longer, unless a coordinator keeps its state in its topic."""
+        if at.topic not in self._topics:
+            self._watched.discard(at)
+            self._led.pop(at, None)
 
     def check(self, partition: Partition, *, is_hosted: bool, out: list[Effect]) -> None:
         """Emit LeadershipChanged if the leadership has moved, or may have moved and come back, since the last check.
@@ -44,7 +61,7 @@ class Leaderships:
             out: takes the effect.
         """
         at = partition.topic_partition
-        if at.topic not in self._topics:
+        if at.topic not in self._topics and at not in self._watched:
             return
         leads = is_hosted and partition.role is Role.LEADER
         epoch = partition.leader_epoch

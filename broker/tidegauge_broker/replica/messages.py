@@ -6,10 +6,11 @@ Offsets are absolute; every end offset is exclusive; times are ms of the caller'
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.record_batch import BatchHeader, Buffer
 from tidegauge_broker.formats.compression import Codec
@@ -93,8 +94,8 @@ class ProduceRequest:
     """A produce request; ``acks`` is -1, 0 or 1.
 
     ``from_coordinator``: of a group or transaction coordinator. Only they may write markers; their batches have no
-    sequence (AppendOrigin.COORDINATOR). ``may_be_internal``: whether a client may write internal topics, as
-    coordinators always may (internalTopicsAllowed of ReplicaManager.appendRecords).
+    sequence (AppendOrigin.COORDINATOR). ``transaction_version``: of the markers. ``may_be_internal``: whether a client
+    may write internal topics, as coordinators always may (internalTopicsAllowed of ReplicaManager.appendRecords).
     """
 
     acks: int
@@ -102,6 +103,7 @@ class ProduceRequest:
     partitions: Sequence[ProducePartition]
     from_coordinator: bool = False
     may_be_internal: bool = False
+    transaction_version: int = 0
 
 
 @dataclass(slots=True)
@@ -143,6 +145,7 @@ class FetchRequest:
     None: only the leader may. ``reads_committed``: records of open transactions are not given, and those of aborted
     ones are named (KIP-98's isolation level read_committed).
     ``standing`` is the account of a follower's session, of which ``partitions`` holds what is in question.
+    ``only_waits``: the response has no results; it says that a fetch of these partitions would respond now.
     """
 
     replica_id: int
@@ -154,6 +157,7 @@ class FetchRequest:
     client_rack: str | None = None
     reads_committed: bool = False
     standing: StandingFetch | None = None
+    only_waits: bool = False
 
 
 class ReadRange(NamedTuple):
@@ -406,6 +410,12 @@ class CoreSettings:
     """Whether a new process refuses a state that targets its previous incarnation (see ``hosted``)."""
     verifies_transactions: bool = True
     """``transaction.partition.verification.enable`` (KIP-890)."""
+    judges_open_epochs: bool = False
+    """Whether transactional batches are judged as Kafka 4 does, for transactions v2 (KIP-890, part 2).
+
+    A transaction counts as open for a batch of its own epoch alone, and a stale epoch is found before a missing
+    verification.
+    """
     emits_diagnostics: bool = True
     """Whether Note and LogLine effects are emitted; a simulation whose lines are not read does without them."""
     reelected_leader_keeps_follower_state: bool = False

@@ -263,7 +263,7 @@ class Partition:
         for header in headers:
             if not header.attributes & TRANSACTIONAL_BIT or header.producer_id < 0:
                 continue
-            self.verifications.end(header.producer_id)
+            self.verifications.end(header)
             if transactions is None:
                 continue
             if not header.is_control:

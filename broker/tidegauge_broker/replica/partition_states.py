@@ -375,6 +375,18 @@ class PartitionStates:
         self._check_leadership(partition, out)
         self._parked.settle(partition, out, role_changed=True)
 
+    def watch_leadership(self, at: TopicPartition) -> list[Effect]:
+        """Report the leadership of a partition from now on, if it is led; see ``Leaderships.watch``."""
+        out: list[Effect] = []
+        partition = self._hosted.by_name.get(at)
+        if partition is not None and partition.role is _LEADER:
+            self._leaderships.watch(partition, out)
+        return out
+
+    def unwatch_leadership(self, at: TopicPartition) -> None:
+        """Report the leadership of a partition no longer; a coordinator's still is."""
+        self._leaderships.unwatch(at)
+
     def _check_leadership(self, partition: Partition, out: list[Effect]) -> None:
         """Notify the coordinators if this broker has gained or lost the leadership."""
         self._leaderships.check(partition, is_hosted=partition.topic_partition in self._hosted.by_name, out=out)

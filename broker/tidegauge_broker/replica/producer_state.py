@@ -14,9 +14,11 @@ Rules (ProducerAppendInfo, ProducerStateEntry; KIP-98):
        is out of order.
     5. A transactional batch opens the producer's transaction, if none is open; while one is open, a batch outside of it
        is refused: INVALID_TXN_STATE.
-    6. A marker of an epoch below the stored one: INVALID_PRODUCER_EPOCH; of a coordinator epoch below the stored one:
-       TRANSACTION_COORDINATOR_FENCED. It ends the transaction that is open, and takes epoch and coordinator epoch
-       along: with a higher epoch the batches are forgotten, else sequences run on across transactions.
+    6. A marker of an epoch below the stored one: INVALID_PRODUCER_EPOCH; of transactions v2 also one of the same epoch,
+       unless it repeats the marker that has ended the transaction, or the epoch is the highest (KAFKA-19999). Of a
+       coordinator epoch below the stored one: TRANSACTION_COORDINATOR_FENCED. It ends the transaction that is open, and
+       takes epoch and coordinator epoch along: with a higher epoch the batches are forgotten, else sequences run on
+       across transactions.
     7. A producer whose transaction is open does not expire. Others expire by the time of their last batch or marker,
        which is that of its records and may be earlier than the one before (ProducerStateEntry.addBatch).
 """
@@ -35,6 +37,9 @@ from tidegauge_broker.replica.open_transactions import CompletedTransaction, Ope
 
 WINDOW = 5
 """Batches kept for each producer; a client may have as many in flight."""
+RAISES_EPOCH = 2
+"""From this transaction.version on a marker has a higher epoch than the transaction's batches (KIP-890, part 2)."""
+_HIGHEST_EPOCH = 2**15 - 1
 
 
 class BatchSpan(NamedTuple):
@@ -85,6 +90,15 @@ class ProducerCheck(NamedTuple):
 _APPEND = ProducerCheck()
 
 
+def _is_of_open_epoch(marker: TransactionMarker, entry: ProducerEntry) -> bool:
+    """Return whether a marker of transactions v2 has the epoch of an open transaction, which none can have."""
+    return (
+        marker.transaction_version >= RAISES_EPOCH
+        and marker.producer_epoch == entry.producer_epoch != _HIGHEST_EPOCH
+        and entry.transaction_start is not None
+    )
+
+
 class ProducerState:
     """All producers of one partition.
 
@@ -121,6 +135,7 @@ class ProducerState:
         is_unverified: bool = False,
         lowest_sequence: int | None = None,
         has_sequence: bool = True,
+        begins_at_zero: bool = False,
     ) -> ProducerCheck:
         """Judge a producer's batch before it is appended, in Kafka's order. Changes nothing.
 
@@ -129,6 +144,7 @@ class ProducerState:
             is_unverified: it may not open a transaction, and would (KIP-890): INVALID_TXN_STATE.
             lowest_sequence: where the batch may begin at most (``Verifications``, rule 3); None: anywhere.
             has_sequence: False for a batch of a coordinator: neither duplicates nor sequences are looked at.
+            begins_at_zero: whether a producer of which no batch is kept must begin at 0 (transactions v2).
         """
         if header.producer_id == NO_PRODUCER_ID:
             return _APPEND
@@ -147,7 +163,7 @@ class ProducerState:
                 f"seen epoch {entry.producer_epoch}",
             )
         if has_sequence:
-            refused = self._check_sequence(header, entry, lowest_sequence)
+            refused = self._check_sequence(header, entry, lowest_sequence, begins_at_zero=begins_at_zero)
             if refused is not None:
                 return refused
         if entry is not None and entry.transaction_start is not None and not header.is_transactional:
@@ -160,10 +176,12 @@ class ProducerState:
 
     @staticmethod
     def _check_sequence(
-        header: BatchHeader, entry: ProducerEntry | None, lowest_sequence: int | None
+        header: BatchHeader, entry: ProducerEntry | None, lowest_sequence: int | None, *, begins_at_zero: bool
     ) -> ProducerCheck | None:
         """Return why a batch is out of sequence; None: it is in sequence."""
-        if lowest_sequence is not None and header.base_sequence > lowest_sequence:
+        if begins_at_zero and header.base_sequence != 0 and (entry is None or not entry.batches):
+            known = "0 expected of a producer of transactions v2 with no existing state"
+        elif lowest_sequence is not None and header.base_sequence > lowest_sequence:
             known = f"{lowest_sequence} (earliest seen sequence)"
         elif entry is None:
             return None
@@ -178,16 +196,27 @@ class ProducerState:
             f"number), {known}",
         )
 
+    def has_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Return whether a transaction of this very epoch of a producer is open."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.transaction_start is not None and entry.producer_epoch == producer_epoch
+
+    def is_stale(self, producer_id: int, producer_epoch: int) -> bool:
+        """Return whether a higher epoch of a producer is known."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and producer_epoch < entry.producer_epoch
+
     def check_marker(self, marker: TransactionMarker) -> ProducerCheck:
         """Judge a marker before it is appended: rule 6. Changes nothing."""
         entry = self._entries.get(marker.producer_id)
         if entry is None:
             return _APPEND
-        if marker.producer_epoch < entry.producer_epoch:
+        if marker.producer_epoch < entry.producer_epoch or _is_of_open_epoch(marker, entry):
+            compared = "<=" if marker.transaction_version >= RAISES_EPOCH else "<"
             return ProducerCheck(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {marker.producer_id} is {marker.producer_epoch}, which is smaller than the last "
-                f"seen epoch {entry.producer_epoch}",
+                f"Epoch of producer {marker.producer_id} is {marker.producer_epoch}, which is {compared} the last "
+                f"seen epoch {entry.producer_epoch} (TV{marker.transaction_version})",
             )
         if marker.coordinator_epoch < entry.coordinator_epoch:
             return ProducerCheck(

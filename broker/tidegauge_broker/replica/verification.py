@@ -14,12 +14,16 @@ Rules (UnifiedLog.maybeStartTransactionVerification and batchMissingRequiredVeri
        verified: a batch that is tried again is not overtaken by the next one.
     4. A higher epoch replaces the epoch and the lowest sequence. A verification expires as an idle producer does
        (producer.id.expiration.ms).
+    5. Of a producer that speaks transactions v2 the marker of the transaction before brings the very epoch of the batch
+       that is verified (KIP-890, part 2). Such a marker does not end the verification.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from tidegauge.record_batch import BatchHeader
 
 
 class VerificationGuard:
@@ -29,11 +33,17 @@ class VerificationGuard:
 
 
 class ProducerBatch(NamedTuple):
-    """A transactional batch that is verified; a coordinator's has NO_SEQUENCE."""
+    """A transactional batch that is verified; a coordinator's has NO_SEQUENCE.
+
+    Attributes:
+        raises_epoch: whether its producer speaks transactions v2: the partition is added to the transaction instead
+            (``supportsEpochBump`` of Kafka's TransactionSupportedOperation).
+    """
 
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    raises_epoch: bool = False
 
 
 @dataclass(slots=True)
@@ -43,6 +53,7 @@ class Verification:
     epoch: int
     lowest_sequence: int
     began_ms: int
+    raises_epoch: bool
     guard: VerificationGuard = field(default_factory=VerificationGuard)
 
 
@@ -59,10 +70,10 @@ class Verifications:
 
     def begin(self, batch: ProducerBatch, now_ms: int) -> VerificationGuard:
         """Note that a batch is verified; return the guard that its append must bring: rules 2 to 4."""
-        producer_id, epoch, sequence = batch
+        producer_id, epoch, sequence, raises_epoch = batch
         found = self._by_producer.get(producer_id)
         if found is None:
-            found = self._by_producer[producer_id] = Verification(epoch, sequence, now_ms)
+            found = self._by_producer[producer_id] = Verification(epoch, sequence, now_ms, raises_epoch)
         elif epoch > found.epoch:
             found.epoch, found.lowest_sequence = epoch, sequence
         elif epoch == found.epoch:
@@ -79,9 +90,18 @@ class Verifications:
         found = self._by_producer.get(producer_id)
         return None if found is None else found.lowest_sequence
 
-    def end(self, producer_id: int) -> None:
-        """Forget the producer's verification, after a transactional append of it: rule 2."""
-        self._by_producer.pop(producer_id, None)
+    def raises_epoch(self, producer_id: int) -> bool:
+        """Return whether a verification in progress is of a producer that speaks transactions v2."""
+        found = self._by_producer.get(producer_id)
+        return found is not None and found.raises_epoch
+
+    def end(self, header: BatchHeader) -> None:
+        """Forget the producer's verification, after a transactional append of it: rules 2 and 5."""
+        found = self._by_producer.get(header.producer_id)
+        if found is not None and not (
+            found.raises_epoch and header.is_control and header.producer_epoch == found.epoch
+        ):
+            del self._by_producer[header.producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget the verifications that began ``expiration_ms`` ago or earlier: rule 4."""

@@ -119,9 +119,7 @@ class Writes:
                 -1,
             )
         try:
-            result, required_offset = leader.append(
-                item, request.acks, self._wall.at(now_ms), out, from_coordinator=request.from_coordinator
-            )
+            result, required_offset = leader.append(item, request, self._wall.at(now_ms), out)
         except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
             contain(leader.partition, problem, out)
             error = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -147,18 +145,24 @@ class Writes:
 
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int
-    ) -> VerificationGuard | None:
+    ) -> VerificationGuard | ErrorCode | None:
         """Note that a transactional batch is verified before it is appended; return the guard for its append.
 
         Returns:
-            None where nothing has to be verified: the producer's transaction is open here, verification is off, or
-            this broker does not lead, which the append will find out.
+            INVALID_PRODUCER_EPOCH where Kafka 4 knows a higher epoch of the producer.
+            None where nothing has to be verified: the producer's transaction is open here, verification is off, which
+            does not matter where the partition is added instead, or this broker does not lead, which the append will
+            find out.
         """
         leader, _ = self._hosted.leader_of(topic_partition, None)
-        if leader is None or not leader.partition.settings.verifies_transactions:
+        if leader is None:
             return None
         partition = leader.partition
-        if partition.producer_state.transactions.first_offset_of(batch.producer_id) is not None:
+        if not (batch.raises_epoch or partition.settings.verifies_transactions):
+            return None
+        if leader.knows_later_epoch(batch):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if leader.has_open(batch.producer_id, batch.producer_epoch):
             return None
         return partition.verifications.begin(batch, now_ms)
 

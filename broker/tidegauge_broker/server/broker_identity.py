@@ -36,7 +36,7 @@ class BrokerIdentity:
     @property
     def to_brokers_over_kafka(self) -> Security:
         """Security of its connections to other brokers that speak Kafka's protocol."""
-        return self._to(self.listeners.inter_broker.name)
+        return self._to((self.listeners.kafka_among_brokers or self.listeners.inter_broker).name)
 
     def _to(self, listener: str) -> Security:
         """Return the security of connections to other brokers' listeners of this name."""

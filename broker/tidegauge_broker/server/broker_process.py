@@ -24,7 +24,8 @@ from typing import Any
 
 from tidegauge.cluster_metadata import BrokerRegistration
 from tidegauge.control import IsrProposal
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft.features import TRANSACTION_VERSION
 from tidegauge.listeners import GRPC
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.machine_code import IN_USE
@@ -48,6 +49,8 @@ from tidegauge_broker.server.configs.in_force import InForce
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.coordinators.leadership_proof import LeadershipProof, SharedProofs
 from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
+from tidegauge_broker.server.coordinators.share_latest_offsets import LatestOffsets, own_latest
+from tidegauge_broker.server.coordinators.share_runner import ShareRunner
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
 from tidegauge_broker.server.core_settings import core_settings
@@ -62,17 +65,22 @@ from tidegauge_broker.server.registration.controller_client import AlterPartitio
 from tidegauge_broker.server.replication.effect_host import Outlets
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
+from tidegauge_broker.server.replication.kafka_peers import KafkaPeers
 from tidegauge_broker.server.replication.leader_link import FetcherIdentity
 from tidegauge_broker.server.replication.log_dir_moves import MoveLimits
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts
 from tidegauge_broker.server.seams_in_use import seams_of
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
-from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification
+from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification, Retries
 from tidegauge_broker.server.service.request_log import RequestLog
+from tidegauge_broker.server.service.share_group_service import ShareGroupService
 from tidegauge_broker.server.service.transaction_service import TransactionService
+from tidegauge_broker.server.share.assembly import share_service
+from tidegauge_broker.server.share.persister import Persister
+from tidegauge_broker.server.share.service import ShareService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.kafka.by_mode import serving_of
 from tidegauge_broker.server.wire.listeners import WireListeners
@@ -158,7 +166,12 @@ class BrokerProcess:
         resources.callback(self._among_brokers.close)
         resources.push_async_callback(self._seams.close)
         self._cluster = await chosen.connect(
-            self._settings, self._identity.broker_id, self._now_ms, self._node, self._seams.dial()
+            self._settings,
+            self._identity.broker_id,
+            self._now_ms,
+            self._node,
+            self._seams.dial(),
+            self._seams.node_lab(),
         )
         resources.push_async_callback(self._cluster.close)
         stores = self._cluster.stores(self._settings, self._now_ms.wall_ms)
@@ -236,6 +249,7 @@ class BrokerProcess:
         self._assemble_replication()
         self._assemble_coordinators()
         self._service = self._new_service()
+        self._share = self._service.share = self._new_share_service()
         self._metrics.assembled(
             self._service, self._replicas, self._metadata, self._controller, self._partition_verifier
         )
@@ -258,7 +272,7 @@ class BrokerProcess:
         by_rack = settings.text("replica.selector.class").endswith(".RackAwareReplicaSelector")
         return BrokerCore(
             self._identity.broker_id,
-            core_settings(settings),
+            core_settings(settings, is_kafka_4=self._cluster.forwarding is not None),
             self._logs,
             CoreMetadata(self._metadata),
             rack_of=self._metadata.rack_of if by_rack else None,
@@ -311,16 +325,43 @@ class BrokerProcess:
         fetch_wait_ms = partial(settings.integer, "replica.fetch.wait.max.ms")
         proof = LeadershipProof(identity.broker_id, core, self._cluster.leadership, self._now_ms, fetch_wait_ms)
         proofs = SharedProofs(proof.holds)
+        shares = self._assemble_shares(proofs)
         self._groups = GroupService(
-            self._group_runner, self._transactions, self._metadata, self._auto_topics.create, proofs.holds
+            self._group_runner, self._transactions, self._metadata, self._auto_topics.create, proofs.holds, shares
         )
+
+    def _assemble_shares(self, proofs: SharedProofs) -> ShareGroupService:
+        """Put the share coordinator together, and what asks those of other brokers (KIP-932)."""
+        identity, replicas, now_ms = self._identity, self._replicas, self._now_ms
+        self._share_runner = ShareRunner(self._settings, replicas, self._events, now_ms, self._halt, now_ms.wall)
+        listener = identity.listeners.kafka_among_brokers
+        shares = ShareGroupService(
+            self._share_runner,
+            self._group_runner,
+            self._metadata,
+            self._auto_topics.create,
+            proofs.holds,
+            partial(own_latest, replicas.core),
+            "" if listener is None else listener.name,
+        )
+        self._share_peers = KafkaPeers(identity.broker_id, self._seams.open_kafka_channel)
+        self._persister = Persister(identity.broker_id, shares, self._share_peers, self._seams.gate())
+        self._group_runner.persister = shares.persister = self._persister
+        shares.latest = LatestOffsets(identity.broker_id, shares, self._share_peers)
+        return shares
 
     def _assemble_transactions(self) -> None:
         """Put the transaction coordinator together, and what verifies transactional appends with the others."""
         settings, replicas, metadata = self._settings, self._replicas, self._metadata
         others = self._among_brokers.to_coordinators()
         peers = TransactionPeers(self._identity.broker_id, others, self._seams.gate())
-        around = Surroundings(self._producer_ids.next, metadata, self._cluster.deleted_partitions, peers.send_markers)
+        around = Surroundings(
+            self._producer_ids.next,
+            metadata,
+            self._cluster.deleted_partitions,
+            peers.send_markers,
+            None if self._cluster.forwarding is None else self._transaction_version,
+        )
         self._transaction_runner = TransactionRunner(
             settings, replicas, around, self._events, self._now_ms, self._halt, self._now_ms.wall
         )
@@ -346,14 +387,26 @@ class BrokerProcess:
             control_plane_listener=self._identity.listeners.control_plane.name,
             groups=self._groups,
             transactions=self._transactions,
-            verification=ProduceVerification(self._begin_verification, self._partition_verifier.verify),
+            verification=ProduceVerification(
+                self._begin_verification, self._partition_verifier.verify, Retries.of(settings, self._now_ms)
+            ),
             gate=self._seams.gate(),
             middleware=[*self._metrics.middleware(), *log],
             responded=[*self._metrics.responded(), *(one.responded for one in log)],
             stored_topic_ids=self._cluster.topic_ids,
         )
 
-    def _begin_verification(self, at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | None:
+    def _new_share_service(self) -> ShareService:
+        """Return what serves the members of share groups at the leaders of partitions (KIP-932)."""
+        around = self._replicas, self._persister, self._service.list_offset, self._configs.groups.values_of
+        return share_service(*around, self._settings, self._now_ms, self._now_ms.wall)
+
+    def _transaction_version(self) -> int:
+        """Return the level of transaction.version that is in force."""
+        features = self._cluster.features()
+        return 0 if features is None else features.finalized.get(TRANSACTION_VERSION, 0)
+
+    def _begin_verification(self, at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | ErrorCode | None:
         return self._replicas.core.begin_verification(at, batch, self._now_ms())
 
     def _bind(self) -> WireListeners:
@@ -377,6 +430,7 @@ class BrokerProcess:
                 self._cluster.forwarding,
                 self._cluster.features,
                 serves_consumer_groups=self._groups.serves_consumer_groups,
+                serves_share_groups=self._groups.serves_share_groups,
             ),
         )
 
@@ -418,8 +472,9 @@ class BrokerProcess:
         self._fetchers.changed(leaders)
 
     def _leadership_changed(self, change: LeadershipChanged) -> None:
-        for runner in (self._group_runner, self._transaction_runner):
+        for runner in (self._group_runner, self._transaction_runner, self._share_runner):
             runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
+        self._share.leadership_changed(change.topic_partition, leads=change.leads)
 
     def _registered(self, broker_epoch: int) -> None:
         self._broker_epoch = broker_epoch
@@ -511,16 +566,21 @@ class BrokerProcess:
     async def _stop_listeners(self) -> None:
         self._transaction_runner.shut_down()
         self._group_runner.shut_down()
+        self._share_runner.shut_down()
         self._seams.stopping()
         await (self._listeners.stop() if self._stops_in_order else self._listeners.stop(grace_seconds=None))
         self._service.responses.close()
         self._service.records_pool.close()
 
     async def _close_coordinators(self) -> None:
+        await self._share.close()
         await self._partition_verifier.close()
         await self._transaction_runner.close()
         await self._transactions.close()
         await self._group_runner.close()
+        await self._persister.close()
+        await self._share_runner.close()
+        self._share_peers.close()
 
     async def _close_replicas(self) -> None:
         await self._replicas.until_quiet()

@@ -1,15 +1,18 @@
-"""Starts brokers that have nothing to load any more: imports what a broker needs once, then forks for each order.
+"""Starts nodes that have nothing to load any more: imports what a node needs once, then forks for each order.
 
-Orders come as lines of JSON on stdin; the response to each is a line on stdout, the new broker's pid. At the end of
-stdin the launcher ends, and its brokers go on. Three brokers of a local cluster start with a third of the work that
-way, and it is done while ZooKeeper starts (docs/adr/0007-brokers-are-forked.md).
+Orders come as lines of JSON on stdin; the response to each is a line on stdout, the new node's pid. At the end of
+stdin the launcher ends, and its nodes go on. Three brokers of a local cluster start with a third of the work that
+way, and it is done while ZooKeeper starts, or while controllers elect (docs/adr/0007-brokers-are-forked.md).
+
+A line that is a string names a module of ``VERBS`` to import ahead of its first order; it has no response. So a quorum
+runs before what only brokers need is imported.
 
 Rules:
 - It forks while it has one thread: nothing here may begin a channel, a pool or an event loop.
-- A broker shares nothing with the launcher or with another broker: own session, directory, log file; stdin from the
+- A node shares nothing with the launcher or with another node: own session, directory, log file; stdin from the
   null device.
-- A broker that has ended is no zombie of a launcher that lives on.
-- A broker shows the command line by which it would have been started alone, so that it is found among the processes of
+- A node that has ended is no zombie of a launcher that lives on.
+- A node shows the command line by which it would have been started alone, so that it is found among the processes of
   a cluster. Linux has room for it where the launcher's own command line lies, no more.
 """
 
@@ -23,14 +26,19 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import click
 
-from tidegauge_broker.server.quorum.verb import controller
-from tidegauge_broker.server.verb import broker
-
+VERBS = {"tidegauge_broker.server.verb": "broker", "tidegauge_broker.server.quorum.verb": "controller"}
+"""The modules that run a node, and the verb in each."""
+LABS = {
+    "tidegauge_broker.server.verb": "tidegauge_broker.server.lab.lab",
+    "tidegauge_broker.server.quorum.verb": "tidegauge_broker.server.lab.controller_lab",
+}
+"""By the module that runs a node, the lab's part of it: every node that the lab starts loads it."""
 _COMMAND_BEGINS, _COMMAND_ENDS = 45, 46
 """Places of arg_start and arg_end in /proc/PID/stat, counted from the state on."""
 
@@ -56,27 +64,46 @@ class Order(NamedTuple):
         return self.command[self.command.index("--config") :]
 
     @property
-    def verb(self) -> click.Command:
-        """The verb that runs the node."""
-        return controller if controller.callback.__module__ in self.command else broker
+    def module(self) -> str:
+        """The module of ``VERBS`` that runs the node."""
+        return self.command[self.command.index("-m") + 1]
 
 
 def main() -> None:
-    """Fork a broker for each order, until there are no more."""
-    gc.freeze()  # what is loaded is never garbage; collections that skip it leave the shared pages shared
+    """Fork a node for each order, until there are no more."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps what nothing waits for
     while line := sys.stdin.readline():
-        order = Order(*json.loads(line))
+        content = json.loads(line)
+        if isinstance(content, str):
+            _verb_of(content)
+            continue
+        order = Order(*content)
+        verb = _verb_of(order.module)
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
             _separate(order)
-            order.verb.main(order.arguments, prog_name=order.verb.name)
+            verb.main(order.arguments, prog_name=verb.name)
         os.write(sys.stdout.fileno(), f"{pid}\n".encode())
 
 
+def _verb_of(module: str) -> click.Command:
+    """Return a module's verb, which is imported now if it has not been.
+
+    Raises:
+        KeyError: the module is none of ``VERBS``.
+    """
+    name = VERBS[module]
+    if module not in sys.modules:
+        import_module(module)
+        import_module(LABS[module])
+        import_module("tidegauge_broker.server.warm_up").warm_up()
+        gc.freeze()  # what is loaded is never garbage; collections that skip it leave the shared pages shared
+    return cast("click.Command", getattr(sys.modules[module], name))
+
+
 def _separate(order: Order) -> None:
-    """Separate the new broker's process from the launcher's."""
+    """Separate the new node's process from the launcher's."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     os.chdir(order.directory)

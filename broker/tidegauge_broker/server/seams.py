@@ -12,16 +12,18 @@ from typing import Any
 
 import grpc.aio
 
+from tidegauge.kafka.kraft.broker_apis import AMONG_BROKERS
 from tidegauge.kafka_channel import Dialer, KafkaChannel
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import PLAIN, Security
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.server.cluster.ports import Cluster, Dial
+from tidegauge_broker.server.quorum.node_lab import NodeLab
 from tidegauge_broker.server.replication.fetchers import Fetchers
 from tidegauge_broker.server.replication.grpc_links import GrpcLinks
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.gate import Gate
 from tidegauge_controller.broker_channels import open_channel
 
@@ -73,11 +75,15 @@ class Seams:
 
     def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to the Kafka listener of another broker."""
-        return KafkaChannel(address, client_id, self._dialer, self._login, self._logical_clock)
+        return KafkaChannel(address, client_id, self._dialer, self._login, self._logical_clock, protocol=AMONG_BROKERS)
 
     def dial(self) -> Dial | None:
         """Return what opens the connections to the store of the cluster's metadata; None: the store's client."""
         return None
+
+    def node_lab(self) -> NodeLab:
+        """Return what opens the channels to the controllers of a KRaft cluster."""
+        return NodeLab()
 
     def gate(self) -> Gate | None:
         """Return what stands between the wires and the service, if anything does."""

@@ -28,10 +28,10 @@ def are_valid(batches: Sequence[Acknowledgement], *, renews: bool) -> bool:
         renews: whether the request renews locks (isRenewAck): no other one may have the type 4.
     """
     known = _TYPES if renews else _TYPES_BEFORE_RENEWAL
-    previous_end: int | None = None
+    previous_end = -1
     for batch in batches:
         count = batch.last_offset - batch.first_offset + 1
-        if count < 1 or (previous_end is not None and batch.first_offset < previous_end):
+        if count < 1 or batch.first_offset < previous_end:
             return False
         if not batch.types or len(batch.types) not in {1, count}:
             return False

@@ -8,7 +8,7 @@ Source: SharePartitionManager (newContext, acknowledgeSessionUpdate, releaseSess
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -56,24 +56,33 @@ class ShareSession:
     Attributes:
         connection: anything hashable; the session ends with it.
         epoch: that of the next request.
-        partitions: in the order in which they were added.
+        partitions: in the order in which they were added, or last had records; each with whether the next response
+            names it even without news: it was added since the session began, or had an error the last time.
     """
 
     key: SessionKey
     connection: object
     epoch: int = 1
-    partitions: dict[PartitionId, None] = field(default_factory=dict[PartitionId, None])
+    partitions: dict[PartitionId, bool] = field(default_factory=dict[PartitionId, bool])
 
     def change(self, added: Iterable[PartitionId], forgotten: Iterable[PartitionId]) -> None:
         """Take over which partitions a request adds and forgets, and count its epoch."""
-        self.partitions |= dict.fromkeys(added)
+        for one in added:
+            self.partitions.setdefault(one, True)
         for one in forgotten:
             self.partitions.pop(one, None)
         self.count()
 
     def count(self) -> None:
-        """Count the epoch of a request; 1 comes after the highest."""
-        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+        """Count the epoch of a request."""
+        self.epoch = _following(self.epoch)
+
+
+class News(NamedTuple):
+    """What a fetch has found of a partition, as far as it decides whether the response names it."""
+
+    has_records: bool = False
+    has_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +90,49 @@ class ShareFetchContext:
     """What a ShareFetch may do.
 
     Attributes:
-        partitions: to fetch, in their turn; empty for the last request of a session.
-        is_initial: whether the request has opened its session: the response has each of its partitions.
-        is_final: whether the session ends: the member's records are released after its acknowledgements.
+        partitions: to fetch, in the order of the session; empty for the last request of a session.
+        epoch: of the request.
+        session: that it belongs to; None: the session ends, and the member's records are released after its
+            acknowledgements.
     """
 
     partitions: tuple[PartitionId, ...]
-    is_initial: bool = False
-    is_final: bool = False
+    epoch: int
+    session: ShareSession | None = None
 
-    def reports(self, *, has_records: bool, has_error: bool, is_acknowledged: bool) -> bool:
-        """Return whether a partition is in the response: one without news is left out."""
-        return self.is_initial or has_records or has_error or is_acknowledged
+    @property
+    def is_final(self) -> bool:
+        """Whether the session ends with the request."""
+        return self.session is None
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another request of the session has come meanwhile: this one has INVALID_SHARE_SESSION_EPOCH then."""
+        if self.session is None or self.epoch == INITIAL_EPOCH:
+            return False
+        return self.session.epoch != _following(self.epoch)
+
+    def named(self, news: Mapping[PartitionId, News]) -> list[PartitionId]:
+        """Return the partitions that the response names: in the first one of a session all that were fetched.
+
+        Later responses leave out a partition without records or an error, once they have named it since it was added,
+        or since its last error. Source: CachedSharePartition.maybeUpdateResponseData.
+        """
+        session = self.session
+        if session is None or self.epoch == INITIAL_EPOCH:
+            return list(news)
+        return [one for one, found in news.items() if found != _NOTHING or session.partitions.get(one, False)]
+
+    def responded(self, news: Mapping[PartitionId, News]) -> None:
+        """Take note that a response with the partitions of ``named`` is given: those with records are last from now."""
+        session = self.session
+        if session is None or self.epoch == INITIAL_EPOCH:
+            return
+        for one in self.named(news):
+            if one in session.partitions:
+                if news[one].has_records:
+                    del session.partitions[one]
+                session.partitions[one] = news[one].has_error
 
 
 class ShareSessions:
@@ -113,6 +153,11 @@ class ShareSessions:
     def partitions(self) -> int:
         """Number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
+
+    def partitions_of(self, key: SessionKey) -> tuple[PartitionId, ...]:
+        """Return the partitions of a session; none if there is no such session."""
+        session = self._sessions.get(key)
+        return () if session is None else tuple(session.partitions)
 
     def has_group(self, group_id: str) -> bool:
         """Return whether a member of a group has a session: without one its share partitions may be forgotten."""
@@ -145,10 +190,10 @@ class ShareSessions:
             return self._open(key, added, connection, acknowledges=acknowledges)
         session = self._session(key)
         if epoch == FINAL_EPOCH:
-            return ShareFetchContext((), is_final=True)
+            return ShareFetchContext((), epoch)
         self._check(session, epoch)
         session.change(added, forgotten)
-        return ShareFetchContext(rotated(tuple(session.partitions), epoch))
+        return ShareFetchContext(tuple(session.partitions), epoch, session)
 
     def acknowledge(self, key: SessionKey, epoch: int) -> bool:
         """Take the session's part of a ShareAcknowledge, and return whether it is the last request of the session.
@@ -184,9 +229,9 @@ class ShareSessions:
         former = self._sessions.pop(key, None)
         if former is None and len(self._sessions) >= self.max_sessions:
             raise SessionRefused(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
-        made = ShareSession(key, connection, partitions=dict.fromkeys(partitions))
+        made = ShareSession(key, connection, partitions=dict.fromkeys(partitions, False))
         self._sessions[key] = made
-        return ShareFetchContext(tuple(made.partitions), is_initial=True)
+        return ShareFetchContext(tuple(made.partitions), INITIAL_EPOCH, made)
 
     def _session(self, key: SessionKey) -> ShareSession:
         session = self._sessions.get(key)
@@ -200,8 +245,21 @@ class ShareSessions:
 
 
 def rotated(partitions: tuple[PartitionId, ...], epoch: int) -> tuple[PartitionId, ...]:
-    """Return the partitions of a request in their turn: each comes first once in as many requests (KIP-932)."""
-    if not partitions:
-        return ()
+    """Return the partitions of a request in their turn: each comes first once in as many requests (KIP-932).
+
+    Args:
+        partitions: in the order of the session, without those that have an error before they are fetched.
+        epoch: of the request; the first and the last one of a session have the order of the session.
+    """
+    if len(partitions) < 2 or epoch < 1:
+        return partitions
     first = epoch % len(partitions)
     return partitions[first:] + partitions[:first]
+
+
+def _following(epoch: int) -> int:
+    """Return the epoch after another; 1 comes after the highest."""
+    return 1 if epoch == _MAX_EPOCH else epoch + 1
+
+
+_NOTHING = News()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -39,3 +40,25 @@ class AcquireMode(IntEnum):
 
     BATCH_OPTIMIZED = 0
     RECORD_LIMIT = 1
+
+
+LATEST, EARLIEST = -1, -2
+"""Times that stand for the end and the beginning of a log, as in ListOffsets."""
+_DURATION = re.compile(r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,3})\d*)?S)?)?")
+_MS_PER_DAY, _MS_PER_HOUR, _MS_PER_MINUTE, _MS_PER_SECOND = 86_400_000, 3_600_000, 60_000, 1_000
+
+
+def reset_time_ms(auto_offset_reset: str, wall_ms: int) -> int:
+    """Return the time at which a group begins: LATEST, EARLIEST, or by_duration's, so long before the present time.
+
+    Args:
+        auto_offset_reset: a valid value of share.auto.offset.reset.
+        wall_ms: the wall-clock time.
+    """
+    found = _DURATION.fullmatch(auto_offset_reset)
+    if found is None:
+        return EARLIEST if auto_offset_reset == "earliest" else LATEST
+    days, hours, minutes, seconds = (int(text or 0) for text in found.groups()[:4])
+    fraction_ms = int((found[5] or "").ljust(3, "0"))
+    length_ms = days * _MS_PER_DAY + hours * _MS_PER_HOUR + minutes * _MS_PER_MINUTE + seconds * _MS_PER_SECOND
+    return wall_ms - length_ms - fraction_ms

@@ -7,6 +7,7 @@ Nothing is created: __transaction_state comes with the first transactional produ
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -49,9 +50,17 @@ async def gather_transaction(admin: Admin, transactional_id: str) -> Transaction
         return TransactionFacts(transactional_id, held, live, problem=refusal(held, problem))
     intervals = await abort_intervals_ms(admin, {found.coordinator})
     places = await _places(admin, found)
+    version: int | None = None
+    with contextlib.suppress(TidegaugeError):
+        version = await admin.transaction_version(found.coordinator, timeout_ms=_ATTEMPT_MS)
     now_ms = int(time.time() * 1000)
+    interval_ms = intervals[found.coordinator]
     return TransactionFacts(
-        transactional_id, held, live, found, places=places, now_ms=now_ms, interval_ms=intervals[found.coordinator]
+        *(transactional_id, held, live, found),
+        places=places,
+        now_ms=now_ms,
+        interval_ms=interval_ms,
+        transaction_version=version,
     )
 
 

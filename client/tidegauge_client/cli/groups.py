@@ -1,27 +1,32 @@
 """``list-groups``, ``describe-group`` and ``delete-group``: kafka-consumer-groups.sh, by any broker.
 
-Columns and sentences are those of Kafka's tool (ConsumerGroupCommand).
+Columns and sentences are those of Kafka's tool (ConsumerGroupCommand), for share groups kafka-share-groups.sh's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tidegauge.cli import EXIT_FAILED, EXIT_OK, print_json, print_line, reports_errors, say, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client import group_tables
+from tidegauge_client import group_tables, share_group_tables
 from tidegauge_client.admin import LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription, ListedGroup
 from tidegauge_client.cli.common import JSON, list_limit, run, servers
 from tidegauge_client.cli.completing import complete_group
 from tidegauge_client.group_tables import OffsetRow
+from tidegauge_client.share_groups import ShareOffset
 
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
+TYPES = ("classic", "consumer", "share")
 _END_OFFSETS_MS = 2_000
+Offsets = list[OffsetRow] | dict[TopicPartition, ShareOffset]
+"""Of a share group by partition."""
 
 
 @click.command("list-groups")
@@ -33,22 +38,36 @@ _END_OFFSETS_MS = 2_000
     metavar="STATES",
     help="Show states; with names, separated by commas, only groups in one of them.",
 )
+@click.option(
+    "--type",
+    "types",
+    is_flag=False,
+    flag_value="",
+    metavar="TYPES",
+    help="Show types; with names, separated by commas, only groups of one of them: classic, consumer, share.",
+)
 @list_limit
 @verb_options
 @reports_errors
-def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | None, directory: Path, output: str) -> int:
-    """List the consumer groups of the cluster; where those of a broker stay missing, list the others and fail."""
-    wanted = [one.strip() for one in (states or "").split(",") if one.strip()]
-    known = {name.lower(): name for name in STATES}
-    if unknown := [one for one in wanted if one.lower() not in known]:
-        raise click.UsageError(f"Invalid state list '{states}': {unknown[0]} is none of {', '.join(STATES)}")
+def list_groups(
+    states: str | None,
+    types: str | None,
+    timeout_ms: int,
+    bootstrap_server: str | None,
+    directory: Path,
+    output: str,
+) -> int:
+    """List the groups of the cluster; where those of a broker stay missing, list the others and fail."""
+    wanted = _chosen(states, STATES, "state")
+    of_types = {one.lower() for one in _chosen(types, TYPES, "type")}
     bootstrap = servers(bootstrap_server, directory)
 
     async def work() -> tuple[list[ListedGroup], str]:
         async with Admin(bootstrap) as admin:
-            return await admin.list_groups_there([known[one.lower()] for one in wanted], timeout_ms=timeout_ms)
+            return await admin.list_groups_there(wanted, timeout_ms=timeout_ms)
 
-    groups, lacks = run(work())
+    listed, lacks = run(work())
+    groups = [one for one in listed if not of_types or one.group_type.lower() in of_types]
     if lacks:
         say(lacks)
     if output == JSON:
@@ -67,9 +86,24 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
             }
         )
     else:
-        for line in [one.group_id for one in groups] if states is None else group_tables.list_table(groups):
+        shows = {"types": types is not None, "states": states is not None}
+        lines = group_tables.list_table(groups, **shows) if any(shows.values()) else [one.group_id for one in groups]
+        for line in lines:
             print_line(line)
     return EXIT_FAILED if lacks else EXIT_OK
+
+
+def _chosen(text: str | None, known: Sequence[str], what: str) -> list[str]:
+    """Return the names of an option's list, as Kafka writes them.
+
+    Raises:
+        click.UsageError: one of them is unknown.
+    """
+    wanted = [one.strip() for one in (text or "").split(",") if one.strip()]
+    names = {name.lower(): name for name in known}
+    if unknown := [one for one in wanted if one.lower() not in names]:
+        raise click.UsageError(f"Invalid {what} list '{text}': {unknown[0]} is none of {', '.join(known)}")
+    return [names[one.lower()] for one in wanted]
 
 
 @click.command("describe-group")
@@ -87,15 +121,15 @@ def list_groups(states: str | None, timeout_ms: int, bootstrap_server: str | Non
 def describe_group(
     groups: Sequence[str], shown: str, verbose: bool, bootstrap_server: str | None, directory: Path, output: str
 ) -> int:
-    """Show the state, the members, or the offsets and lag of consumer groups."""
+    """Show the state, the members, or the offsets and lag of groups of any type."""
     bootstrap = servers(bootstrap_server, directory)
 
-    async def work() -> list[tuple[GroupDescription, str, list[OffsetRow]]]:
+    async def work() -> list[tuple[GroupDescription, str, Offsets]]:
         async with Admin(bootstrap) as admin:
             found = []
             for group_id in groups:
                 group = await admin.describe_group(group_id)
-                rows = await _offset_rows(admin, group) if shown == "offsets" or output == JSON else []
+                rows = await _offsets(admin, group) if shown == "offsets" or output == JSON else []
                 brokers = (await admin.metadata([])).brokers
                 address = brokers[group.coordinator].address if group.coordinator in brokers else group_tables.MISSING
                 found.append((group, address, rows))
@@ -103,11 +137,24 @@ def describe_group(
 
     found = run(work())
     if output == JSON:
-        print_json({"groups": [group_tables.group_json(*one) for one in found]})
+        print_json({"groups": [_json(*one) for one in found]})
     else:
         for one in found:
             _print(*one, shown=shown, verbose=verbose)
     return EXIT_FAILED if any(group.state == "Dead" for group, _, _ in found) else 0
+
+
+async def _offsets(admin: Admin, group: GroupDescription) -> Offsets:
+    """Return what is known of a group's partitions: of a share group the start offsets and lags."""
+    if group.is_share_group:
+        return await admin.share_offsets(group.group_id)
+    return await _offset_rows(admin, group)
+
+
+def _json(group: GroupDescription, address: str, offsets: Offsets) -> dict[str, Any]:
+    if isinstance(offsets, dict):
+        return share_group_tables.share_group_json(group, address, offsets)
+    return group_tables.group_json(group, address, offsets)
 
 
 async def _offset_rows(admin: Admin, group: GroupDescription) -> list[OffsetRow]:
@@ -125,12 +172,34 @@ async def _offset_rows(admin: Admin, group: GroupDescription) -> list[OffsetRow]
     return group_tables.offset_rows(group, committed, ends)
 
 
-def _print(group: GroupDescription, address: str, rows: list[OffsetRow], *, shown: str, verbose: bool) -> None:
-    sentence = group_tables.state_sentence(group)
+def _print(group: GroupDescription, address: str, offsets: Offsets, *, shown: str, verbose: bool) -> None:
+    of_share = group.is_share_group
+    sentence = share_group_tables.share_state_sentence(group) if of_share else group_tables.state_sentence(group)
     if sentence is not None:
         say(sentence)
     if group.state == "Dead":
         return
+    if of_share:
+        found = offsets if isinstance(offsets, dict) else {}
+        lines = _share_lines(group, address, found, shown=shown, verbose=verbose)
+    else:
+        rows = [] if isinstance(offsets, dict) else offsets
+        lines = _lines(group, address, rows, shown=shown, verbose=verbose)
+    for line in lines:
+        print_line(line.rstrip())
+
+
+def _share_lines(
+    group: GroupDescription, address: str, offsets: dict[TopicPartition, ShareOffset], *, shown: str, verbose: bool
+) -> list[str]:
+    if shown == "state":
+        return share_group_tables.share_state_table(group, address, verbose=verbose)
+    if shown == "members":
+        return share_group_tables.share_members_table(group, verbose=verbose) if group.members else []
+    return share_group_tables.share_offsets_table(group.group_id, offsets) if offsets else []
+
+
+def _lines(group: GroupDescription, address: str, rows: list[OffsetRow], *, shown: str, verbose: bool) -> list[str]:
     lines = []
     if shown == "state":
         lines = group_tables.state_table(group, address, verbose=verbose)
@@ -138,8 +207,7 @@ def _print(group: GroupDescription, address: str, rows: list[OffsetRow], *, show
         lines = group_tables.members_table(group, verbose=verbose)
     elif shown == "offsets" and rows:
         lines = group_tables.offsets_table(group.group_id, rows)
-    for line in lines:
-        print_line(line.rstrip())
+    return lines
 
 
 @click.command("delete-group")

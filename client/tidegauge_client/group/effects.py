@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 
 
 class Generation(NamedTuple):

@@ -14,9 +14,9 @@ from tidegauge_client.consumer import ConsumerArguments
 from tidegauge_client.group.group_consumer import GroupConsumer, GroupMetadata, Offsets
 from tidegauge_client.group.sync_base import GroupConsumerFacade
 from tidegauge_client.kafka_offsets import OffsetAndMetadata
+from tidegauge_client.loop_thread import LoopThread, made_on
 from tidegauge_client.metadata import BrokerInfo, TopicIdentity
 from tidegauge_client.subscription import ConsumerRecord
-from tidegauge_client.sync_base import LoopThread, made_on
 
 
 class SyncGroupConsumer(GroupConsumerFacade):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from tidegauge_client.group.group_consumer import CommitCallback, GroupConsumer, Offsets
 from tidegauge_client.group.listener import Partitions, RebalanceListener, tell
-from tidegauge_client.sync_base import Facade
+from tidegauge_client.loop_thread import Facade
 
 
 class _OffTheLoop(RebalanceListener):

@@ -9,13 +9,14 @@ Source: ``org.apache.kafka.image.MetadataImage`` and its parts, ``org.apache.kaf
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from tidegauge.cluster_metadata.access_lists import Binding
 from tidegauge.cluster_metadata.client_quotas import Entity
 from tidegauge.cluster_metadata.credentials import ScramCredential
 from tidegauge.kafka.kraft.features import ELR_VERSION
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_controller.metadata.sorted_map import SortedMap
 
 MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA"

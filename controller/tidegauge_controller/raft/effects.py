@@ -9,9 +9,8 @@ at any point takes nothing that counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_controller.raft.messages import Request, Response
 from tidegauge_controller.raft.values import Batch, ElectionState, Endpoint, OffsetAndEpoch
 

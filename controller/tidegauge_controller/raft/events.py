@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_controller.raft.messages import Request, Response
 from tidegauge_controller.raft.values import OffsetAndEpoch, VoterSet
 

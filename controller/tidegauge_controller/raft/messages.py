@@ -7,9 +7,10 @@ that name another topic or partition with INVALID_REQUEST before they get here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_controller.raft.values import Batch, Endpoint, OffsetAndEpoch, ReplicaKey
 
 UNKNOWN_OFFSET = -1

@@ -16,8 +16,9 @@ is entered.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_controller.raft.messages import FetchRequest
 from tidegauge_controller.raft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 

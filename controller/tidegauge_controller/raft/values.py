@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from tidegauge.lazy_dataclasses import dataclass
 
 LOWEST_KRAFT_VERSION = 0
 """Static voters, named by ids alone (KIP-595)."""

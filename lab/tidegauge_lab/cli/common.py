@@ -1,22 +1,17 @@
-"""What the lab's verbs share: broker ids, addresses of ZooKeeper, the exit code of a time limit."""
+"""What verbs of the lab share that name brokers, roles, a mode, labs or scenarios."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from tidegauge.channel_options import OF_THE_LAB
-from tidegauge.cli import EXIT_TIME_LIMIT, fail, reports_errors
-from tidegauge.errors import TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER
 from tidegauge_client.cli.common import INT32_MAX
+from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, read_coordinated, read_role
-from tidegauge_lab.local.topology.zookeeper_server import split_address
-from tidegauge_lab.local.waiting import TimeLimitError
+from tidegauge_lab.local.wanted import mode_by_variable
 
 
 class BrokerIdType(click.ParamType[int]):
@@ -52,35 +47,22 @@ class TargetType(click.ParamType["int | str | Role"]):
         return BrokerIdType().convert(value, param, ctx) if role is None else role
 
 
-class AddressType(click.ParamType[str]):
-    """An address on the command line, as text.
+kraft_option = click.option(
+    "--kraft", is_flag=True, help="On a cluster in KRaft mode, with controllers instead of ZooKeeper; needs no Java."
+)
 
-    Args:
-        read: reads it, and raises TidegaugeError or ValueError where it is none.
+
+def is_kraft(*, asked: bool) -> bool:
+    """Return whether a new cluster is to be in KRaft mode: by ``--kraft``, or by TIDEGAUGE_MODE.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the variable names no mode.
     """
-
-    name = "HOST:PORT"
-
-    def __init__(self, read: Callable[[str], object]) -> None:
-        self._read = read
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text, or fail as a usage error, before anything is started or contacted."""
-        try:
-            self._read(str(value))
-        except TidegaugeError as problem:
-            self.fail(problem.message, param, ctx)
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
-        return str(value)
-
-
-ZOOKEEPER_ADDRESS = AddressType(split_address)
-"""Addresses of ZooKeeper servers, as each verb's ``--zookeeper`` takes them."""
+    return asked or mode_by_variable() == KRAFT_MODE
 
 
 class CoordinatedType(click.ParamType[Coordinated]):
-    """``group:G`` or ``transaction:ID`` on the command line."""
+    """``group:G``, ``transaction:ID``, ``share:G`` or ``share:G/T-P`` on the command line."""
 
     name = COORDINATED_FORMS
 
@@ -107,19 +89,3 @@ def complete_scenario(_: click.Context, __: click.Parameter, begin: str) -> list
 
     found = [CompletionItem(name) for name in shipped_names() if name.startswith(begin)]
     return found or [CompletionItem(begin, type="file")]
-
-
-def lab_verb(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a verb so that its errors become one sentence, its own time limit exit code 124, its calls the lab's."""
-
-    @functools.wraps(command)
-    def limited(*arguments: Any, **options: Any) -> Any:
-        of_the_lab = OF_THE_LAB.set(True)
-        try:
-            return command(*arguments, **options)
-        except TimeLimitError as error:
-            fail(error.message, str(options.get("output", "text")), code=error.code, exit_code=EXIT_TIME_LIMIT)
-        finally:
-            OF_THE_LAB.reset(of_the_lab)
-
-    return reports_errors(limited)

@@ -14,9 +14,7 @@ from typing import Any
 import click
 
 from tidegauge.cli import directory_option, output_option, print_json, print_text, say
-from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.extras import install_command
-from tidegauge_lab.cli.common import AddressType, lab_verb
+from tidegauge_lab.cli.verbs import AddressType, lab_verb
 
 DEFAULT_CONTROL = "127.0.0.1:19079"
 TOKEN_VARIABLE = "TIDEGAUGE_CONTROL_TOKEN"  # noqa: S105 - a variable's name
@@ -51,22 +49,6 @@ LISTEN_ADDRESS = AddressType(read_address)
 """Where the control interface listens: ``HOST:PORT``, or ``PORT``."""
 
 
-def require_control() -> None:
-    """Refuse a control server that could not start.
-
-    Raises:
-        TidegaugeError: the extra ``watch`` is not installed.
-    """
-    try:
-        import starlette  # noqa: F401, PLC0415 - only looked for
-        import uvicorn  # noqa: F401, PLC0415 - the same
-    except ModuleNotFoundError as missing:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"the control interface needs {missing.name}, which is not installed: {install_command('watch')}",
-        ) from None
-
-
 @click.command()
 @click.option(
     "--listen",
@@ -82,7 +64,6 @@ def require_control() -> None:
 @lab_verb
 def control(listen: str, control_name: tuple[str, ...], directory: Path, output: str) -> None:
     """Steer the running cluster over HTTP, from any language; GET /v1/openapi.json describes it."""
-    require_control()
     host, port = read_address(listen)
     asyncio.run(_serve(host, port, control_name, directory.absolute(), output))
 

@@ -46,8 +46,8 @@ def role_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--coordinator-of",
             "target_coordinator_of",
             type=CoordinatedType(),
-            metavar="group:G|transaction:ID",
-            help="The coordinator of this consumer group or transactional id.",
+            metavar="group:G|transaction:ID|share:G[/T-P]",
+            help="The coordinator of this group, transactional id or share partition.",
         ),
         click.option(
             "--controller", "target_controller", is_flag=True, help="The broker that is the active controller."

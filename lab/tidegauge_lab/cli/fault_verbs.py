@@ -9,20 +9,15 @@ from typing import Any, assert_never
 import click
 
 from tidegauge.cli import print_json, print_text, verb_options
-from tidegauge.cluster_directory import command_for
-from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.errors import ErrorCode
 from tidegauge.faults.model import PLANES, Declaration, FaultKind, Parameter
 from tidegauge.near_names import did_you_mean
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
-from tidegauge_client.cluster_file import load_cluster_file
 from tidegauge_client.quorum_file import node_name
-from tidegauge_lab.cli.common import lab_verb
 from tidegauge_lab.cli.fault_targets import resolved, taken_target, target_options
-from tidegauge_lab.cli.switching import means_directory, with_switches
+from tidegauge_lab.cli.switching import with_switches
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.switches import Fault, Switches
-
-CONTROLLERS, BROKERS = "controllers", "brokers"
-_PEERS = "from"
 
 
 class ErrorNameType(click.ParamType[str]):
@@ -41,20 +36,20 @@ class ErrorNameType(click.ParamType[str]):
 
 
 class PeersType(click.ParamType["str | list[int]"]):
-    """``brokers``, ``zookeeper``, ``clients``, ``controllers`` of KRaft mode, or ids with commas between them."""
+    """``brokers``, ``zookeeper``, ``clients``, ``controllers``, or ids with commas between them."""
 
     name = "peers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | list[int]:
         """Read the peers; a usage error if the text is none of these."""
-        if value in PLANES or value == CONTROLLERS:
+        if value in PLANES:
             return str(value)
         try:
             ids = [int(text) for text in str(value).split(",")]
         except ValueError:
             ids = [-1]
         if min(ids) < 0 or max(ids) > INT32_MAX:
-            self.fail(f"{value!r} is none of {', '.join((*PLANES, CONTROLLERS))}, or ids as in 1,2", param, ctx)
+            self.fail(f"{value!r} is none of {', '.join(PLANES)}, or ids as in 1,2", param, ctx)
         return ids
 
 
@@ -64,16 +59,10 @@ def fault_verb(kind: FaultKind) -> click.Command:
     @lab_verb
     def run(output: str, directory: Path, bootstrap_server: str | None, **options: Any) -> None:
         target = taken_target(options)
-        values = taken_values(kind, options)
-        plane = values.get(_PEERS)
-        wanted = kind.wanted({**values, _PEERS: BROKERS} if plane == CONTROLLERS else values)
+        wanted = kind.wanted(taken_values(kind, options))
         # A broker that is not known yet is asked by the broker itself whether it is isolated from itself.
         if problem := kind.problem(wanted.values, target if isinstance(target, int) else -1, _spelled):
             raise click.UsageError(_sentence(problem, kind.name))
-        if _PEERS in values and means_directory(bootstrap_server):
-            _require_met(target, plane, directory)
-        if isinstance(plane, str) and plane in {CONTROLLERS, BROKERS}:
-            wanted = kind.wanted({**values, _PEERS: _peers(plane, target, directory, bootstrap_server)})
 
         async def do(switches: Switches) -> Fault:
             return await switches.set_fault(await resolved(switches, target), wanted)
@@ -82,43 +71,6 @@ def fault_verb(kind: FaultKind) -> click.Command:
 
     command = target_options(declared_options(kind)(verb_options(run)))
     return click.command(kind.command, help=f"{kind.meaning}.")(command)
-
-
-def _require_met(target: object, peers: object, directory: Path) -> None:
-    """Refuse to part a broker from controllers at the broker, whose calls to them do not meet its faults.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST.
-    """
-    quorum = load_cluster_file(directory).quorum
-    if quorum is None or target in quorum.ids:
-        return
-    if peers == CONTROLLERS or (isinstance(peers, list) and set(peers) & set(quorum.ids)):
-        at_controllers = ", ".join(command_for(directory, f"isolate {one} --from {target}") for one in quorum.ids)
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"what broker {target} sends to controllers does not meet its own faults; part it from them at each of "
-            f"them: {at_controllers}; or pause it: {command_for(directory, f'pause {target}')}",
-        )
-
-
-def _peers(plane: str, target: object, directory: Path, bootstrap_server: str | None) -> str | list[int]:
-    """Return the nodes that ``controllers``, and at a controller ``brokers``, mean: all others of the kind.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST, the cluster in the directory has no quorum of controllers, or is not meant.
-    """
-    quorum = load_cluster_file(directory).quorum if means_directory(bootstrap_server) else None
-    if plane == BROKERS:
-        is_controller = quorum is not None and target in quorum.ids
-        return load_cluster_file(directory).broker_ids if is_controller else plane
-    if quorum is None:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            "--from controllers is for a cluster of `tidegauge up --kraft`; in ZooKeeper mode --from zookeeper parts a "
-            "broker from what the controller needs",
-        )
-    return [one for one in quorum.ids if one != target]
 
 
 def declared_options(kind: Declaration) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

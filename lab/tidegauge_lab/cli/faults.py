@@ -19,8 +19,9 @@ from tidegauge.counted import counted
 from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKind
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import PartitionType
-from tidegauge_lab.cli.common import CoordinatedType, TargetType, lab_verb
+from tidegauge_lab.cli.common import CoordinatedType, TargetType
 from tidegauge_lab.cli.fault_verbs import declared_options, taken_values
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, RoleKind
@@ -37,8 +38,8 @@ def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--coordinator-of",
             type=CoordinatedType(),
-            metavar="group:G|transaction:ID",
-            help="The coordinator of this consumer group or transactional id.",
+            metavar="group:G|transaction:ID|share:G[/T-P]",
+            help="The coordinator of this group, transactional id or share partition.",
         ),
         click.option("--controller", is_flag=True, help="The node that is the active controller."),
         click.option("--zookeeper", is_flag=True, help="The cluster's own ZooKeeper."),

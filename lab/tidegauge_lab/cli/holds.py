@@ -18,10 +18,11 @@ from tidegauge.faults.actions import HOLD_FETCH, RELEASE_FETCH, STEP_FETCH
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.cli.common import PartitionType
-from tidegauge_lab.cli.common import TargetType, lab_verb
+from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, taken_roles
 from tidegauge_lab.cli.fault_verbs import declared_option
 from tidegauge_lab.cli.switching import each, replicas_of, with_switches
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.switches import Step, Switches, Until
 
 _KINDS = {lab_pb2.STEP_KIND_FETCH: "fetch", lab_pb2.STEP_KIND_EPOCH_END: "epoch-end"}

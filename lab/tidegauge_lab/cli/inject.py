@@ -16,7 +16,7 @@ from tidegauge.faults.actions import EXPIRE_SESSION, RELEASE_REQUESTS, SYNC
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, SKEW_CLOCK
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
-from tidegauge_lab.cli.common import TargetType, lab_verb
+from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.fault_targets import (
     Target,
     only_target,
@@ -28,6 +28,7 @@ from tidegauge_lab.cli.fault_targets import (
 )
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import means_directory, with_switches
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.session_ending import ended_words
 from tidegauge_lab.session_ending import expire_session as end_session

@@ -17,10 +17,11 @@ from tidegauge.faults.actions import CLEAR_FAULTS, HEAL
 from tidegauge.faults.table import BY_MESSAGE, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_client.quorum_file import node_name
-from tidegauge_lab.cli.common import TargetType, lab_verb
+from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, taken_roles
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import each, kafka_brokers_of, means_directory, with_switches
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local import noted_faults
 from tidegauge_lab.switches import BrokerSwitches, Fault, RuleInForce, Switches
 

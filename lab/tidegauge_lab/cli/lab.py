@@ -25,7 +25,8 @@ from tidegauge.cli import (
     say,
 )
 from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
-from tidegauge_lab.cli.common import complete_lab, lab_verb
+from tidegauge_lab.cli.common import complete_lab, is_kraft, kraft_option
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.labs import terminal
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.checking import check as run_check
@@ -99,6 +100,7 @@ def show(name: str, language: str, output: str, directory: Path, bootstrap_serve
     metavar="N",
     help="As in `up`.  [default: 12181, or the next free one]",
 )
+@kraft_option
 @language_option
 @directory_option
 @output_option
@@ -111,12 +113,17 @@ def start(
     language: str,
     directory: Path,
     output: str,
+    *,
+    kraft: bool,
 ) -> None:
     """Start a lab's cluster; show question and commands."""
     wanted = lab_named(name)
+    in_kraft = is_kraft(asked=kraft)
+    if in_kraft and zookeeper_port is not None:
+        raise click.UsageError("A cluster in KRaft mode has no ZooKeeper: leave --zookeeper-port out")
     text = text_of(wanted, language)
     try:
-        cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port))
+        cluster = begin(wanted, directory, Ports(base_port, kafka_port, zookeeper_port), kraft=in_kraft)
     except KeyboardInterrupt:
         say("Interrupted: nothing is left running, and the lab's cluster is deleted.")
         raise

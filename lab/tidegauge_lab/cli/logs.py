@@ -15,7 +15,7 @@ import click
 
 from tidegauge.cli import directory_option, output_option, pause, print_json, print_line
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.timeline.merged_logs import FollowedFile, LogLine, merge

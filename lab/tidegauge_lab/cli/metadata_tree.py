@@ -27,7 +27,7 @@ from tidegauge_broker.metadata_log.offline_image import OfflineImage, OfflineLoa
 from tidegauge_broker.metadata_log.snapshot_names import SNAPSHOT_SUFFIX, parse_snapshot_name
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_controller.metadata.tree import Tree, below, leaves, tree_of
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.topology import topology_of
 

@@ -21,7 +21,7 @@ from tidegauge_broker.server.quorum.node_settings import read_node_settings
 from tidegauge_client.cli.common import JSON, run
 from tidegauge_client.cli.quorum import bootstrap_controller, controllers
 from tidegauge_client.quorum_admin import QuorumAdmin
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.topology.kraft_properties import LISTENER
 

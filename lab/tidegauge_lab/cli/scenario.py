@@ -21,8 +21,10 @@ from typing import NoReturn
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, print_line, print_text, say
-from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, complete_scenario, lab_verb
-from tidegauge_lab.scenario.loader import load, parse, shipped_names, text_of
+from tidegauge_client.cluster_file import KRAFT_MODE
+from tidegauge_lab.cli.common import complete_scenario, is_kraft, kraft_option
+from tidegauge_lab.cli.verbs import ZOOKEEPER_ADDRESS, lab_verb
+from tidegauge_lab.scenario.loader import in_kraft, load, parse, shipped_names, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
 from tidegauge_lab.scenario.runner import play
 
@@ -76,6 +78,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
     metavar="HOST:PORT",
     help="Use this ZooKeeper, under a chroot of its own, instead of starting one.",
 )
+@kraft_option
 @offline_verb_options
 @lab_verb
 def run(
@@ -85,12 +88,17 @@ def run(
     bootstrap_server: str | None,
     zookeeper: str | None,
     *,
+    kraft: bool,
     keep: bool,
     verbose: bool,
 ) -> None:
     """Play a scenario on a cluster of its own, and check what it expects."""
     del directory, bootstrap_server
-    story = load(name)
+    story = in_kraft(name) if is_kraft(asked=kraft) else load(name)
+    if zookeeper is not None and story.mode == KRAFT_MODE:
+        raise click.UsageError(
+            f"{story.name} plays in KRaft mode, whose cluster has no ZooKeeper: leave --zookeeper out"
+        )
     as_text = output != "json"
 
     def tell(line: str) -> None:

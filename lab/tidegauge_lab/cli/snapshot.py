@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tidegauge.cli import directory_option, output_option, print_json, print_text, say
-from tidegauge_lab.cli.common import lab_verb
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
 
 

@@ -20,7 +20,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import KINDS, broker_of
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import MomentType
-from tidegauge_lab.cli.common import BrokerIdType, lab_verb
+from tidegauge_lab.cli.common import BrokerIdType
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import MOST_ROWS, draw

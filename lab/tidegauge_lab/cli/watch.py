@@ -17,14 +17,14 @@ import click
 
 from tidegauge.cli import BOOTSTRAP_VARIABLE, print_json, print_text, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.extras import install_command
 from tidegauge_client.cli.common import servers
 from tidegauge_client.cluster_file import load_cluster_file
-from tidegauge_lab.cli.common import complete_lab, complete_scenario, lab_verb
+from tidegauge_lab.cli.common import complete_lab, complete_scenario, is_kraft, kraft_option
+from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.labs.catalogue import lab_named
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.labs.running import begin, lab_in
-from tidegauge_lab.scenario.loader import load
+from tidegauge_lab.scenario.loader import in_kraft, load
 
 if TYPE_CHECKING:
     from tidegauge_lab.scenario.model import Scenario
@@ -53,6 +53,7 @@ DEFAULT_PORT = 19080
     shell_complete=complete_scenario,
     help="Play this scenario step by step, on a cluster of its own.",
 )
+@kraft_option
 @verb_options
 @lab_verb
 def watch(
@@ -62,9 +63,10 @@ def watch(
     bootstrap_server: str | None,
     lab: str | None,
     scenario: str | None,
+    *,
+    kraft: bool,
 ) -> None:
     """Show the cluster live in a browser, on 127.0.0.1; with --dir also buttons to kill, pause, isolate, hold."""
-    _require_extra()
     remote = bootstrap_server is not None or bool(os.environ.get(BOOTSTRAP_VARIABLE))
     directory = directory.absolute()
     if remote and (lab or scenario):
@@ -72,35 +74,26 @@ def watch(
             ErrorCode.INVALID_REQUEST,
             f"--lab and --scenario start clusters here: leave -b and ${BOOTSTRAP_VARIABLE} out",
         )
-    story = load(scenario) if scenario else None
+    if kraft and not (lab or scenario):
+        raise click.UsageError("Option --kraft is for the cluster that --lab or --scenario starts")
+    kraft = (lab or scenario) is not None and is_kraft(asked=kraft)
+    story = None if not scenario else in_kraft(scenario) if kraft else load(scenario)
     if lab:
-        _begin(lab_named(lab), directory)
+        _begin(lab_named(lab), directory, kraft=kraft)
     elif story is None and not remote:
         load_cluster_file(directory)
     asyncio.run(_serve(port, output, directory, servers(bootstrap_server, directory) if remote else None, story))
 
 
-def _begin(wanted: Lab, directory: Path) -> None:
+def _begin(wanted: Lab, directory: Path, *, kraft: bool) -> None:
     """Start a lab's cluster, unless it is there."""
     if lab_in(directory) is not wanted:
-        begin(wanted, directory)
-
-
-def _require_extra() -> None:
-    try:
-        import markdown_it  # noqa: F401, PLC0415 - only looked for
-        import starlette  # noqa: F401, PLC0415 - only looked for
-        import uvicorn  # noqa: F401, PLC0415 - the same
-    except ModuleNotFoundError as missing:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST,
-            f"`tidegauge watch` needs {missing.name}, which is not installed: {install_command('watch')}",
-        ) from None
+        begin(wanted, directory, kraft=kraft)
 
 
 async def _serve(port: int, output: str, directory: Path, bootstrap: list[str] | None, story: Scenario | None) -> None:
     from tidegauge_lab.local import ports  # noqa: PLC0415 - only this verb pays for it
-    from tidegauge_lab.watch import actions, server  # noqa: PLC0415 - they need the extra
+    from tidegauge_lab.watch import actions, server  # noqa: PLC0415 - only this verb pays for it
     from tidegauge_lab.watch.hub import Hub  # noqa: PLC0415 - only this verb pays for it
     from tidegauge_lab.watch.sources import LabSource, RemoteSource  # noqa: PLC0415 - the same
     from tidegauge_lab.watch.teaching import Teaching  # noqa: PLC0415 - the same

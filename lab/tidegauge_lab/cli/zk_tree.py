@@ -23,7 +23,7 @@ from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.znodes import BROKER_IDS
 from tidegauge_client.cluster_file import load_cluster_file
-from tidegauge_lab.cli.common import ZOOKEEPER_ADDRESS, lab_verb
+from tidegauge_lab.cli.verbs import ZOOKEEPER_ADDRESS, lab_verb
 
 RESPONSE_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 0.25

@@ -26,7 +26,8 @@ WAIT_TIMEOUT_MS = 30_000
 VERBS = (*ACTIONS, *FAULTS)
 TARGETS = (
     "A broker's id; controller, leader-of:TOPIC-PARTITION, follower-of:TOPIC-PARTITION, coordinator-of:group:GROUP, "
-    "coordinator-of:transaction:ID; in KRaft mode a controller's id, else zookeeper"
+    "coordinator-of:transaction:ID, coordinator-of:share:GROUP or with a partition coordinator-of:share:GROUP/T-P; "
+    "in KRaft mode a controller's id, else zookeeper"
 )
 PARTITION = "TOPIC-PARTITION, such as orders-0"
 _TIMEOUT = {

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
+from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.control.problems import RefusedError, malformed
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.waiting import TimeLimitError
@@ -31,14 +32,17 @@ HISTORIES = "control"
 
 
 def read_steps(
-    values: Sequence[Mapping[str, Any]], assignments: Mapping[str, Sequence[Sequence[int]]], brokers: int, limit: float
+    values: Sequence[Mapping[str, Any]],
+    assignments: Mapping[str, Sequence[Sequence[int]]],
+    cluster: ClusterFile,
+    limit: float,
 ) -> Scenario:
     """Read steps for a cluster.
 
     Args:
         values: as in a scenario file.
         assignments: the replicas of each partition of each topic that is there; internal topics come last.
-        brokers: how many there are.
+        cluster: its brokers and controllers.
         limit: for all steps, in seconds.
 
     Raises:
@@ -51,7 +55,20 @@ def read_steps(
             *(Topic(name, tuple(tuple(replicas) for replicas in one)) for name, one in assignments.items()),
             *(Topic(step.name, step.assignment) for step in created),
         )
-        scenario = Scenario(SOURCE, "", "", "", brokers, 0, {}, topics, tuple(_resolved(found, assignments)), limit)
+        scenario = Scenario(
+            SOURCE,
+            "",
+            "",
+            "",
+            len(cluster.brokers),
+            0,
+            {},
+            topics,
+            tuple(_resolved(found, assignments)),
+            limit,
+            cluster.mode,
+            0 if cluster.quorum is None else len(cluster.quorum.controllers),
+        )
         check_context(scenario, SOURCE)
     except ScenarioError as wrong:
         raise malformed(wrong.message) from None

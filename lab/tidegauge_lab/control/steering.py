@@ -238,7 +238,7 @@ class Control:
         local = LocalCluster(self.directory)
         assignments = await self._assignments()
         limit_seconds = asked.body.get("timeout_ms", 120_000) / 1000
-        scenario = played.read_steps(asked.body["steps"], assignments, len(local.file.brokers), limit_seconds)
+        scenario = played.read_steps(asked.body["steps"], assignments, local.file, limit_seconds)
         return await asyncio.to_thread(played.play, scenario, assignments, local)
 
     async def wait(self, asked: Asked) -> dict[str, Any]:

@@ -60,7 +60,15 @@ LABS: tuple[Lab, ...] = (
     Lab(
         8, "preferred-leader", elections.preferred, (Topic("orders", ((1, 2, 0), (2, 0, 1), (1, 0, 2))),), LONG_SESSION
     ),
-    Lab(9, "controller", elections.two_controllers, (Topic("orders", ((0, 1, 2),)),), LONG_PATIENCE),
+    Lab(
+        9,
+        "controller",
+        elections.two_controllers,
+        (Topic("orders", ((0, 1, 2),)),),
+        LONG_PATIENCE,
+        zookeeper_only="it is about a broker that is the controller by its znode /controller; of a quorum's "
+        "controllers `tidegauge scenario run quorum-majority-lost` tells",
+    ),
     Lab(
         10,
         "offsets-topic",

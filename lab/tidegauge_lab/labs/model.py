@@ -61,6 +61,7 @@ class Lab:
         settings: of all brokers, beside ``SETTINGS``.
         brokers: how many; their ids begin at 0.
         controller: the broker that is the controller at the beginning.
+        zookeeper_only: why it is of ZooKeeper mode alone; empty: a cluster in KRaft mode will do, too.
         advertised_port: broker N sends Kafka clients to 127.0.0.1 and this port plus N; 0: to where it listens.
     """
 
@@ -72,6 +73,7 @@ class Lab:
     brokers: int = 3
     controller: int = 0
     advertised_port: int = 0
+    zookeeper_only: str = ""
 
     @property
     def all_settings(self) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 Rules:
     1. A lab begins on a fresh cluster, so that all events are the lab's own. A directory that holds one is refused.
-    2. The controller's broker is started first, so that it is the controller; then the others together.
+    2. In ZooKeeper mode the controller's broker is started first, so that it is the controller; then the others.
     3. A start that fails leaves no cluster behind. ``stop`` deletes a lab's cluster, and never another one.
 """
 
@@ -16,10 +16,11 @@ from typing import NamedTuple
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.files import naming, read_json
-from tidegauge_client.cluster_file import FILE_NAME
+from tidegauge_client.cluster_file import FILE_NAME, KRAFT_MODE, ZOOKEEPER_MODE
 from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.labs.catalogue import lab_named
 from tidegauge_lab.labs.model import Lab
+from tidegauge_lab.local.broker_settings import in_kraft
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.launcher import kept
 from tidegauge_lab.local.layout import LAB_NOTE
@@ -35,22 +36,40 @@ class Ports(NamedTuple):
     zookeeper: int | None = None
 
 
-def begin(lab: Lab, directory: Path, ports: Ports = Ports()) -> LocalCluster:  # noqa: B008 - it is immutable
+def begin(
+    lab: Lab,
+    directory: Path,
+    ports: Ports = Ports(),  # noqa: B008 - it is immutable
+    *,
+    kraft: bool = False,
+) -> LocalCluster:
     """Start a lab's cluster and create its topics; return it when they have leaders.
 
+    Args:
+        lab: the lab.
+        directory: where.
+        ports: first ports.
+        kraft: whether the cluster is in KRaft mode.
+
     Raises:
-        TidegaugeError: INVALID_REQUEST, the directory holds a cluster; or it does not start.
+        TidegaugeError: INVALID_REQUEST, the directory holds a cluster, or the lab is of ZooKeeper mode alone; or it
+            does not start.
     """
     directory = directory.absolute()
+    if kraft and lab.zookeeper_only:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"lab {lab.name} needs a cluster in ZooKeeper mode: {lab.zookeeper_only}"
+        )
     if (directory / FILE_NAME).exists():
         raise TidegaugeError(ErrorCode.INVALID_REQUEST, _occupied(directory))
     cluster = LocalCluster.create(
         directory,
         lab.brokers,
-        settings=lab.all_settings,
+        settings=in_kraft(lab.all_settings) if kraft else lab.all_settings,
         base_port=ports.base,
         kafka_port=ports.kafka,
         zookeeper_port=ports.zookeeper,
+        mode=KRAFT_MODE if kraft else ZOOKEEPER_MODE,
     )
     try:
         with naming(directory / LAB_NOTE):
@@ -61,7 +80,8 @@ def begin(lab: Lab, directory: Path, ports: Ports = Ports()) -> LocalCluster:  #
             ]
             cluster.change_brokers(brokers, [])
         with kept(directory):
-            cluster.start(ZOOKEEPER, lab.controller)
+            if not kraft:
+                cluster.start(ZOOKEEPER, lab.controller)
             cluster.up()
         _create_topics(lab, cluster)
     except BaseException:

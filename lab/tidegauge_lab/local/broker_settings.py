@@ -28,6 +28,7 @@ from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, property_
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
 from tidegauge.settings.quorum import CONTROLLER_SETTINGS
+from tidegauge_broker.server.cluster.node_of import with_own_authorizer
 from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE, BrokerEntry, ClusterFile, security_of_cluster
 from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories, session_file
 
@@ -35,6 +36,8 @@ _AT_MOST_BROKERS = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
     "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
 )
 """Settings that can't exceed the number of brokers."""
 PROFILES: dict[str, dict[str, str]] = {
@@ -50,6 +53,9 @@ PROFILES: dict[str, dict[str, str]] = {
         "transaction.state.log.num.partitions": "10",
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
+        "share.coordinator.state.topic.num.partitions": "10",
+        "share.coordinator.state.topic.replication.factor": "3",
+        "share.coordinator.state.topic.min.isr": "2",
         "group.initial.rebalance.delay.ms": "0",
     },
     "kafka": {},
@@ -69,15 +75,8 @@ OF_ZOOKEEPER = "zookeeper."
 MECHANISMS = "sasl.enabled.mechanisms"
 DEFAULT_PROFILE = "fast"
 OF_THE_LAB = {"auto.create.topics.enable": "false", "lab.enable": "true"}
-_SAYS_HOW = frozenset(
-    {
-        "inter.broker.listener.name",
-        "control.plane.listener.name",
-        "security.inter.broker.protocol",
-        "listener.security.protocol.map",
-        "authorizer.class.name",
-    }
-)
+_SAYS_LISTENER = frozenset({"inter.broker.listener.name", "security.inter.broker.protocol"})
+_SAYS_HOW = _SAYS_LISTENER | {"control.plane.listener.name", "listener.security.protocol.map", "authorizer.class.name"}
 """Settings with which the user decides how brokers speak with one another, or which rights they need for it."""
 _LISTENERS = "--base-port, --kafka-port and --kafka-host say where brokers listen"
 _LOG_DIRECTORIES = (
@@ -101,6 +100,8 @@ DECIDED_BY_UP = {
 LISTENERS = "listeners"
 IN_KRAFT = "process.roles"
 """A setting that every node in KRaft mode has, and no other."""
+IN_PLACE_OF_ZOOKEEPERS = {"zookeeper.session.timeout.ms": "broker.session.timeout.ms"}
+"""Settings of KRaft mode that have the part of one of ZooKeeper's."""
 DECIDED_IN_KRAFT = {
     "node.id": "--brokers N gives brokers the ids 0 to N-1, and controllers have 3000, 3001, ...",
     IN_KRAFT: "--controllers N gives the number of controllers, and --combined makes brokers the controllers",
@@ -152,8 +153,15 @@ def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEE
     for scope in scopes:
         own = settings_of(scope, settings)
         of_brokers = {name: text for name, text in own.items() if broker_setting(name) is not None}
+        if mode == KRAFT_MODE:
+            of_brokers = with_own_authorizer(of_brokers)
         parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **of_brokers})
     security_of_cluster(settings)
+
+
+def in_kraft(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of ZooKeeper mode as a cluster in KRaft mode has them."""
+    return {IN_PLACE_OF_ZOOKEEPERS.get(name, name): text for name, text in settings.items()}
 
 
 def _scope_of(given: str) -> tuple[int | None, str]:
@@ -206,12 +214,17 @@ def advertised_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: 
 def ways_among_brokers(file: ClusterFile) -> dict[str, str]:
     """Return the settings that say how a cluster's brokers speak with one another; empty: over gRPC, the default."""
     settings = file.settings
+    is_kraft = file.quorum is not None  # its controllers and brokers speak Kafka's protocol
+    names = {name for _, name in map(_scope_of, settings)}
     is_plain = protocol_of(settings) == PLAINTEXT == protocol_of_kafka(settings)
-    if not is_plain or any(not one.kafka_port or advertised_of(one, settings, file.kafka_host) for one in file.brokers):
-        return {}
-    if not _SAYS_HOW.isdisjoint(name for _, name in map(_scope_of, settings)):
-        return {}
-    if file.quorum is not None:  # controllers and brokers speak Kafka's protocol
+    if (
+        not is_plain
+        or not _SAYS_HOW.isdisjoint(names)
+        or any(not one.kafka_port or advertised_of(one, settings, file.kafka_host) for one in file.brokers)
+    ):
+        # A broker of KRaft mode would take the listener of Kafka's clients, for which it had to have credentials.
+        return {"inter.broker.listener.name": GRPC} if is_kraft and _SAYS_LISTENER.isdisjoint(names) else {}
+    if is_kraft:
         return {"inter.broker.listener.name": PLAINTEXT}
     return {"inter.broker.listener.name": PLAINTEXT, "control.plane.listener.name": GRPC}
 

@@ -36,10 +36,10 @@ from tidegauge_lab.local import (
     startup,
     takedown,
 )
+from tidegauge_lab.local import launcher as launching
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import check_settings, with_whole_paths
 from tidegauge_lab.local.cluster_status import status_of
-from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
@@ -169,9 +169,12 @@ class LocalCluster:
                 ports.Reservations().hold(self.directory, ports_of(self.file))
                 topology.require_ports(down)
                 startup.require_ports(self.file, broker_ids)
-                with Launcher(self.directory, wanted=bool(broker_ids)) as launcher:
+                has_controllers = self.file.quorum is not None and bool(beside)
+                first = launching.CONTROLLER if has_controllers else launching.BROKER
+                with launching.Launcher(self.directory, wanted=bool(broker_ids), first=first) as launcher:
                     started.extend(processes[target] for target in beside)
                     topology.start(beside, launcher)
+                    launcher.load(launching.BROKER)
                     self.notes.extend(topology.remarks())
                     topology.require_ready(broker_ids)
                     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}

@@ -254,12 +254,12 @@ def having(signs: Sequence[str], commands: Mapping[int, str]) -> list[int]:
 
 def of_cluster(directory: Path, commands: Mapping[int, str]) -> list[int]:
     """Return the pids of these command lines that are a node, ZooKeeper, the launcher or the control server here."""
-    from tidegauge_lab.local import control_server, launcher, startup  # noqa: PLC0415 - rule 6
+    from tidegauge_lab.local import control_server, launcher  # noqa: PLC0415 - rule 6
     from tidegauge_lab.local.topology.process_signs import signs_of_processes  # noqa: PLC0415 - rule 6
 
     signs = (
         f" -m {launcher.MODULE} {directory}/ ",
-        f" -m {startup.BROKER_MODULE} --config {directory}/broker-",
+        f" -m {launcher.BROKER} --config {directory}/broker-",
         *signs_of_processes(directory),
         f" -m {control_server.MODULE} --dir {directory} ",
     )

@@ -1,10 +1,11 @@
-"""The cluster's end of the brokers' launcher (tidegauge_broker.server.launcher): loads once, starts many.
+"""The cluster's end of the nodes' launcher (tidegauge_broker.server.launcher): loads once, starts many.
 
 Rules:
-- The launcher begins to load as soon as it is entered, so that it has loaded when ZooKeeper serves.
+- The launcher begins to load as soon as it is entered, so that it has loaded when ZooKeeper serves. What controllers
+  need it loads first where there are some, and the rest (``load``) while they elect.
 - Where there is none (other systems than Linux) or where it fails, brokers are started by a command each: slower, and
   the same otherwise. What is wrong with the installation, a broker's own log tells then.
-- It lives no longer than the ``with``; the brokers do.
+- It lives no longer than the ``with``; the brokers do. `tidegauge up` begins one before it loads the lab (``ahead``).
 - A process that starts brokers again and again keeps one (``kept``): each start is then a fork, whichever method asks
   for it. A kept launcher serves while the variables are those that it began with, as if it had begun now.
 """
@@ -26,8 +27,9 @@ from typing import Self
 from tidegauge_lab.local.processes import LabProcess
 
 MODULE = "tidegauge_broker.server.launcher"
+BROKER = "tidegauge_broker.server.verb"
+CONTROLLER = "tidegauge_broker.server.quorum.verb"
 _RESPONSE_LIMIT_SECONDS = 60.0
-_END_LIMIT_SECONDS = 10.0
 _ROOM_FOR_COMMAND = " " * 4096
 """The brokers write their command lines over the launcher's: it must be long enough."""
 _OF_EACH_TEST = "PYTEST_CURRENT_TEST"
@@ -70,42 +72,49 @@ class _Process:
         """Whether it is this process's own, lives, and has the variables of this process."""
         return self._owner == os.getpid() and self._child.poll() is None and self._variables == _variables_that_count()
 
+    def load(self, module: str) -> None:
+        """Have it load what runs a node, ahead of the order; where it has ended nothing happens."""
+        with self._one_at_a_time:
+            self._tell(module)
+
     def order(self, order: tuple[object, ...]) -> int | None:
         """Give it an order; the new broker's pid, or None where it fails, after which it has ended."""
         try:
             with self._one_at_a_time:
                 pid = self._ask(order)
         except BaseException:  # the response to this order would be taken for the next one's
-            self.end(at_once=True)
+            self.end()
             raise
         if pid is None:
-            self.end(at_once=True)
+            self.end()
         return pid
 
     def _ask(self, order: tuple[object, ...]) -> int | None:
-        stdin, stdout = self._child.stdin, self._child.stdout
-        assert stdin is not None
+        stdout = self._child.stdout
         assert stdout is not None
-        if stdin.closed:
-            return None
-        try:
-            stdin.write(json.dumps(order).encode() + b"\n")
-            stdin.flush()
-        except OSError:
+        if not self._tell(order):
             return None
         responded, _, _ = select.select([stdout], [], [], _RESPONSE_LIMIT_SECONDS)
         line = stdout.readline() if responded else b""
         return int(line) if line else None
 
-    def end(self, *, at_once: bool) -> None:
-        """End it, at once or when it has loaded; brokers go on."""
-        if at_once:
-            self._child.kill()
+    def _tell(self, line: object) -> bool:
+        """Write a line; whether it could be written."""
+        stdin = self._child.stdin
+        assert stdin is not None
+        if stdin.closed:
+            return False
         try:
-            self._child.communicate(timeout=_END_LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.communicate()
+            stdin.write(json.dumps(line).encode() + b"\n")
+            stdin.flush()
+        except OSError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """End it; its nodes go on."""
+        self._child.kill()
+        self._child.communicate()
 
     def let_go(self) -> None:
         """Hold the pipes no more, in a process that the owner has forked: the launcher ends with its owner."""
@@ -117,6 +126,7 @@ class _Process:
 
 
 _kept: list[_Process] = []
+_ahead: list[_Process] = []
 
 
 def _variables_that_count() -> dict[str, str]:
@@ -124,22 +134,27 @@ def _variables_that_count() -> dict[str, str]:
 
 
 class Launcher:
-    """Starts brokers; an object to use in a ``with``.
+    """Starts nodes; an object to use in a ``with``.
 
     Args:
         directory: the cluster's directory.
         wanted: whether one is worth its loading, where none is kept.
+        first: the module that runs what is started first.
     """
 
-    def __init__(self, directory: Path, *, wanted: bool) -> None:
+    def __init__(self, directory: Path, *, wanted: bool, first: str = BROKER) -> None:
         self._directory = directory
-        self._wanted = wanted and sys.platform == "linux"
+        self._first = first
+        self._wanted = wanted
         self._own: _Process | None = None
 
     def __enter__(self) -> Self:
+        begun = _taken_over()
         if self._wanted and _serving() is None:
-            with contextlib.suppress(OSError):
-                self._own = _Process(self._directory)
+            self._own = begun or _begun(self._directory)
+        elif begun is not None:
+            begun.end()
+        self.load(self._first)
         return self
 
     def __exit__(
@@ -147,7 +162,12 @@ class Launcher:
     ) -> None:
         own, self._own = self._own, None
         if own is not None:
-            own.end(at_once=kind is not None)
+            own.end()  # each order has had its response
+
+    def load(self, module: str) -> None:
+        """Have what runs a node loaded while the caller does something else."""
+        if (launcher := self._own or _serving()) is not None:
+            launcher.load(module)
 
     def start(self, process: LabProcess, command: list[str], environment: Mapping[str, str] | None = None) -> int:
         """Start a broker by this command, with these variables or one's own; gives its pid. It must be down.
@@ -177,19 +197,54 @@ def kept(directory: Path) -> Iterator[None]:
     Args:
         directory: what stands in its command line: that of the one cluster, or one that contains the clusters'.
     """
-    launcher = None
-    if sys.platform == "linux" and _serving() is None:
-        with contextlib.suppress(OSError):
-            launcher = _Process(directory)
+    launcher = _begun(directory) if _serving() is None else None
     if launcher is None:
         yield
         return
     _kept.append(launcher)
+    launcher.load(BROKER)
     try:
         yield
     finally:
         _kept.remove(launcher)
-        launcher.end(at_once=True)
+        launcher.end()
+
+
+@contextlib.contextmanager
+def ahead(directory: Path, first: str) -> Iterator[None]:
+    """Have a launcher load while the caller loads what will order from it; the next ``Launcher`` takes it over.
+
+    Args:
+        directory: the cluster's.
+        first: the module that runs what is started first.
+    """
+    launcher = _begun(directory) if _serving() is None else None
+    if launcher is None:
+        yield
+        return
+    launcher.load(first)
+    _ahead.append(launcher)
+    try:
+        yield
+    finally:
+        if launcher in _ahead:
+            _ahead.remove(launcher)
+            launcher.end()
+
+
+def _begun(directory: Path) -> _Process | None:
+    """Return a new launcher; None: there can't be one."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return _Process(directory)
+    except OSError:
+        return None
+
+
+def _taken_over() -> _Process | None:
+    """Return the launcher that was begun ahead, if it can serve, and leave it to the caller."""
+    return _ahead.pop() if _ahead and _ahead[-1].serves else None
 
 
 def _serving() -> _Process | None:
@@ -198,7 +253,7 @@ def _serving() -> _Process | None:
 
 
 def _forked() -> None:
-    for one in _kept:
+    for one in [*_kept, *_ahead]:
         one.let_go()
 
 

@@ -13,9 +13,9 @@ from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.server.quorum.metadata_store import read_node_properties
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.quorum_admin import QuorumAdmin
 from tidegauge_client.quorum_file import ControllerEntry
-from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.plan import ports_of
 from tidegauge_lab.local.topology import Topology

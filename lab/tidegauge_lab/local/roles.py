@@ -1,5 +1,8 @@
 """Roles by which a fault names its broker: ``--leader-of T-P``, ``--follower-of T-P``, ``--controller``, and
-``--coordinator-of group:G`` or ``transaction:ID``, whose kinds ``COORDINATED`` declares.
+``--coordinator-of group:G``, ``transaction:ID``, ``share:G`` or ``share:G/T-P``, whose kinds ``COORDINATED`` declares.
+
+A share group (KIP-932) has a coordinator as any group has; ``share:G/T-P`` is the share coordinator that keeps the
+state of one of its partitions.
 
 Rules: a role is resolved once, before anything is done; when no broker holds it, nothing is done.
 Brokers' metadata may differ for a while; the response with the highest leader epoch, then partition epoch, counts. Of
@@ -11,6 +14,7 @@ The functions are pure: metadata comes in, a broker id goes out.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -18,6 +22,7 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import SHARE_STATE_TOPIC
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.metadata import ClusterInfo
 from tidegauge_lab.observation import newest_states
@@ -54,25 +59,38 @@ GROUP = CoordinatedKind("group", OFFSETS_TOPIC, "group", "consumer of a group", 
 TRANSACTION = CoordinatedKind(
     "transaction", TRANSACTION_TOPIC, "transactional id", "transactional producer", "transaction:orders-copier"
 )
-COORDINATED: Mapping[str, CoordinatedKind] = {one.word: one for one in (GROUP, TRANSACTION)}
+SHARE = CoordinatedKind("share", OFFSETS_TOPIC, "share group", "consumer of a group", "share:orders-queue")
+SHARE_PARTITION = CoordinatedKind(
+    "share", SHARE_STATE_TOPIC, "share partition", "member of a share group", "share:orders-queue/orders-0"
+)
+"""What a ``share`` with a partition names."""
+COORDINATED: Mapping[str, CoordinatedKind] = {one.word: one for one in (GROUP, TRANSACTION, SHARE)}
 """Everything of which a broker may be the coordinator, by its word: the one table for every way to name a broker."""
-COORDINATED_FORMS = " or ".join(f"{one.word}:{'G' if one is GROUP else 'ID'}" for one in COORDINATED.values())
+COORDINATED_FORMS = "group:G, transaction:ID, share:G or share:G/T-P"
 
 
 OF_PARTITION = {"leader-of": RoleKind.LEADER, "follower-of": RoleKind.FOLLOWER}
 COORDINATOR_OF = "coordinator-of"
-ROLE_WORDS = "controller, leader-of:T-P, follower-of:T-P, coordinator-of:group:G or coordinator-of:transaction:ID"
+ROLE_WORDS = (
+    "controller, leader-of:T-P, follower-of:T-P, coordinator-of:group:G, coordinator-of:transaction:ID or "
+    "coordinator-of:share:G"
+)
 """The words that name a broker by its role, in every place that takes a broker's id."""
 
 
 class Coordinated(NamedTuple):
-    """A group or a transactional id."""
+    """A group, a transactional id or a share partition.
+
+    Attributes:
+        partition: of a share partition, whose group ``key`` is; of others None.
+    """
 
     kind: CoordinatedKind
     key: str
+    partition: TopicPartition | None = None
 
     def __str__(self) -> str:
-        return f"{self.kind.word}:{self.key}"
+        return f"{self.kind.word}:{self.key}{'' if self.partition is None else f'/{self.partition}'}"
 
 
 class Role(NamedTuple):
@@ -91,7 +109,7 @@ class Role(NamedTuple):
     def topics(self) -> list[str]:
         """Return the topics whose metadata says which broker has the role."""
         if self.of is not None:
-            return [self.of.kind.topic]
+            return [self.of.kind.topic, *([] if self.of.partition is None else [self.of.partition.topic])]
         return [] if self.partition is None else [self.partition.topic]
 
 
@@ -151,12 +169,15 @@ def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[
 
 
 def coordinator_of(views: Mapping[int, ClusterInfo], coordinated: Coordinated) -> int:
-    """Return the broker that coordinates a group or transactional id: the leader of its partition of the kind's topic.
+    """Return the broker that coordinates something: the leader of its partition of the kind's topic.
 
     Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; COORDINATOR_NOT_AVAILABLE, there is none.
+        TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; COORDINATOR_NOT_AVAILABLE, there is none;
+            UNKNOWN_TOPIC_OR_PARTITION, the topic of a share partition does not exist.
     """
-    kind, key = coordinated
+    kind, key, partition = coordinated
+    if partition is not None:
+        key = _share_partition_key(views, key, partition)
     states = [at for at in newest_states(views) if at.topic == kind.topic]
     if views and not states:
         raise TidegaugeError(
@@ -168,8 +189,25 @@ def coordinator_of(views: Mapping[int, ClusterInfo], coordinated: Coordinated) -
     return leader_of(partition_view(views, at), at)
 
 
+def _share_partition_key(views: Mapping[int, ClusterInfo], group_id: str, partition: TopicPartition) -> str:
+    """Return the key by which a share partition's coordinator is found (SharePartitionKey.asCoordinatorKey).
+
+    Raises:
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    topic_id = next(
+        (one.topics[partition.topic].topic_id for one in views.values() if partition.topic in one.topics), ""
+    )
+    if views and not topic_id:
+        raise TidegaugeError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"no broker knows topic {partition.topic}; `tidegauge list-topics` shows what there is; nothing was done",
+        )
+    return f"{group_id}:{topic_id}:{partition.partition}"
+
+
 def read_coordinated(text: str) -> Coordinated:
-    """Return what ``group:G`` or ``transaction:ID`` names.
+    """Return what ``group:G``, ``transaction:ID``, ``share:G`` or ``share:G/T-P`` names.
 
     Raises:
         ValueError: the text has another form.
@@ -180,6 +218,10 @@ def read_coordinated(text: str) -> Coordinated:
         raise ValueError(
             f"'{text}' names no group and no transactional id; write {COORDINATED_FORMS}, for example {examples}"
         )
+    group_id, slash, partition = key.rpartition("/")
+    if COORDINATED[word] is SHARE and slash and group_id:
+        with contextlib.suppress(ValueError):
+            return Coordinated(SHARE_PARTITION, group_id, TopicPartition.parse(partition))
     return Coordinated(COORDINATED[word], key)
 
 

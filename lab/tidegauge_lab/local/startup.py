@@ -21,12 +21,11 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import OWNER_ALONE, BrokerEntry, ClusterFile, holds_secrets, load_cluster_file
 from tidegauge_lab.local import layout, ports, processes, readiness
 from tidegauge_lab.local.broker_settings import server_properties, ways_among_brokers
-from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
+from tidegauge_lab.local.launcher import BROKER, Launcher, environment_of_brokers
 from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.observation import BlockingObserver, Observation
 
-BROKER_MODULE = "tidegauge_broker.server.verb"
 _HEAD_START_SECONDS = 30.0
 
 
@@ -77,7 +76,7 @@ def start_broker(
     with naming(config):
         config.write_text(text, encoding="utf-8")
     # -P: a module of the user's that lies in the directory must not stand in for one of ours.
-    command = [sys.executable, "-P", "-m", BROKER_MODULE, "--config", str(config)]
+    command = [sys.executable, "-P", "-m", BROKER, "--config", str(config)]
     if held:
         command += ["--override", f"lab.held={','.join(map(str, held))}"]
     environment = environment_of_brokers()

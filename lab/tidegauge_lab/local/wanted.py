@@ -18,6 +18,20 @@ DEFAULT_CONTROLLERS = 3
 MOST_CONTROLLERS = max(SIZES)
 
 
+def mode_by_variable() -> str:
+    """Return the mode of a new cluster of which nothing is said: by TIDEGAUGE_MODE, or ZooKeeper's.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, the variable names none.
+    """
+    mode = os.environ.get(MODE_VARIABLE) or ZOOKEEPER_MODE
+    if mode not in MODES:
+        raise TidegaugeError(
+            ErrorCode.INVALID_REQUEST, f"{MODE_VARIABLE} is {mode!r}; a cluster's mode is {' or '.join(MODES)}"
+        )
+    return mode
+
+
 @dataclass(frozen=True, slots=True)
 class WantedQuorum:
     """What the user asked for of a quorum of controllers; None where nothing was said.
@@ -70,11 +84,7 @@ class Wanted:
         Raises:
             TidegaugeError: INVALID_REQUEST, the variable names none, or the request contradicts the mode.
         """
-        mode = self.mode or os.environ.get(MODE_VARIABLE) or ZOOKEEPER_MODE
-        if mode not in MODES:
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST, f"{MODE_VARIABLE} is {mode!r}; a cluster's mode is {' or '.join(MODES)}"
-            )
+        mode = self.mode or mode_by_variable()
         self.require_fits(mode)
         return mode
 

@@ -17,6 +17,8 @@ from pathlib import Path
 
 ENTRY = "tidegauge_proof.hand.desk"
 """The module whose ``Desk`` is the worker's whole interface. It is named, not imported: the lab knows no proofs."""
+LATER = "tidegauge_proof.hand.applications"
+"""What the worker imports when a cluster has coordinators."""
 _OURS = (
     "tidegauge",
     "tidegauge_broker",
@@ -91,7 +93,7 @@ def _imported(statements: list[ast.stmt]) -> Iterator[str]:
 
 
 @cache
-def archive(entries: tuple[str, ...] = (ENTRY,)) -> bytes:
+def archive(entries: tuple[str, ...] = (ENTRY, LATER)) -> bytes:
     """Return the archive, made once: a ZIP file whose paths are those of the modules."""
     packages = roots()
     content = io.BytesIO()

@@ -23,7 +23,7 @@ from tidegauge_lab.play.runtime import DIRECTORY, FILES
 from tidegauge_lab.play.stories import stories
 from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
 
-OWN_SCRIPTS = ("texts.js", "stage.js", "records.js", "flight.js", "hand.js", "tales.js", "play.js")
+OWN_SCRIPTS = ("texts.js", "desk.js", "flight.js", "hand.js", "tales.js", "play.js")
 OWN_STYLES = ("play.css",)
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; "
@@ -54,9 +54,13 @@ def document() -> str:
     head = "\n".join([f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">', *links, *scripts, "</head>"])
     text = _TAKEN_OUT.sub("", page_file(DOCUMENT)).replace("</head>", head)
     language = '<button type="button" id="other-language"></button>\n</header>'
-    section = f'{own_file("play.html")}  <section aria-labelledby="brokers-title">'
     text = text.replace("</header>", language, 1)
-    return text.replace('  <section aria-labelledby="brokers-title">', section, 1)
+    for name, place in (
+        ("story.html", '  <div id="verdict"'),
+        ("play.html", '  <section aria-labelledby="brokers-title">'),
+    ):
+        text = text.replace(place, f"{own_file(name)}{place}", 1)
+    return text
 
 
 def site_files(runtime: Path = DIRECTORY) -> dict[str, bytes]:

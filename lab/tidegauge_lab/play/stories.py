@@ -18,8 +18,8 @@ _RULE = "replica.truncation.rule"
 _ABOUT_THE_LOSS = frozenset({"expect", "verify", "wait_hw", "wait_leo"})
 
 
-def _texts() -> Json:
-    text = resources.files("tidegauge_lab.play").joinpath("stories.yaml").read_text(encoding="utf-8")
+def _texts(name: str = "stories.yaml") -> Json:
+    text = resources.files("tidegauge_lab.play").joinpath(name).read_text(encoding="utf-8")
     found: Json = yaml.safe_load(text)
     return found
 
@@ -35,15 +35,31 @@ def stories() -> list[Json]:
     texts = _texts()
     cures: dict[str, str] = texts["cures"]
     found = [_tour(one, texts["tour"]["steps"], cures) for one in texts["tour"]["versions"]]
+    found += map(_lab, _texts("labs.yaml")["labs"])
     files = resources.files("tidegauge_lab.scenario").joinpath("files")
     for name, title_zh in texts["titles_zh"].items():
         scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
         story = _story(name, scenario, {"en": scenario["title"].strip(), "zh": title_zh}, cures.get(name))
+        story["theme"] = next(theme for theme, names in texts["themes"].items() if name in names)
         found.append(story)
         cured = cures.get(name)
         if cured is not None and cured not in texts["titles_zh"]:
             found.append(_cured(story, cured, texts["of_today_zh"]))
-    return found
+    return _by_theme(found, texts["themes"])
+
+
+def _by_theme(found: list[Json], themes: Json) -> list[Json]:
+    """Return the stories theme by theme, a cure after its loss; the tour first."""
+    places = {"first": -2, "labs": -1} | {theme: place for place, theme in enumerate(themes)}
+    order = [name for names in themes.values() for name in names]
+
+    def place(story: Json) -> tuple[int, int]:
+        if story["theme"] == "labs":
+            return places["labs"], 0
+        name = story["name"].removesuffix("-cured") if story["name"] not in order else story["name"]
+        return places[story["theme"]], order.index(name) if name in order else -1
+
+    return sorted(found, key=place)
 
 
 def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
@@ -53,7 +69,20 @@ def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
         "steps": steps,
     }
     named = {name: one[name] for name in ("name", "title", "intro")}
-    return {**named, "scenario": scenario, "cure": cures.get(one["name"])}
+    return {**named, "theme": "first", "scenario": scenario, "cure": cures.get(one["name"])}
+
+
+def _lab(lab: Json) -> Json:
+    """Return a lab as a story, with the settings and actions of a schedule."""
+    scenario = {"settings": lab["settings"], "steps": lab["steps"]}
+    named = {name: lab[name] for name in ("title", "intro")}
+    return {"name": f"lab-{lab['lab']}", **named, "theme": "labs", "scenario": scenario, "cure": None}
+
+
+def labs_elsewhere() -> Json:
+    """Return the labs that do not play: the story that shows the same, or why there is none."""
+    found: Json = _texts("labs.yaml")["elsewhere"]
+    return found
 
 
 def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:

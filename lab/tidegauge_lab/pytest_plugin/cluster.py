@@ -21,8 +21,8 @@ from uuid import uuid4
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import FILE_NAME
+from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.sync_admin import SyncAdmin
-from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.guard import Guard
@@ -195,7 +195,7 @@ def _started(directory: Path, options: TidegaugeOptions, zookeeper: str | None) 
                 settings=options.settings,
                 zookeeper=zookeeper,
                 base_port=next(bases),
-                mode=options.mode,
+                mode=options.mode or None,
             )
             local.up()
             _create_offsets_topic(local)

@@ -14,7 +14,8 @@ class TidegaugeOptions:
         profile: ``fast`` or ``kafka``, as ``tidegauge up --profile``.
         settings: of all brokers, Kafka's keys.
         zookeeper: ``host:port`` of one that runs already; None starts one.
-        mode: ``zookeeper``, or ``kraft``: with a quorum of three controllers instead.
+        mode: ``zookeeper``, or ``kraft``: with a quorum of three controllers instead; empty: as TIDEGAUGE_MODE says,
+            ``zookeeper`` without it.
         keep: leave the cluster's directory for a look afterwards.
     """
 
@@ -23,4 +24,4 @@ class TidegaugeOptions:
     settings: dict[str, str] = field(default_factory=dict)
     zookeeper: str | None = None
     keep: bool = False
-    mode: str = "zookeeper"
+    mode: str = ""

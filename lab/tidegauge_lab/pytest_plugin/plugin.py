@@ -46,7 +46,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--tidegauge-zookeeper", metavar="H:P", help="Use this ZooKeeper (ini: tidegauge_zookeeper).")
     group.addoption(
-        "--tidegauge-mode", metavar="zookeeper|kraft", help="Where its metadata are (ini: tidegauge_mode, zookeeper)."
+        "--tidegauge-mode",
+        metavar="zookeeper|kraft",
+        help="Where its metadata are (ini: tidegauge_mode; TIDEGAUGE_MODE; zookeeper).",
     )
     group.addoption(
         "--tidegauge-keep", action="store_true", help="Leave the cluster's directory for a look afterwards."
@@ -54,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("tidegauge_brokers", "Brokers of the cluster.", default="3")
     parser.addini("tidegauge_profile", "Its timeouts: fast or kafka.", default="fast")
     parser.addini("tidegauge_settings", "Settings of all brokers, one K=V a line.", type="linelist", default=[])
-    parser.addini("tidegauge_mode", "Its mode: zookeeper, or kraft, which needs no Java.", default="zookeeper")
+    parser.addini("tidegauge_mode", "Its mode: zookeeper, or kraft, which needs no Java; TIDEGAUGE_MODE.", default="")
     parser.addini("tidegauge_zookeeper", "host:port of a ZooKeeper that runs already.", default="")
 
 
@@ -105,7 +107,7 @@ def read_options(config: pytest.Config) -> TidegaugeOptions:
 
 def _mode(config: pytest.Config) -> str:
     mode = str(config.getoption("--tidegauge-mode") or config.getini("tidegauge_mode"))
-    if mode not in {"zookeeper", "kraft"}:
+    if mode not in {"", "zookeeper", "kraft"}:
         raise pytest.UsageError(f"tidegauge_mode is zookeeper or kraft, not {mode!r}")
     return mode
 

@@ -8,9 +8,9 @@ for a long time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidegauge.groups import GROUP_STATES
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import readers
 from tidegauge_lab.scenario.step_base import Step, argument

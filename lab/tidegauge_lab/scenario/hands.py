@@ -31,9 +31,9 @@ from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.hanging_transactions import coordinated, hanging, open_transactions_at
 from tidegauge_client.isolation import Aborted, IsolationLevel, without_aborted
+from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.metadata import ClusterInfo, TopicIdentity
 from tidegauge_client.records import NewRecord, decode_batch, encode_batch
-from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.reading.topic_books import Sources, directories_of, read_and_audit
 from tidegauge_lab.group_conditions import GroupCondition, look_at_group

@@ -36,6 +36,8 @@ MAX_BROKERS = 9
 Read = TypeVar("Read")
 Other = TypeVar("Other")
 _NOTHING: MappingOf[str, str] = MappingProxyType({})
+_IN_KRAFT = "kraft"
+"""Beside a step's verb: what differs in KRaft mode."""
 
 
 class ScenarioError(TidegaugeError):
@@ -125,9 +127,21 @@ def parse_steps(node: Node, source: str) -> tuple[steps.Step, ...]:
         found = loader.steps_in(node)
     except MalformedYaml as problem:
         raise ScenarioError(source, [*loader.problems, problem]) from None
+    loader.refuse_kraft("stand in a scenario file, which can be played in both modes")
     if loader.problems:
         raise ScenarioError(source, loader.problems)
     return found
+
+
+def in_kraft(name_or_file: str) -> Scenario:
+    """Return a scenario as it is played in KRaft mode.
+
+    Raises:
+        TidegaugeError: it is not there, or shows something of ZooKeeper mode alone; ``ScenarioError``: it is wrong.
+    """
+    scenario = load(name_or_file).in_kraft()
+    check_context(scenario, text_of(name_or_file)[1])
+    return scenario
 
 
 def check_context(scenario: Scenario, source: str) -> None:
@@ -195,9 +209,10 @@ class _Cluster(NamedTuple):
     mode: str
     controllers: int
     features: MappingOf[str, int]
+    zookeeper_only: str
 
 
-_NO_CLUSTER = _Cluster(0, 0, _NOTHING, ZOOKEEPER_MODE, 0, {})
+_NO_CLUSTER = _Cluster(0, 0, _NOTHING, ZOOKEEPER_MODE, 0, {}, "")
 
 
 class _Loader:
@@ -205,6 +220,8 @@ class _Loader:
 
     def __init__(self) -> None:
         self.problems: list[MalformedYaml] = []
+        self._in_kraft: dict[int, steps.Step] = {}
+        """The steps that are other ones in KRaft mode, by their lines."""
 
     def scenario(self, node: Node, default_name: str) -> Scenario | None:
         if not isinstance(node, Mapping):
@@ -219,6 +236,8 @@ class _Loader:
         topics = fields.need("topics", self._topics, ())
         found = fields.need("steps", self.steps_in, ())
         fields.end()
+        if cluster.mode == KRAFT_MODE or cluster.zookeeper_only:
+            self.refuse_kraft("are for a scenario that is played in both modes, and this one has one")
         if cluster.brokers == 0 or not topics:
             return None
         return Scenario(
@@ -235,7 +254,13 @@ class _Loader:
             mode=cluster.mode,
             controllers=cluster.controllers,
             features=cluster.features,
+            steps_in_kraft=tuple(self._in_kraft.get(step.line, step) for step in found),
+            zookeeper_only=cluster.zookeeper_only,
         )
+
+    def refuse_kraft(self, why: str) -> None:
+        """Refuse the steps that differ in KRaft mode."""
+        self.problems += [MalformedYaml(line, f"values under {_IN_KRAFT!r} {why}") for line in self._in_kraft]
 
     def _cluster(self, node: Node) -> _Cluster:
         if not isinstance(node, Mapping):
@@ -247,16 +272,19 @@ class _Loader:
         settings = fields.take("settings", lambda found: self._settings(found, mode), _NOTHING)
         controllers = fields.take("controllers", readers.positive, 0)
         features = fields.take("features", readers.by_name(readers.integer), {})
+        zookeeper_only = fields.take("zookeeper_only", readers.text, "")
         fields.end()
         if mode == ZOOKEEPER_MODE and (controllers or features):
             self.problems.append(MalformedYaml(node.line, "controllers and features belong to mode: kraft"))
         if mode == KRAFT_MODE:
             controllers = controllers or DEFAULT_CONTROLLERS
+        if zookeeper_only and mode == KRAFT_MODE:
+            self.problems.append(MalformedYaml(node.line, "zookeeper_only is said of a story without KRaft mode"))
         if brokers > MAX_BROKERS:
             raise MalformedYaml(node.line, f"a scenario has at most {MAX_BROKERS} brokers, not {brokers}")
         if controller >= brokers > 0:
             self.problems.append(MalformedYaml(node.key_lines.get("controller", node.line), no_broker(controller)))
-        return _Cluster(brokers, controller, settings, mode, controllers, features)
+        return _Cluster(brokers, controller, settings, mode, controllers, features, zookeeper_only.strip())
 
     def _settings(self, node: Node, mode: str) -> dict[str, str]:
         found = dict(readers.by_name(readers.setting)(node))
@@ -305,7 +333,7 @@ class _Loader:
     def _step(self, node: Node) -> steps.Step | None:
         if not isinstance(node, Mapping):
             raise MalformedYaml(node.line, f"a step is a verb with its arguments, not {readers.shown(node)}")
-        verbs = [key for key in node.entries if key != "note"]
+        verbs = [key for key in node.entries if key not in {"note", _IN_KRAFT}]
         if len(verbs) != 1:
             raise MalformedYaml(
                 node.line, f"a step has one verb, not {len(verbs)}" + (": " + ", ".join(verbs) if verbs else "")
@@ -315,18 +343,28 @@ class _Loader:
         if kind is None:
             raise MalformedYaml(node.key_lines[verb], unknown(verb, steps.STEPS, "among the steps"))
         note = tried(self.problems, "", readers.text, node.entries["note"]) if "note" in node.entries else ""
+        line = node.key_lines[verb]
+        step = self._made(kind, node.entries[verb], line, note.strip())
+        if step is not None and _IN_KRAFT in node.entries:
+            changed = _changed(kind, node.entries[verb], node.entries[_IN_KRAFT])
+            other = self._made(kind, changed, line, note.strip())
+            if other is not None:
+                self._in_kraft[line] = other
+        return step
+
+    def _made(self, kind: type[steps.Step], node: Node, line: int, note: str) -> steps.Step | None:
+        """Return a step with these arguments; None if they have problems, which are noted."""
         before = len(self.problems)
-        values = self._arguments(kind, node.entries[verb], node.key_lines[verb])
+        values = self._arguments(kind, node, line)
         if len(self.problems) > before:
             return None
         if issubclass(kind, steps.FaultStep):
             values = {"broker": values.pop("broker"), "fault": kind.kind.wanted(values)}
-        return kind(line=node.key_lines[verb], note=note.strip(), **values)
+        return kind(line=line, note=note, **values)
 
     def _arguments(self, kind: type[steps.Step], node: Node, line: int) -> dict[str, Any]:
         arguments = steps.arguments_of(kind)
-        named = isinstance(node, Mapping) and (not kind.main or any(key in arguments for key in node.entries))
-        if not named or not isinstance(node, Mapping):
+        if not _is_named(kind, node) or not isinstance(node, Mapping):
             if not kind.main:
                 raise MalformedYaml(node.line, f"{kind.verb} needs its arguments by name: {', '.join(arguments)}")
             return {kind.main: arguments[kind.main].read(node)}
@@ -341,6 +379,23 @@ class _Loader:
                 fields.take(name, argument.read, None)
         fields.end()
         return values
+
+
+def _is_named(kind: type[steps.Step], node: Node) -> bool:
+    """Return whether a step's arguments stand there by their names; else the node is its main one."""
+    arguments = steps.arguments_of(kind)
+    return isinstance(node, Mapping) and (not kind.main or any(key in arguments for key in node.entries))
+
+
+def _changed(kind: type[steps.Step], node: Node, in_kraft: Node) -> Node:
+    """Return a step's arguments with those of KRaft mode in their place."""
+    if not _is_named(kind, in_kraft) or not isinstance(in_kraft, Mapping):
+        return in_kraft
+    if not isinstance(node, Mapping) or not _is_named(kind, node):
+        node = dataclasses.replace(in_kraft, entries={kind.main: node}, key_lines={kind.main: node.line})
+    return dataclasses.replace(
+        node, entries={**node.entries, **in_kraft.entries}, key_lines={**node.key_lines, **in_kraft.key_lines}
+    )
 
 
 def no_broker(broker_id: int) -> str:
@@ -368,7 +423,7 @@ class _Context:
             if isinstance(step, steps.CreateTopic):
                 self._replicas(step.line, step.assignment)
                 self._counts[step.name] = len(step.assignment)
-            if isinstance(step, steps.FaultStep) and (problem := problem_of(step)):
+            if isinstance(step, steps.FaultStep) and (problem := problem_of(step, self._scenario.mode)):
                 self._tell(step.line, problem)
             for partition in step.held if isinstance(step, steps.Start) else ():
                 self._partition(step.line, partition)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cluster_file import ZOOKEEPER_MODE
+from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE
 from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID
+from tidegauge_lab.local.broker_settings import in_kraft
+from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS
 from tidegauge_lab.scenario.steps import PartitionStep, Step
 
 LIMIT_SECONDS = 120.0
@@ -50,6 +53,9 @@ class Scenario:
         mode: ``zookeeper`` or ``kraft``.
         controllers: how many, in KRaft mode; their ids begin at 3000.
         features: levels of features, in KRaft mode.
+        steps_in_kraft: the steps as they are in KRaft mode, where leader epochs may differ.
+        zookeeper_only: why it can't be played in KRaft mode; empty: it can.
+        is_adapted: whether it is a story of ZooKeeper mode that is played in KRaft mode.
     """
 
     name: str
@@ -65,6 +71,30 @@ class Scenario:
     mode: str = ZOOKEEPER_MODE
     controllers: int = 0
     features: Mapping[str, int] = field(default_factory=dict)
+    steps_in_kraft: tuple[Step, ...] = ()
+    zookeeper_only: str = ""
+    is_adapted: bool = False
+
+    def in_kraft(self, controllers: int = DEFAULT_CONTROLLERS) -> Scenario:
+        """Return the scenario as it is played in KRaft mode; one that is in it already stays as it is.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, it shows something of ZooKeeper mode alone.
+        """
+        if self.mode == KRAFT_MODE:
+            return self
+        if self.zookeeper_only:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST, f"{self.name} can't be played in KRaft mode: {self.zookeeper_only}"
+            )
+        return replace(
+            self,
+            mode=KRAFT_MODE,
+            controllers=controllers,
+            settings=in_kraft(self.settings),
+            steps=self.steps_in_kraft,
+            is_adapted=True,
+        )
 
     @property
     def nodes(self) -> list[int]:

@@ -25,6 +25,12 @@ EXPECTATIONS = steps.Expect | ExpectGroup | OF_TRANSACTIONS
 _SHORT = frozenset({"leo", "hw", "lso", "isr"})
 
 
+_IN_KRAFT = (
+    "Played in KRaft mode: a quorum of controllers has ZooKeeper's part here, and heartbeats that of its sessions. A "
+    "broker that led nothing costs no leader epoch when it dies, so that epochs may be lower than in ZooKeeper mode."
+)
+
+
 class StepFailed(Exception):
     """A step did not do what it says; ``message`` is what is true instead."""
 
@@ -155,6 +161,8 @@ def introduction(scenario: Scenario) -> list[str]:
         lines += ["", *_paragraphs(scenario.teaches, "  ")]
     if scenario.rule:
         lines += ["", *_paragraphs(f"Rule: {scenario.rule}", "  ")]
+    if scenario.is_adapted:
+        lines += ["", *_paragraphs(_IN_KRAFT, "  ")]
     lines += ["", *(f"  {line}" for line in settings_lines(scenario))]
     return [*lines, "", *(line for sentence in LEGEND for line in _paragraphs(sentence, "  ")), ""]
 

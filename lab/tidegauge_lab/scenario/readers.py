@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from tidegauge.errors import ErrorCode
+from tidegauge.faults.model import PLANES
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.roles import ROLE_WORDS, Role, RoleKind, read_role, role_of
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Scalar, Sequence
@@ -23,7 +24,6 @@ Reader = Callable[[Node], Read]
 NO_LEADER = -1
 """Leader of a partition that has none, as Kafka writes it."""
 ANY, NONE = "any", "none"
-PLANES = ("brokers", "zookeeper", "clients")
 
 
 class LoggedRecord(NamedTuple):

@@ -74,6 +74,7 @@ def stage(
                 settings=scenario.all_settings,
                 zookeeper=f"{zookeeper}/scenario-{uuid.uuid4().hex[:12]}",
                 base_port=base_port,
+                mode=scenario.mode,
             )
         stack.callback(_surely, lambda: cluster.down(grace_seconds=0.0))
         if scenario.mode != KRAFT_MODE:

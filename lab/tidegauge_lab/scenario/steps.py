@@ -9,11 +9,10 @@ Rules:
 ``docs/scenarios.md`` has the table of these steps, made by ``tools/generate-faults.py``.
 """
 
-# ruff: noqa: RUF009 - argument() is dataclasses.field() with a shorter call
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, ClassVar, assert_never
 
 from tidegauge.errors import ErrorCode
@@ -21,6 +20,7 @@ from tidegauge.faults import actions
 from tidegauge.faults.actions import ActionKind
 from tidegauge.faults.model import FaultKind, Parameter, WantedFault
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE, SKEW_CLOCK
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import group_steps, readers, step_base, transaction_steps

@@ -4,13 +4,12 @@ A producer is a process of its own with a real client (``producer_process``), so
 long garbage collection would freeze an application.
 """
 
-# ruff: noqa: RUF009 - argument() is dataclasses.field() with a shorter call
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import get_args
 
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.scenario import readers

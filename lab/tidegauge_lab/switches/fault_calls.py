@@ -31,11 +31,11 @@ class FaultCalls(ABC):
         drop: float | None = None,
         seed: int = 0,
     ) -> Fault:
-        """Partition a broker from brokers, ZooKeeper or clients, one way or both; or delay or drop its calls.
+        """Partition a broker from brokers, ZooKeeper, clients or controllers, one way or both; delay or drop calls.
 
         Args:
             broker: Its id, or the word of a role.
-            ends: The other end: all other brokers, some of them, ZooKeeper, or clients.
+            ends: The other end: all other brokers, ZooKeeper, clients, the controllers of KRaft mode, or nodes by id.
             direction: in: calls that arrive at the broker; out: calls it makes; responses belong to their calls.
             delay_ms: Delay each message instead, in milliseconds.
             drop: Drop each call with this probability instead.

@@ -1,1 +1,1 @@
-"""``tidegauge watch``: the cluster live in a browser. Only its verb imports Starlette and uvicorn (extra ``watch``)."""
+"""``tidegauge watch``: the cluster live in a browser. Only its verb imports Starlette and uvicorn."""

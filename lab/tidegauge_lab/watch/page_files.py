@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import resources
 
 DOCUMENT = "index.html"
-STYLES = ("watch.css", "lessons.css")
+STYLES = ("watch.css", "lessons.css", "stage.css")
 SCRIPTS = tuple(
     f"{name}.js"
     for name in (
         *("source", "page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "transactions"),
-        *("history", "events", "lessons", "labs", "stories", "timeline"),
+        *("history", "events", "lessons", "labs", "stories", "timeline", "stage"),
         "watch",  # the last: it begins
     )
 )

@@ -19,6 +19,8 @@ from tidegauge_lab.scenario.narration import LEGEND, narrated
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, described, expected_of, settings_lines
 
 Json = dict[str, Any]
+_GRAVE = ("lost: ", "lost-tail: ", "diverged: ")
+"""How a step's details begin that name a lost record, or logs that differ (``accountant.books.Kind``)."""
 
 
 class Phase(StrEnum):
@@ -129,8 +131,18 @@ class Progress:
             "problem": self.problem,
             "expectations": self.expectations,
             "directory": self.directory,
+            "verdict": self._verdict(),
             "steps": [self._step(number) for number in range(self.steps)],
         }
+
+    def _verdict(self) -> list[Json]:
+        """Return what the accountant has found last, in the form of the stage's verdict; empty before it looks."""
+        audits = [number for number, one in enumerate(self.played) if one.verb == "verify"]
+        if not audits:
+            return []
+        lost = [line for line in self.played[audits[-1]].details if line.startswith(_GRAVE)]
+        told: list[Json] = [{"kind": "told", "text": line, "step": audits[-1] + 1} for line in lost]
+        return told or [{"kind": "kept", "values": [], "holders": []}]
 
     def _step(self, number: int) -> Json:
         step = self.story.steps[number]

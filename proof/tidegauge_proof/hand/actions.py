@@ -15,6 +15,9 @@ from tidegauge_proof.hand.settings import Settings
 MOST_RECORDS = 20
 MOST_MS = 120_000
 MOST_MESSAGES = 99_999
+MOST_CLIENTS = 4
+"""Transactional producers: two for each of two transactional ids, so that one can fence the other."""
+MOST_MEMBERS = 4
 ACKS = (0, 1, -1)
 """Acknowledgements by their number in a schedule: none, the leader's, those of all in-sync replicas."""
 
@@ -55,6 +58,8 @@ class Action(NamedTuple):
 
 _BROKER = Parameter("broker", 0, 9, is_broker=True)
 _OTHER = Parameter("other", 0, 9, is_broker=True)
+_CLIENT = Parameter("client", 1, MOST_CLIENTS)
+_MEMBER = Parameter("member", 1, MOST_MEMBERS)
 _MESSAGE = Parameter("message", 1, MOST_MESSAGES)
 _TABLE = (
     Kind(
@@ -92,9 +97,20 @@ _TABLE = (
     Kind("lose", "l", (_MESSAGE,), "a message in flight is lost"),
     Kind("repeat", "a", (_MESSAGE,), "a message arrives, and once more later"),
     Kind("delay", "y", (_MESSAGE,), "a message waits until it is delivered by hand"),
+    Kind("init_transactions", "I", (_CLIENT,), "a producer gets its id and epoch, and fences its predecessor"),
+    Kind("begin_transaction", "B", (_CLIENT,), "a producer begins a transaction"),
+    Kind("produce_in_transaction", "P", (Parameter("count", 1, MOST_RECORDS), _CLIENT), "a batch in a transaction"),
+    Kind("commit_transaction", "C", (_CLIENT,), "the producer commits its transaction"),
+    Kind("abort_transaction", "A", (_CLIENT,), "the producer aborts its transaction"),
+    Kind("read_committed", "R", (_BROKER,), "a consumer with isolation.level=read_committed reads from the start"),
+    Kind("join_group", "J", (_MEMBER,), "a consumer starts, joins the group, and sends heartbeats"),
+    Kind("leave_group", "L", (_MEMBER,), "a consumer leaves the group in order"),
+    Kind("stop_member", "K", (_MEMBER,), "a consumer is killed: no heartbeat any more"),
+    Kind("commit_offsets", "O", (_MEMBER,), "a consumer commits an offset"),
 )
 KINDS: Mapping[str, Kind] = {one.name: one for one in _TABLE}
 BY_LETTER: Mapping[str, Kind] = {one.letter: one for one in _TABLE}
+OF_COORDINATORS = frozenset(one.name for one in _TABLE if one.letter.isupper())
 ABOUT_MESSAGES = frozenset({"deliver", "lose", "repeat", "delay"})
 
 

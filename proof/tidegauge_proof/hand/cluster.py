@@ -17,8 +17,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, cast
 
+from tidegauge.partition import INTERNAL_TOPICS, partition_named
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_proof.hand import messages as kinds
 from tidegauge_proof.hand.messages import CLIENT, LOST, Message
@@ -29,6 +31,7 @@ from tidegauge_proof.simulator.controllers import chosen
 from tidegauge_proof.simulator.controllers.ports import Store
 from tidegauge_proof.simulator.follower_rounds import FETCH_WAIT_MS
 from tidegauge_proof.simulator.memory_broker import AT
+from tidegauge_proof.simulator.sim_partition import SimPartition
 from tidegauge_proof.simulator.witness import Witness
 from tidegauge_proof.simulator.world import World
 
@@ -36,6 +39,11 @@ _PRODUCE_TIMEOUT_MS = 30_000
 _MOST_ARRIVALS = 2_000
 """Messages that may arrive in one action: far more than any needs, so that no action lasts for ever."""
 _MOST_WAITS = 12
+
+
+_RESPONSES = frozenset({kinds.FETCH_RESPONSE, kinds.VERDICT, kinds.COORDINATOR_RESPONSE})
+"""A response takes the way of its call."""
+_INTERNAL = (partition_named("__transaction_state", 0), partition_named("__consumer_offsets", 0))
 
 
 class _Configured:
@@ -82,13 +90,15 @@ class HandCluster:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.checker = Witness(settings.min_insync_replicas, may_lose=not settings.flushes)
+        count = 3 if settings.coordinators else 1
+        self.checkers = [Witness(settings.min_insync_replicas, may_lose=not settings.flushes) for _ in range(count)]
+        self.checker = self.checkers[0]
         config = {"unclean.leader.election.enable": "true"} if settings.unclean else {}
         core = CoreSettings(
             replica_lag_time_max_ms=LAG_TIME_MAX_MS,
             replica_fetch_backoff_ms=100,
             truncation_rule=settings.rule_name,
-            coordinator_topics=frozenset({AT.topic}),
+            coordinator_topics=frozenset({AT.topic, *INTERNAL_TOPICS}),
             refuses_previous_incarnation=not chosen.trusts_restarted_brokers(),
         )
         rules = TopicRules(
@@ -98,7 +108,8 @@ class HandCluster:
             settings.assignment,
             core,
             rules,
-            self.checker,
+            *self.checkers,
+            names=(AT, *_INTERNAL) if settings.coordinators else None,
             controller=settings.controller,
             controllers=lambda: cast("Store", _Configured(chosen.DEFAULT(), config)),
         )
@@ -116,12 +127,30 @@ class HandCluster:
         self.assertion = ""
         self.silent_since: dict[int, int] = {}
         self.outcomes: dict[int, str] = {}
+        self.coordination: Any = None
+        self.applications: Any = None
+        if settings.coordinators:
+            self._begin_coordinators()
         self.guarded(lambda: self.rest(at_start=True))
 
     @property
     def broken(self) -> str:
         """The first broken invariant in words; empty while all hold."""
-        return self.assertion or ("" if self.checker.broken is None else str(self.checker.broken))
+        broken = next((one.broken for one in self.checkers if one.broken is not None), None)
+        return self.assertion or ("" if broken is None else str(broken))
+
+    def _begin_coordinators(self) -> None:
+        """Begin the coordinators and their clients; their modules are read when they are wanted, which takes time."""
+        begin = import_module("tidegauge_proof.hand.coordination").Coordination
+        self.coordination = begin(self.world, self.post.send)
+        applications = import_module("tidegauge_proof.hand.applications").Applications
+        self.applications = applications(self.coordination, self.has_sent, self.post.send)
+
+    def has_sent(self, produced: Produced) -> None:
+        """Take in a batch that a client has sent."""
+        if produced not in self.produced:
+            self.produced.append(produced)
+        self.outcomes.setdefault(produced.first_number, f"{produced.outcome} {produced.error} {produced.base_offset}")
 
     def guarded(self, act: Callable[[], str | None]) -> str | None:
         """Do it; a failed assertion of a core ends the history, as it would end a broker."""
@@ -168,6 +197,8 @@ class HandCluster:
                 if self.world.is_up(broker_id) and broker_id not in self.parted:
                     self.resign(broker_id)
                     self.world.register_again(broker_id)
+        if self.coordination is not None:
+            self.coordination.settle()
         self.post.collect(self.held)
         self.date_events()
 
@@ -187,12 +218,14 @@ class HandCluster:
 
     def _is_behind(self) -> bool:
         """Whether a follower that fetches by itself does not know its leader's high watermark yet."""
-        state = self.world.state_now
-        leader = self.world.brokers.get(state.leader)
+        return any(self._follower_is_behind(partition) for partition in self.world.partitions)
+
+    def _follower_is_behind(self, at: SimPartition) -> bool:
+        state = at.state_now
+        leader = at.brokers.get(state.leader)
         if leader is None or leader.partition is None or not self.world.is_up(state.leader):
             return False
-        for broker_id in self.world.replicas:
-            broker = self.world.brokers[broker_id]
+        for broker_id, broker in at.brokers.items():
             if broker_id == state.leader or broker_id in self.held or not self.world.is_up(broker_id):
                 continue
             if self.world.is_cut(broker_id, state.leader) or broker.partition is None:
@@ -218,13 +251,12 @@ class HandCluster:
         if target != CLIENT and target in world.paused:
             return f"broker {target} is paused"
         # A response uses the connection of its call.
-        caller, called = (target, source) if message.kind in {kinds.FETCH_RESPONSE, kinds.VERDICT} else (source, target)
+        caller, called = (target, source) if message.kind in _RESPONSES else (source, target)
         if CLIENT not in {caller, called} and world.is_cut(caller, called):
             return f"the link from {caller} to {called} is partitioned"
         if source in world.paused and message.kind not in {
-            kinds.FETCH_RESPONSE,
+            *_RESPONSES,
             kinds.FETCH,
-            kinds.VERDICT,
             kinds.STRAY,
         }:
             return f"broker {source} is paused"
@@ -255,7 +287,7 @@ class HandCluster:
             known = self.outcomes.get(produced.first_number)
             if known is not None and known != outcome:
                 self.outcomes[produced.first_number] = outcome
-                sent = next(one for one in reversed(self.post.kept) if one.payload is produced)
+                sent = next(one for one in reversed(self.post.kept) if _carries(one, produced))
                 self.post.responded(sent, self._response_text(produced))
 
     def _response_text(self, produced: Produced) -> str:
@@ -271,7 +303,15 @@ class HandCluster:
     def pass_time(self, ms: int) -> None:
         """Let time go on; sessions of silent brokers end when their time is over (rule 3)."""
         self.world.pass_time(ms)
+        if self.coordination is not None:
+            self.coordination.step_timers()
+            self.applications.time_passes()
         for broker_id, since in sorted(self.silent_since.items()):
             silent_ms = self.world.now_ms - since
             if silent_ms >= SESSION_TIMEOUT_MS and broker_id not in self.world.without_session:
                 self.expire(broker_id)
+
+
+def _carries(message: Message, produced: Produced) -> bool:
+    """Whether a message carried a client's batch."""
+    return message.payload is produced or getattr(message.payload, "produced", None) is produced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegauge_proof.hand.flaws import MOST_AT_ONCE, SENTENCES, search
+from tidegauge_proof.hand.flaws import MOST_AT_ONCE, search
 from tidegauge_proof.hand.scenario_file import COMMAND, as_scenario
 from tidegauge_proof.hand.schedule import ScheduleError, write_schedule
 from tidegauge_proof.hand.session import OPS, Session
@@ -74,7 +74,7 @@ class Desk(Session):
                 "seed": flaw.seed,
                 "schedule": write_schedule(flaw.schedule),
                 "broken": flaw.broken,
-                "rule": f"{RULE_NAMES[rule]}: {SENTENCES[RULE_NAMES[rule]]}",
+                "rule": RULE_NAMES[rule],
             },
             "tried": flaw.seed - seed + 1,
         }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tidegauge_broker.replica.messages import ACKS_ALL, CONSUMER, FetchPartition, FetchRequest
 from tidegauge_proof.hand import messages as kinds
-from tidegauge_proof.hand.actions import ABOUT_MESSAGES, ACKS, KINDS, Action, ActionError
+from tidegauge_proof.hand.actions import ABOUT_MESSAGES, ACKS, KINDS, OF_COORDINATORS, Action, ActionError
 from tidegauge_proof.hand.cluster import HandCluster, Read
 from tidegauge_proof.hand.messages import CLIENT, IN_FLIGHT, Message
 from tidegauge_proof.hand.settings import SESSION_TIMEOUT_MS
@@ -98,9 +98,7 @@ class HandDriven(HandCluster):
         return self._send_batch(self.world.clients.send_idempotent(action.value("count")), action.value("broker"))
 
     def _send_batch(self, produced: Produced, broker_id: int) -> str:
-        if produced not in self.produced:
-            self.produced.append(produced)
-        self.outcomes.setdefault(produced.first_number, f"{produced.outcome} {produced.error} {produced.base_offset}")
+        self.has_sent(produced)
         self.post.send(kinds.PRODUCE, CLIENT, broker_id, kinds.text_of_produce(produced), produced)
         acks = "all" if produced.acks == ACKS_ALL else produced.acks
         return f"A client sent {kinds.names_of_records(produced)} to broker {broker_id} with acks={acks}."
@@ -189,9 +187,9 @@ class HandDriven(HandCluster):
         """End the power of a machine: each log keeps what was flushed."""
         broker_id = self._need_running(action)
         self._need_replica(broker_id)
-        keep = self.world.brokers[broker_id].replica.flushed
-        end = self.world.brokers[broker_id].log.log_end_offset
-        self.world.cut_power(broker_id, keep)
+        broker = self.world.brokers[broker_id]
+        keep, end = broker.replica.flushed, broker.log.log_end_offset
+        self.world.cut_power(broker_id, {at: replica.flushed for at, replica in broker.replicas.items()})
         self._has_died(broker_id)
         return f"Broker {broker_id} lost power: of {end} records its disk keeps {keep}."
 
@@ -346,6 +344,13 @@ class HandDriven(HandCluster):
                 self.rest()
         return f"{ms / 1000:g} s passed."
 
+    def of_coordinators(self, action: Action) -> str:
+        """Do what concerns transactions or groups."""
+        if self.applications is None:
+            raise ActionError("this cluster has no coordinators: choose 'transactions and groups' in the settings")
+        said: str = getattr(self.applications, action.kind)(action)
+        return said
+
     # What actions need
 
     def _need_running(self, action: Action) -> int:
@@ -368,4 +373,6 @@ def _name(broker_id: int) -> str:
     return "the client" if broker_id == CLIENT else f"broker {broker_id}"
 
 
-_DO: dict[str, Callable[[HandDriven, Action], str]] = {name: getattr(HandDriven, name) for name in KINDS}
+_DO: dict[str, Callable[[HandDriven, Action], str]] = {
+    name: HandDriven.of_coordinators if name in OF_COORDINATORS else getattr(HandDriven, name) for name in KINDS
+}

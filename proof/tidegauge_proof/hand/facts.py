@@ -10,12 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.control import NO_LEADER
+from tidegauge.record_batch import iterate_headers
+from tidegauge.transaction_marker import read_marker
 from tidegauge_broker.replica.messages import ACKS_ALL
+from tidegauge_proof.hand import coordinator_facts
 from tidegauge_proof.hand.driven import HandDriven
 from tidegauge_proof.hand.messages import IN_FLIGHT, Message
 from tidegauge_proof.hand.settings import SESSION_TIMEOUT_MS
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
-from tidegauge_proof.simulator.memory_log import START_MS
+from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog, RecordName
+from tidegauge_proof.simulator.sim_partition import SimPartition
+from tidegauge_proof.simulator.stored_replica import StoredReplica
 
 Json = dict[str, Any]
 MOST_MESSAGES = 300
@@ -35,9 +40,9 @@ def view_of(cluster: HandDriven) -> Json:
         "controllerEpoch": None if term is None else term.epoch,
         "zookeeper": {"address": "in memory", "state": "up", "managed": False, "answers": True},
         "brokers": {str(b): _broker(cluster, broker) for b, broker in world.brokers.items()},
-        "partitions": {str(AT): _partition(cluster)},
-        "groups": {},
-        "transactions": {},
+        "partitions": {str(one.at): _partition(cluster, one) for one in world.partitions},
+        "groups": {} if cluster.coordination is None else coordinator_facts.groups_of(cluster.coordination),
+        "transactions": {} if cluster.coordination is None else coordinator_facts.transactions_of(cluster.coordination),
     }
 
 
@@ -58,8 +63,8 @@ def _broker(cluster: HandDriven, broker: MemoryBroker) -> Json:
         "pid": None,
         "answers": world.is_up(broker_id),
         "controller": broker_id == world.elected,
-        "leads": int(broker.replica.leads),
-        "replicas": int(broker_id in world.replicas),
+        "leads": sum(replica.leads for replica in broker.replicas.values()),
+        "replicas": len(world.partitions) if broker_id in world.replicas else 0,
         "session": f"{world.sessions[broker_id]}" if has_session else None,
         "sessionText": _session_text(cluster, broker_id),
         "faults": [
@@ -98,55 +103,59 @@ def _waiting(cluster: HandDriven) -> str:
     return f"{each[0].upper()}{each[1:]}. Until then the controller counts {them} as alive."
 
 
-def _partition(cluster: HandDriven) -> Json:
-    world = cluster.world
-    state = world.state_now
+def _partition(cluster: HandDriven, at: SimPartition) -> Json:
+    world, state = cluster.world, at.state_now
     leader, epoch, isr = state.leader, state.leader_epoch, list(state.isr)
-    for broker_id in world.replicas:
-        partition = world.brokers[broker_id].partition
+    for broker_id in at.replicas:
+        partition = at.brokers[broker_id].partition
         if partition is None or partition.leader_role is None or not world.is_up(broker_id):
             continue
         if partition.leader_epoch >= epoch:
             leader, epoch, isr = broker_id, partition.leader_epoch, list(partition.leader_role.isr.isr)
-    replicas = {str(b): _replica(cluster, b, in_isr=b in isr) for b in world.replicas}
     return {
-        "topic": AT.topic,
-        "partition": AT.partition,
-        "internal": False,
+        "topic": at.at.topic,
+        "partition": at.at.partition,
+        "internal": at.at != AT,
         "leader": None if leader == NO_LEADER else leader,
         "leaderEpoch": epoch,
-        "assigned": list(world.replicas),
+        "assigned": list(at.replicas),
         "isr": isr,
-        "osr": [b for b in world.replicas if b not in isr],
+        "osr": [b for b in at.replicas if b not in isr],
         "low": 0,
-        "high": max(world.brokers[b].log.log_end_offset for b in world.replicas),
-        "replicas": replicas,
+        "high": max(at.brokers[b].log.log_end_offset for b in at.replicas),
+        "replicas": {str(b): _replica(cluster, at.brokers[b], in_isr=b in isr) for b in at.replicas},
         "waiting": "",
     }
 
 
-def _replica(cluster: HandDriven, broker_id: int, *, in_isr: bool) -> Json:
-    broker = cluster.world.brokers[broker_id]
-    partition, log = broker.partition, broker.log
-    is_up = cluster.world.is_up(broker_id)
+def _replica(cluster: HandDriven, stored: StoredReplica, *, in_isr: bool) -> Json:
+    broker_id, is_running = stored.broker_id, stored.broker.is_running
+    partition, log = stored.partition, stored.log
     starts = [(entry.epoch, entry.start_offset) for entry in log.epochs]
     ends = [*(start for _, start in starts), log.log_end_offset][1:]
-    shown = broker.is_running and partition is not None
     role = "unknown" if partition is None else partition.role.name.lower()
-    lead = None if partition is None or not broker.is_running else partition.leader_role
+    lead = None if partition is None or not is_running else partition.leader_role
+    has_transactions = cluster.coordination is not None and lead is not None and partition is not None
+    values = (
+        {}
+        if stored.at != AT
+        else {"records": [[value_of(cluster, log, name), name.leader_epoch] for name in log.records]}
+    )
     return {
         "isr": in_isr,
         "held": broker_id in cluster.held,
         "keptBy": None,
-        "old": not is_up,
-        "role": role if broker.is_running else "unknown",
+        "old": not cluster.world.is_up(broker_id),
+        "role": role if is_running else "unknown",
         "epoch": None if partition is None else partition.leader_epoch,
         "logStart": 0,
-        "hw": partition.high_watermark if shown and partition is not None else broker.replica.checkpoint,
-        "lso": None,
+        "hw": stored.checkpoint if partition is None or not is_running else partition.high_watermark,
+        "lso": partition.last_stable_offset if has_transactions and partition is not None else None,
         "leo": log.log_end_offset,
         "epochs": [[epoch, start, end] for (epoch, start), end in zip(starts, ends, strict=True)],
         "bytes": None,
+        "flushed": stored.flushed,
+        **values,
         "knows": {}
         if lead is None
         else {
@@ -154,6 +163,17 @@ def _replica(cluster: HandDriven, broker_id: int, *, in_isr: bool) -> Json:
             for other, remote in sorted(lead.remotes.items())
         },
     }
+
+
+def value_of(cluster: HandDriven, log: MemoryLog, name: RecordName) -> str:
+    """Return what the page calls a record: ``m3``; a marker of a transaction ``COMMIT`` or ``ABORT``."""
+    first = cluster.world.clients.number_of.get(name.batch_crc)
+    if first is not None:
+        return f"m{first + name.place}"
+    data = log.read(0, log.log_end_offset, 1 << 30)
+    header = next(one for one in iterate_headers(data) if one.crc == name.batch_crc)
+    marker = read_marker(data, header)
+    return "?" if marker is None else marker.outcome.name
 
 
 def logs_of(cluster: HandDriven) -> Json:
@@ -166,7 +186,7 @@ def logs_of(cluster: HandDriven) -> Json:
         committed = broker.replica.checkpoint if partition is None else partition.high_watermark
         found[str(broker_id)] = [
             {
-                "value": f"m{world.clients.number_of[name.batch_crc] + name.place}",
+                "value": value_of(cluster, broker.log, name),
                 "epoch": name.leader_epoch,
                 "committed": offset < committed,
                 "flushed": offset < broker.replica.flushed,
@@ -185,8 +205,7 @@ def books_of(cluster: HandDriven) -> list[Json]:
     world = cluster.world
     holders: dict[int, list[int]] = {}
     for broker_id in world.replicas:
-        for name in world.brokers[broker_id].log.records:
-            number = world.clients.number_of[name.batch_crc] + name.place
+        for number in _numbers(cluster, broker_id):
             if broker_id not in holders.setdefault(number, []):
                 holders[number].append(broker_id)
     state = world.state_now
@@ -221,19 +240,28 @@ def verdict_of(cluster: HandDriven) -> Json:
         f"LOST: {one['value']} was acknowledged (acks={one['acks']}) at offset {one['offset']}, and no replica has it"
         for one in lost
     ]
-    read = {number for one in cluster.reads for number in one.numbers}
-    missing = [
-        f"m{number}" for number in sorted(read) if not any(_holds(cluster, b, number) for b in cluster.world.replicas)
-    ]
-    if missing:
+    if missing := read_and_lost(cluster):
         said.append(f"A consumer has read {', '.join(missing)}, and no replica has it any more")
     return {"broken": cluster.broken, "lost": said, "ended": cluster.has_ended}
 
 
+def read_and_lost(cluster: HandDriven) -> list[str]:
+    """Return the values that a consumer has read and that no replica holds."""
+    read = {number for one in cluster.reads for number in one.numbers}
+    return [
+        f"m{number}" for number in sorted(read) if not any(_holds(cluster, b, number) for b in cluster.world.replicas)
+    ]
+
+
 def _holds(cluster: HandDriven, broker_id: int, number: int) -> bool:
-    clients = cluster.world.clients
+    return number in _numbers(cluster, broker_id)
+
+
+def _numbers(cluster: HandDriven, broker_id: int) -> list[int]:
+    """Return the numbers of the clients' records that a replica holds, in its log's order."""
+    number_of = cluster.world.clients.number_of
     names = cluster.world.brokers[broker_id].log.records
-    return any(clients.number_of[name.batch_crc] + name.place == number for name in names)
+    return [number_of[name.batch_crc] + name.place for name in names if name.batch_crc in number_of]
 
 
 def messages_of(cluster: HandDriven) -> list[Json]:

@@ -16,12 +16,6 @@ from tidegauge_proof.hand.settings import RULE_NAMES, Settings
 from tidegauge_proof.simulator.lab_story import ASSIGNMENTS, Story, acts_of, shortened, tell
 
 MOST_AT_ONCE = 50
-SENTENCES = {
-    "high-watermark": "a follower truncates to its own high watermark, which lags behind what is committed (KIP-101)",
-    "kip-101": "if the leader does not know the epoch, the follower asks no further and may keep its records (KIP-279)",
-    "kip-279": "a replica that fetches with an old epoch is not fenced, and takes records that diverge (KIP-320)",
-    "kip-320": "every fetch names the last epoch, and the leader says where the logs diverge (KIP-320)",
-}
 
 
 class _Do(Protocol):

@@ -7,7 +7,7 @@ schedule always gives it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,14 @@ from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import iterate_headers
 from tidegauge_broker.replica.messages import EpochEndResult, EpochRound, FetchedPartition, FetchRound
 from tidegauge_proof.simulator.clients import Produced
+from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.traffic import Exchange, Verdict
 
 IN_FLIGHT, ARRIVED, LOST = "in flight", "arrived", "lost"
 CLIENT = -1
 """Stands for the client where a broker's number is expected."""
+COORDINATOR_REQUEST, COORDINATOR_RESPONSE = "coordinator", "coordinator-response"
+"""To and from coordinators, and what belongs to transactions: markers, transactional batches."""
 FETCH, FETCH_RESPONSE, CONTROL, STRAY = "fetch", "fetch-response", "control", "late-control"
 ALTER_PARTITION, VERDICT, PRODUCE, PRODUCE_RESPONSE = "alter-partition", "verdict", "produce", "produce-response"
 
@@ -62,6 +65,21 @@ class Message:
     note: str = ""
 
 
+@dataclass(slots=True, eq=False)
+class Coordinated:
+    """The payload of a message to or from a coordinator.
+
+    Attributes:
+        arrive: hands it over; returns why it was lost on arrival, empty if it was not.
+        lose: called if it is lost.
+        produced: the client's batch that it carries, if any.
+    """
+
+    arrive: Callable[[], str]
+    lose: Callable[[], None]
+    produced: Produced | None = None
+
+
 def text_of_request(exchange: Exchange) -> str:
     """Return a follower's request in words."""
     chosen = exchange.chosen
@@ -75,7 +93,8 @@ def text_of_request(exchange: Exchange) -> str:
 def _wanted(one: Any) -> str:
     last = "" if one.last_fetched_epoch is None else f", last fetched epoch {one.last_fetched_epoch}"
     current = "" if one.current_leader_epoch is None else f", leader epoch {one.current_leader_epoch}"
-    return f"offset {one.fetch_offset}{last}{current}"
+    named = "" if one.topic_partition == AT else f"{one.topic_partition} "
+    return f"{named}offset {one.fetch_offset}{last}{current}"
 
 
 def text_of_response(exchange: Exchange) -> str:
@@ -95,7 +114,8 @@ def _response_parts(exchange: Exchange) -> Iterator[str]:
         elif one.diverging is not None:
             yield f"diverging epoch {one.diverging.epoch}, end {one.diverging.end_offset}"
         else:
-            yield f"{_records_in(one)}, HW {one.high_watermark}"
+            named = "" if one.topic_partition == AT else f"{one.topic_partition} "
+            yield f"{named}{_records_in(one)}, HW {one.high_watermark}"
 
 
 def _records_in(one: FetchedPartition) -> str:

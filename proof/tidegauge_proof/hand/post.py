@@ -13,6 +13,9 @@ from tidegauge_proof.simulator.clients import Clients
 from tidegauge_proof.simulator.memory_broker import Reading
 from tidegauge_proof.simulator.world import World
 
+_FREE = frozenset({kinds.PRODUCE, kinds.COORDINATOR_REQUEST, kinds.COORDINATOR_RESPONSE})
+"""Messages that are of no list of the world's: they are in flight until they arrive or are lost."""
+
 
 class Post:
     """See the module.
@@ -71,8 +74,10 @@ class Post:
             asks: whether the others send the fetches that are due.
         """
         world = self._world
+        several = len(world.partitions) > 1
         for broker_id in world.brokers if asks else ():
-            if broker_id not in held and world.is_up(broker_id) and not world.open_rounds[broker_id]:
+            may_ask = several or not world.open_rounds[broker_id]  # with several leaders, the core knows who is asked
+            if broker_id not in held and world.is_up(broker_id) and may_ask:
                 self.ask(broker_id)
         for exchange in world.traffic.responses:
             if (kinds.FETCH_RESPONSE, id(exchange)) not in self._of:
@@ -121,7 +126,7 @@ class Post:
         for proposals in world.proposals.outbox.values():
             there |= {(kinds.ALTER_PARTITION, id(one)) for one in proposals}
         for key, message in list(self._of.items()):
-            if message.kind != kinds.PRODUCE and key not in there:
+            if message.kind not in _FREE and key not in there:
                 self._end(message, LOST)
                 message.note = message.note or "its connection broke"
 
@@ -175,6 +180,9 @@ class Post:
                 if again:
                     self._end(message, ARRIVED)
                     world.proposals.ask_again(message.source)
+            case kinds.COORDINATOR_REQUEST | kinds.COORDINATOR_RESPONSE:
+                if lost := payload.arrive():
+                    message.fate, message.note = LOST, lost
             case _:
                 if not again:
                     world.traffic.verdicts.remove(payload)
@@ -205,6 +213,9 @@ class Post:
                 payload.verdict = None
                 world.proposals.tell(payload, world.now_ms)
                 return "; the leader sends its proposal again"
+            case kinds.COORDINATOR_REQUEST | kinds.COORDINATOR_RESPONSE:
+                payload.lose()
+                return "; whoever waits for a response gets none"
             case _:
                 return "; the client gets no response"
 
@@ -216,6 +227,7 @@ class Post:
             if result.error is not ErrorCode.NONE:
                 return [], result.error.name
             for header in iterate_headers(records):
-                first = clients.number_of[header.crc]
-                numbers += range(first, first + header.record_count)
+                first = clients.number_of.get(header.crc)
+                if first is not None:  # else a marker
+                    numbers += range(first, first + header.record_count)
         return numbers, ""

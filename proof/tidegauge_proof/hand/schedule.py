@@ -21,7 +21,7 @@ VERSION = 1
 MOST_ACTIONS = 400
 MOST_CHARACTERS = 8000
 _SETTING = re.compile(r"([a-z])(\d{1,6})")
-_ACTION = re.compile(r"([a-z])(\d{1,6}(?:-\d{1,6})*)?", re.ASCII)
+_ACTION = re.compile(r"([a-zA-Z])(\d{1,6}(?:-\d{1,6})*)?", re.ASCII)
 
 
 class ScheduleError(ValueError):
@@ -46,14 +46,19 @@ class Schedule:
 
 def write_schedule(schedule: Schedule) -> str:
     """Return a schedule as text that an address may hold as it is (RFC 3986, unreserved characters)."""
-    default = Settings()
-    settings = "".join(
-        f"{one.letter}{getattr(schedule.settings, one.name)}"
-        for one in FIELDS
-        if getattr(schedule.settings, one.name) != getattr(default, one.name)
-    )
+    settings = write_settings(schedule.settings)
     actions = ".".join(KINDS[kind].letter + "-".join(map(str, values)) for kind, values in schedule.actions)
     return f"{VERSION}~{settings}~{actions}"
+
+
+def write_settings(settings: Settings) -> str:
+    """Return settings as a schedule writes them (rule 4)."""
+    default = Settings()
+    return "".join(
+        f"{one.letter}{getattr(settings, one.name)}"
+        for one in FIELDS
+        if getattr(settings, one.name) != getattr(default, one.name)
+    )
 
 
 def read_schedule(text: str) -> Schedule:

@@ -24,6 +24,7 @@ from tidegauge_proof.hand.schedule import (
 )
 from tidegauge_proof.hand.settings import FIELDS, RULE_NAMES, Settings
 from tidegauge_proof.hand.table import rows_of
+from tidegauge_proof.hand.verdict import Verdicts
 
 Json = dict[str, Any]
 MOST_REQUEST_CHARACTERS = 100_000
@@ -35,6 +36,7 @@ class Session:
 
     Attributes:
         ops: the operations of ``request``.
+        view: what the page shows, as it is after the last action.
     """
 
     ops: tuple[str, ...] = OPS
@@ -46,8 +48,9 @@ class Session:
         """Begin again, with a new cluster."""
         self.schedule = Schedule(settings)
         self.cluster = HandDriven(settings)
-        self._view = facts.view_of(self.cluster)
-        self._base = self._view
+        self._verdicts = Verdicts()
+        self.view = self._look(0, "")
+        self._base = self.view
         self._seen = len(self.cluster.events)
         self.steps: list[Json] = []
         self.rows: list[Json] = list(rows_of(self.cluster.events, 0))
@@ -90,7 +93,7 @@ class Session:
     def _on_do(self, wanted: Json) -> Json:
         before = len(self.steps)
         said = self.do(read_action(wanted.get("action"), self.schedule.settings))
-        return self._state() | {"said": said, "added": self.steps[before:], "view": self._view}
+        return self._state() | {"said": said, "added": self.steps[before:], "view": self.view}
 
     def _on_back(self, wanted: Json) -> Json:
         count = wanted.get("count")
@@ -135,9 +138,9 @@ class Session:
         new = self.cluster.events[self._seen :]
         self._seen = len(self.cluster.events)
         self.rows += rows_of(new, number)
-        view = facts.view_of(self.cluster)
-        patch = [change for key in view for change in changes(self._view.get(key), view[key], (key,))]
-        self._view = view
+        view = self._look(number, said)
+        patch = [change for key in view for change in changes(self.view.get(key), view[key], (key,))]
+        self.view = view
         lines = [(event, event_line(0, event), mark_of(event)) for event in new]
         for _, line, mark in lines:
             self._add(line | {"time": now_ms, "patch": [], "mark": mark, "action": number})
@@ -145,12 +148,15 @@ class Session:
         own = {"source": f"action {number}", "partition": "", "kind": kind, "text": said}
         self._add(own | {"time": now_ms, "patch": patch, "mark": "", "action": number})
 
+    def _look(self, number: int, said: str) -> Json:
+        return facts.view_of(self.cluster) | {"verdict": self._verdicts.look(self.cluster, number, said)}
+
     def _add(self, step: Json) -> None:
         self._number += 1
         self.steps.append(step | {"number": self._number})
 
     def _whole(self) -> Json:
-        return self._state() | {"base": self._base, "steps": self.steps, "view": self._view, "said": ""}
+        return self._state() | {"base": self._base, "steps": self.steps, "view": self.view, "said": ""}
 
     def _state(self) -> Json:
         """Return what the page shows beside the view."""

@@ -28,6 +28,8 @@ class Settings:
         unclean: ``unclean.leader.election.enable`` of the topic.
         flushes: ``log.flush.interval.messages=1``: every append is on disk before it counts.
         by_hand: messages wait in flight until they are delivered, each by an action of its own.
+        coordinators: the cluster has ``__transaction_state`` and ``__consumer_offsets``, each with one partition, and
+            the coordinators of transactions and groups.
         apart: broker 0 is the controller and has no replica; else the last broker of the assignment is the controller.
     """
 
@@ -39,6 +41,7 @@ class Settings:
     flushes: int = 0
     by_hand: int = 0
     apart: int = 0
+    coordinators: int = 0
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -82,4 +85,5 @@ FIELDS = (
     Field("flushes", "f", 0, 1),
     Field("by_hand", "h", 0, 1),
     Field("apart", "c", 0, 1),
+    Field("coordinators", "g", 0, 1),
 )

@@ -3,6 +3,9 @@
 The page's site gives a scenario as the plain values of its file. ``unplayable`` says which scenarios need more than
 this cluster has: other topics, groups, transactions, clocks, clients that are processes. A step of a scenario becomes
 actions, so that a story is a schedule like any other; steps that wait let virtual time go on.
+
+A story of the page's own has ``settings`` in place of cluster and topics, as a schedule writes them, and steps ``act``
+whose value is an action as a schedule writes it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 from tidegauge.control import NO_LEADER
 from tidegauge_proof.hand import facts
 from tidegauge_proof.hand.actions import Action, ActionError
-from tidegauge_proof.hand.schedule import ScheduleError, read_settings
+from tidegauge_proof.hand.schedule import VERSION, ScheduleError, read_schedule, read_settings, write_settings
 from tidegauge_proof.hand.session import Session
 from tidegauge_proof.hand.settings import RULE_NAMES, Settings, orders
 
@@ -31,10 +34,16 @@ _EXPECTED = frozenset(
 )
 _OF_PRODUCE = frozenset({"values", "acks", "via", "answer", "error"})
 _MOST_VALUES = 20
+_OWN = frozenset({"act", "note"})
+"""What a step of the page's own stories may have."""
+_BESIDE = frozenset({"note", "kraft"})
+"""What stands beside a step's verb: its text, and what differs in KRaft mode, which this cluster is not in."""
 
 
 def unplayable(scenario: Mapping[str, Any]) -> str:
     """Return why a scenario can't be played by hand, in a few words; empty if it can."""
+    if "settings" in scenario:
+        return next((f"has a step {name}" for step in scenario["steps"] for name in step if name not in _OWN), "")
     topics = scenario.get("topics", [])
     if len(topics) != 1:
         names = [one["name"] for one in topics if str(one["name"]).startswith("__")]
@@ -54,7 +63,7 @@ def unplayable(scenario: Mapping[str, Any]) -> str:
         return "has an order of brokers that this cluster has not"
     for step in scenario.get("steps", []):
         for name, value in step.items():
-            if name != "note" and (reason := _unplayable_step(name, value)):
+            if name not in _BESIDE and (reason := _unplayable_step(name, value)):
                 return reason
     return ""
 
@@ -75,6 +84,8 @@ def _unplayable_step(name: str, value: Any) -> str:
 
 def _settings_of(scenario: Mapping[str, Any]) -> Settings | None:
     """Return the settings that give the same brokers their parts; None if none do."""
+    if "settings" in scenario:
+        return read_schedule(f"{VERSION}~{scenario['settings']}~").settings
     cluster, topic = scenario["cluster"], scenario["topics"][0]
     assignment, controller = list(topic["assignment"]), cluster.get("controller", 0)
     config = topic.get("config", {})
@@ -128,7 +139,7 @@ class Story:
     def next(self) -> Json:
         """Do the next step; return what it found: ``done``, sentences, and ``wrong``, expectations that do not hold."""
         step = self._steps[self.place]
-        name, value = next((name, value) for name, value in step.items() if name != "note")
+        name, value = next((name, value) for name, value in step.items() if name not in _BESIDE)
         said: list[str] = []
         wrong: list[str] = []
         try:
@@ -152,6 +163,12 @@ class Story:
     def _view(self) -> Json:
         view: Json = facts.view_of(self._session.cluster)["partitions"]["orders-0"]
         return view
+
+    def act(self, value: Any) -> tuple[list[str], list[str]]:
+        """Do actions, as a schedule writes them."""
+        settings = write_settings(self._session.schedule.settings)
+        actions = read_schedule(f"{VERSION}~{settings}~{value}").actions
+        return [self._session.do(action) for action in actions], []
 
     def produce(self, value: Any) -> tuple[list[str], list[str]]:
         """Send one batch for each value."""
@@ -380,7 +397,10 @@ def _plainly(kind: str) -> Callable[[Story, Any], tuple[list[str], list[str]]]:
 
 
 _STEPS: dict[str, Callable[[Story, Any], tuple[list[str], list[str]]]] = {
-    **{name: getattr(Story, name) for name in ("produce", "hold_fetch", "step_fetch", "kill", "start", "isolate")},
+    **{
+        name: getattr(Story, name)
+        for name in ("act", "produce", "hold_fetch", "step_fetch", "kill", "start", "isolate")
+    },
     **{name: getattr(Story, name) for name in ("verify", "expect", "wait_leader", "wait_isr", "wait_epoch")},
     **{name: getattr(Story, name) for name in ("wait_event", "wait_controller")},
     **{name: _plainly(name) for name in ("stop", "pause", "resume")},

@@ -18,6 +18,7 @@ from functools import lru_cache
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import HEADER_BYTES, make_batch
 from tidegauge_broker.replica.messages import ACKS_ALL
+from tidegauge_client.records import NewRecord, encode_batch
 from tidegauge_client.sent_record import FAIL, INFO, OK, SentRecord
 from tidegauge_lab.accountant.audit import audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord, Kind, ReadRecord
@@ -84,6 +85,20 @@ class Clients:
             self.under_way = self._send(ACKS_ALL, record_count, data, self._sequence)
             self._sequence += record_count
         return self.under_way
+
+    def send_in_transaction(
+        self, record_count: int, producer_id: int, producer_epoch: int, first_sequence: int
+    ) -> Produced:
+        """Return a batch of a transactional producer; it counts as sent once."""
+        values = range(self.numbers, self.numbers + record_count)
+        data = encode_batch(
+            [NewRecord(value.to_bytes(4, "big"), timestamp_ms=START_MS) for value in values],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=first_sequence,
+            is_transactional=True,
+        )
+        return self._send(ACKS_ALL, record_count, bytes(data))
 
     def _send(self, acks: int, record_count: int, data: bytes, first_sequence: int = -1) -> Produced:
         self.now += 1

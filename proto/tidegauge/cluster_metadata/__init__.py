@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.control import NO_LEADER, Endpoint
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.listeners import Listener
 from tidegauge.partition_state import PartitionState
 

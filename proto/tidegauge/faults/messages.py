@@ -19,6 +19,7 @@ _PLANES = {
     lab_pb2.LAB_PLANE_BROKERS: Plane.BROKERS.value,
     lab_pb2.LAB_PLANE_ZOOKEEPER: Plane.ZOOKEEPER.value,
     lab_pb2.LAB_PLANE_CLIENTS: Plane.CLIENTS.value,
+    lab_pb2.LAB_PLANE_CONTROLLERS: Plane.CONTROLLERS.value,
 }
 _DIRECTIONS = {
     lab_pb2.LAB_DIRECTION_UNSPECIFIED: Direction.BOTH.value,

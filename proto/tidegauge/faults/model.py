@@ -34,6 +34,7 @@ class Plane(Enum):
     BROKERS = "brokers"
     ZOOKEEPER = "zookeeper"
     CLIENTS = "clients"
+    CONTROLLERS = "controllers"
 
 
 class Direction(Enum):
@@ -327,7 +328,7 @@ def _error_problem(_: Parameter, value: Any) -> str:
 def _peers_problem(_: Parameter, value: Any) -> str:
     if value in PLANES or (isinstance(value, list) and value and all(map(_is_broker_id, value))):
         return ""
-    return f"is one of {', '.join(PLANES)}, or a list of broker ids, not {value!r}"
+    return f"is one of {', '.join(PLANES)}, or a list of ids, not {value!r}"
 
 
 def _is_broker_id(value: Any) -> bool:

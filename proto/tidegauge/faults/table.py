@@ -92,17 +92,17 @@ def _clock_problem(values: Mapping[str, Any], _broker_id: int) -> str:
 ISOLATE = FaultKind(
     name="isolate",
     message="network",
-    meaning="Partition a broker from brokers, ZooKeeper or clients, one way or both; or delay or drop its calls",
+    meaning="Partition a broker from brokers, ZooKeeper, clients or controllers, one way or both; delay or drop calls",
     acts_on=("gRPC", "Kafka protocol", "ZooKeeper"),
     wording=wordings.ISOLATE,
     parameters=(
         Parameter(
             "from",
             "peers",
-            "The other end: all other brokers, some of them, ZooKeeper, or clients",
+            "The other end: all other brokers, ZooKeeper, clients, the controllers of KRaft mode, or nodes by id",
             is_required=True,
             is_positional=True,
-            placeholder="brokers|zookeeper|clients|ID,ID",
+            placeholder="brokers|zookeeper|clients|controllers|ID,ID",
             python="ends",
             field="plane",
         ),

@@ -13,7 +13,7 @@ from tidegauge.counted import counted
 from tidegauge.faults.apis import kind_of_id
 from tidegauge.faults.model import WantedFault, Wording
 
-_ENDS = {"brokers": "all other brokers", "zookeeper": "ZooKeeper", "clients": "clients"}
+_ENDS = {"brokers": "all other brokers", "zookeeper": "ZooKeeper", "clients": "clients", "controllers": "controllers"}
 _CALLS = {"in": "calls from", "out": "calls to", "both": "calls from and to"}
 _BYTES = {"in": "what comes from", "out": "what goes to", "both": "the connection with"}
 _WAYS = {"in": ", incoming calls only", "out": ", outgoing calls only", "both": ""}

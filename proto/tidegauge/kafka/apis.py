@@ -1,9 +1,9 @@
 """The one table of Kafka's APIs: key, name, versions and first flexible version, as Apache Kafka 3.9.1 has them.
 
 The versions are those that a 3.9.1 broker in ZooKeeper mode serves. What of them a Tidegauge broker serves is what it
-has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft, of telemetry and of
-share groups. 68 and 69 (KIP-848), which 3.9.1 in ZooKeeper mode rejects with UNSUPPORTED_VERSION, stand in the table as
-an extension, in the versions of 4.3.1 (``EXTENSIONS``).
+has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft and of telemetry. Those
+of consumer groups (KIP-848) and of share groups (KIP-932), which 3.9.1 in ZooKeeper mode rejects with
+UNSUPPORTED_VERSION, stand in the table as extensions, in the versions of 4.3.1 (``EXTENSIONS``).
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; the ApiVersions response of 3.9.1.
 """
 
@@ -118,31 +118,24 @@ LIST_TRANSACTIONS = _api(66, "ListTransactions", 0, 1, 0)
 ALLOCATE_PRODUCER_IDS = _api(67, "AllocateProducerIds", 0, 0, 0, "AllocateProducerIds")
 CONSUMER_GROUP_HEARTBEAT = _api(68, "ConsumerGroupHeartbeat", 0, 1, 0)
 CONSUMER_GROUP_DESCRIBE = _api(69, "ConsumerGroupDescribe", 0, 1, 0)
+SHARE_GROUP_HEARTBEAT = _api(76, "ShareGroupHeartbeat", 1, 1, 0)
+SHARE_GROUP_DESCRIBE = _api(77, "ShareGroupDescribe", 1, 1, 0)
+SHARE_FETCH = _api(78, "ShareFetch", 1, 2, 0)
+SHARE_ACKNOWLEDGE = _api(79, "ShareAcknowledge", 1, 2, 0)
+INITIALIZE_SHARE_GROUP_STATE = _api(83, "InitializeShareGroupState", 0, 0, 0)
+READ_SHARE_GROUP_STATE = _api(84, "ReadShareGroupState", 0, 0, 0)
+WRITE_SHARE_GROUP_STATE = _api(85, "WriteShareGroupState", 0, 1, 0)
+DELETE_SHARE_GROUP_STATE = _api(86, "DeleteShareGroupState", 0, 0, 0)
+READ_SHARE_GROUP_STATE_SUMMARY = _api(87, "ReadShareGroupStateSummary", 0, 1, 0)
+DESCRIBE_SHARE_GROUP_OFFSETS = _api(90, "DescribeShareGroupOffsets", 0, 1, 0)
+ALTER_SHARE_GROUP_OFFSETS = _api(91, "AlterShareGroupOffsets", 0, 0, 0)
+DELETE_SHARE_GROUP_OFFSETS = _api(92, "DeleteShareGroupOffsets", 0, 0, 0)
 
-
-def _share(key: int, name: str, first: int, last: int) -> tuple[int, Api]:
-    return key, Api(key, name, first, last, 0)
-
-
-SHARE_APIS: dict[int, Api] = dict(
-    (
-        _share(76, "ShareGroupHeartbeat", 1, 1),
-        _share(77, "ShareGroupDescribe", 1, 1),
-        _share(78, "ShareFetch", 1, 2),
-        _share(79, "ShareAcknowledge", 1, 2),
-        _share(83, "InitializeShareGroupState", 0, 0),
-        _share(84, "ReadShareGroupState", 0, 0),
-        _share(85, "WriteShareGroupState", 0, 1),
-        _share(86, "DeleteShareGroupState", 0, 0),
-        _share(87, "ReadShareGroupStateSummary", 0, 1),
-        _share(90, "DescribeShareGroupOffsets", 0, 1),
-        _share(91, "AlterShareGroupOffsets", 0, 0),
-        _share(92, "DeleteShareGroupOffsets", 0, 0),
-    )
-)
-"""The APIs of share groups (KIP-932), in the versions of 4.3.1: their messages are known, and no broker serves them."""
-
-EXTENSIONS = frozenset((CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE))
+SHARE_APIS: dict[int, Api] = {key: api for key, api in APIS.items() if key >= SHARE_GROUP_HEARTBEAT}
+"""The APIs of share groups (KIP-932), in the versions of 4.3.1."""
+OF_CONSUMER_GROUPS = frozenset((CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE))
+"""Keys of the APIs of the consumer protocol (KIP-848)."""
+EXTENSIONS = OF_CONSUMER_GROUPS | SHARE_APIS.keys()
 """Keys that no broker of 3.9.1 in ZooKeeper mode serves: theirs are the messages of 4.3.1 (docs/groups.md)."""
 
 

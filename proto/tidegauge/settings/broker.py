@@ -10,6 +10,7 @@ from __future__ import annotations
 from tidegauge.settings.broker_groups import GROUP_SETTINGS
 from tidegauge.settings.broker_log import LOG_SETTINGS
 from tidegauge.settings.broker_security import SECURITY_SETTINGS
+from tidegauge.settings.broker_share import SHARE_SETTINGS
 from tidegauge.settings.broker_transactions import TRANSACTION_SETTINGS
 from tidegauge.settings.model import LONG_MAX, Setting
 from tidegauge.settings.tables import flag, long, names, text, whole
@@ -282,6 +283,7 @@ BROKER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "Controller": _CONTROLLER,
     "Log": LOG_SETTINGS,
     "Consumer groups": GROUP_SETTINGS,
+    "Share groups": SHARE_SETTINGS,
     "Transactions": TRANSACTION_SETTINGS,
     "Client quotas": _QUOTAS,
     "Tidegauge's own": _OWN,

@@ -1,20 +1,20 @@
 """Broker settings of consumer groups and their topic: Kafka's names, types, defaults and bounds.
 
-The consumer and share group protocols (KIP-848, KIP-932) exist in KRaft alone. Their settings are accepted and shown;
-those of the consumer protocol count if ``tidegauge.zookeeper.group.protocols`` serves it, an extension of this mode.
+The consumer and share group protocols (KIP-848, KIP-932) exist in KRaft alone. In ZooKeeper mode their settings count
+if ``tidegauge.zookeeper.group.protocols`` serves the protocol, an extension of this mode.
 Source: Kafka's GroupCoordinatorConfig and ShareGroupConfig.
 """
 
 from __future__ import annotations
 
-from tidegauge.settings.model import INT_MAX, Setting, Unit
+from tidegauge.settings.model import INT_MAX, Setting
 from tidegauge.settings.tables import long, names, short, text, whole
 
 _ASSIGNORS = tuple(f"org.apache.kafka.coordinator.group.assignor.{name}Assignor" for name in ("Uniform", "Range"))
 
 
-def _of_kraft(protocol: str) -> tuple[Setting, ...]:
-    """Return the settings of the consumer or the share protocol; the former count if that protocol is served."""
+def of_later_protocol(protocol: str) -> tuple[Setting, ...]:
+    """Return the settings that the consumer and the share protocol have alike; they count if it is served."""
     rows = (
         ("session.timeout.ms", 45_000, "Session timeout of members"),
         ("min.session.timeout.ms", 45_000, "Smallest session timeout of a group"),
@@ -30,31 +30,8 @@ def _of_kraft(protocol: str) -> tuple[Setting, ...]:
             "ms",
             f"{meaning}, {protocol} protocol.",
             1,
-            has_effect=protocol == "consumer",
         )
         for name, default, meaning in rows
-    )
-
-
-def _bounded(
-    name: str, default: int, lowest: int, highest: int, unit: Unit, meaning: str, minimum: int
-) -> tuple[Setting, ...]:
-    """Return a setting of the share protocol, and those that bound a group's own value of it."""
-    rows = (
-        ("", default, meaning),
-        ("min.", lowest, f"Smallest value of a group's own: {meaning[0].lower()}{meaning[1:]}"),
-        ("max.", highest, f"Largest value of a group's own: {meaning[0].lower()}{meaning[1:]}"),
-    )
-    return tuple(
-        whole(
-            f"group.share.{which}{name}",
-            value,
-            unit,
-            f"{text_of_it}, share protocol. A setting of Kafka 4.3.",
-            minimum,
-            has_effect=False,
-        )
-        for which, value, text_of_it in rows
     )
 
 
@@ -116,7 +93,7 @@ GROUP_SETTINGS = (
         0,
         has_effect=False,
     ),
-    *_of_kraft("consumer"),
+    *of_later_protocol("consumer"),
     whole("group.consumer.max.size", INT_MAX, "", "Maximum members, consumer protocol.", 1),
     names(
         "group.consumer.assignors",
@@ -127,9 +104,9 @@ GROUP_SETTINGS = (
     names(
         "tidegauge.zookeeper.group.protocols",
         ("classic",),
-        "Group protocols that are served in ZooKeeper mode; consumer (KIP-848), by the rules of Kafka 4.3, is an "
-        "extension, since Kafka 3.9 serves classic alone there.",
-        ("classic", "consumer"),
+        "Group protocols that are served in ZooKeeper mode; consumer (KIP-848) and share (KIP-932), by the rules of "
+        "Kafka 4.3, are extensions, since Kafka 3.9 serves classic alone there.",
+        ("classic", "consumer", "share"),
     ),
     whole(
         "group.consumer.assignment.interval.ms",
@@ -167,9 +144,4 @@ GROUP_SETTINGS = (
         "Kafka 4.3.",
         10_000,
     ),
-    *_of_kraft("share"),
-    *_bounded("assignment.interval.ms", 1_000, 0, 15_000, "ms", "Minimum time between two target assignments", 0),
-    *_bounded("record.lock.duration.ms", 30_000, 15_000, 60_000, "ms", "Time for which a member may keep a record", 1),
-    *_bounded("delivery.count.limit", 5, 2, 10, "", "Maximum number of deliveries of a record", 2),
-    *_bounded("partition.max.record.locks", 2_000, 100, 4_000, "", "Maximum offsets in flight of a share partition", 1),
 )

@@ -1,6 +1,6 @@
 """Broker settings of transactions and their topic: Kafka's names, types, defaults and bounds.
 
-Source: Kafka's TransactionStateManagerConfigs, TransactionLogConfigs.
+Source: Kafka's TransactionStateManagerConfigs, TransactionLogConfigs; AddPartitionsToTxnConfig of 4.3.1.
 """
 
 from __future__ import annotations
@@ -35,6 +35,21 @@ TRANSACTION_SETTINGS = (
         True,
         "Whether a leader asks the transaction coordinator before it appends a transaction's first batch (KIP-890).",
         update="cluster-wide",
+    ),
+    whole(
+        "add.partitions.to.txn.retry.backoff.ms",
+        20,
+        "ms",
+        "Time after which a leader adds a partition to a transaction again, while the one before is being completed: "
+        "in KRaft mode (KIP-890, part 2).",
+        1,
+    ),
+    whole(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        100,
+        "ms",
+        "How long a leader tries so; then the producer gets CONCURRENT_TRANSACTIONS.",
+        0,
     ),
     short("transaction.state.log.replication.factor", 3, "Replicas of __transaction_state when it is created.", 1),
     whole("transaction.state.log.num.partitions", 50, "", "Partitions of __transaction_state when it is created.", 1),

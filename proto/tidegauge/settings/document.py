@@ -80,11 +80,12 @@ def configuration_page() -> str:
 
 
 _GROUPS_TEXT = """\
-Names, defaults, bounds and sentences are those of Kafka 4.3. They exist where
-`tidegauge.zookeeper.group.protocols` has `consumer`, an extension. `tidegauge alter-config --group ID --add-config K=V`
-sets them, or any client's IncrementalAlterConfigs. A group need not exist. They are kept in `/config/groups/ID`, and
-count from each member's next heartbeat on. `group.consumer.min.*` and `group.consumer.max.*` bound what may be set; a
-value that they have come to exclude counts as the nearest bound.
+Names, defaults, bounds and sentences are those of Kafka 4.3. They exist in KRaft mode, and in ZooKeeper mode where
+`tidegauge.zookeeper.group.protocols` has `consumer` or `share`, an extension.
+`tidegauge alter-config --group ID --add-config K=V` sets them, or any client's IncrementalAlterConfigs. A group need
+not exist. In ZooKeeper mode they are kept in `/config/groups/ID`. They
+count from each member's next heartbeat on. `group.consumer.min.*`, `group.consumer.max.*`, `group.share.min.*` and
+`group.share.max.*` bound what may be set; a value that they have come to exclude counts as the nearest bound.
 """
 
 
@@ -110,7 +111,7 @@ def _page_tables() -> Iterator[str]:
             f"`{name}`",
             _code(default_text(setting)),
             range_text(setting),
-            f"`{setting.broker_key}`",
+            "none" if setting.broker_key is None else f"`{setting.broker_key}`",
             meaning_text(setting),
         )
     for group, table in BROKER_GROUPS.items():

@@ -19,8 +19,6 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import did_you_mean
 from tidegauge.settings.model import INT_MAX, Setting, Unit, Values
 
-SESSION_TIMEOUT, HEARTBEAT_INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 AUTO_OFFSET_RESET, ISOLATION_LEVEL = "share.auto.offset.reset", "share.isolation.level"
 RENEWS = "share.renew.acknowledge.enable"
 _RESETS = (
@@ -61,8 +59,6 @@ def _times_of(protocol: str) -> tuple[Setting, ...]:
     )
 
 
-GROUP_CONFIGS: Mapping[str, Setting] = {one.name: one for one in _times_of("consumer")}
-"""Those of the consumer protocol, which brokers offer where it is served."""
 SHARE_GROUP_CONFIGS: Mapping[str, Setting] = {
     one.name: one
     for one in (
@@ -90,13 +86,24 @@ SHARE_GROUP_CONFIGS: Mapping[str, Setting] = {
         Setting(RENEWS, "bool", True, "Whether members may renew their locks on records (KIP-1222)."),
     )
 }
-"""Those of the share protocol (KIP-932), which no broker offers yet."""
+"""Those of the share protocol (KIP-932)."""
+GROUP_CONFIGS: Mapping[str, Setting] = {**{one.name: one for one in _times_of("consumer")}, **SHARE_GROUP_CONFIGS}
+"""Those of both protocols, which brokers offer where one of them is served, as Kafka 4.3 does."""
 
 
 def _bounds_of(name: str) -> _Bounds:
     """Return the bounds of group.share.record.lock.duration.ms: group.share.min.record.lock.duration.ms, ..."""
     protocol, _, rest = name.partition(".")
     return _Bounds(f"group.{protocol}.min.{rest}", f"group.{protocol}.max.{rest}")
+
+
+BOUNDING = frozenset(
+    name
+    for config in GROUP_CONFIGS.values()
+    if config.broker_key is not None
+    for name in (config.broker_key, *_bounds_of(config.name))
+)
+"""The broker settings by which groups' own are checked: a controller in KRaft mode has them, too."""
 
 
 def check_group_configs(
@@ -107,7 +114,7 @@ def check_group_configs(
     Args:
         texts: the group's, by name.
         broker: the broker's settings.
-        configs: those that a group may have, of one protocol.
+        configs: those that a group may have.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, with Kafka's sentence.
@@ -127,10 +134,18 @@ def check_group_configs(
         if value > broker[high]:
             raise _refused(f"{name} must be less than or equal to {high} ({broker[high]}), and is {value}")
     values = Values(configs, _defaults(broker, configs) | given)
-    session = next(name for name in configs if name.endswith(".session.timeout.ms"))
-    heartbeat = next(name for name in configs if name.endswith(".heartbeat.interval.ms"))
+    for session in (name for name in configs if given and name.endswith(".session.timeout.ms")):
+        _check_times(values, session, session.replace(".session.timeout.ms", ".heartbeat.interval.ms"))
+
+
+def _check_times(values: Values, session: str, heartbeat: str) -> None:
+    """Check that a session is longer than the interval between heartbeats.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
     session_ms, heartbeat_ms = values[session], values[heartbeat]
-    if given and session_ms <= heartbeat_ms:
+    if session_ms <= heartbeat_ms:
         raise _refused(
             f"{session} ({session_ms}) must be greater than {heartbeat} ({heartbeat_ms}): members would expire between "
             "their heartbeats"

@@ -85,6 +85,8 @@ class _LabPlaneEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     """ZooKeeper."""
     LAB_PLANE_CLIENTS: _LabPlane.ValueType  # 3
     """Clients: every peer that is not a broker."""
+    LAB_PLANE_CONTROLLERS: _LabPlane.ValueType  # 4
+    """In KRaft mode: the controllers. Nodes that a fault names by id are of either kind."""
 
 class LabPlane(_LabPlane, metaclass=_LabPlaneEnumTypeWrapper):
     """The peer of the calls that a fault affects."""
@@ -97,6 +99,8 @@ LAB_PLANE_ZOOKEEPER: LabPlane.ValueType  # 2
 """ZooKeeper."""
 LAB_PLANE_CLIENTS: LabPlane.ValueType  # 3
 """Clients: every peer that is not a broker."""
+LAB_PLANE_CONTROLLERS: LabPlane.ValueType  # 4
+"""In KRaft mode: the controllers. Nodes that a fault names by id are of either kind."""
 global___LabPlane = LabPlane
 
 class _LabDirection:
@@ -440,7 +444,7 @@ class NetworkFault(google.protobuf.message.Message):
     """Seed of the chances."""
     @property
     def broker_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """LAB_PLANE_BROKERS: only these; empty: all others."""
+        """LAB_PLANE_BROKERS: only these nodes; empty: all other brokers."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidegauge.v1 import common_pb2 as tidegauge_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tidegauge/v1/transaction_markers.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"^\n\x14TransactionPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12$\n\x06status\x18\x03 \x01(\x0b\x32\x14.tidegauge.v1.Status\"\x98\x01\n\x17VerifyPartitionsRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x36\n\npartitions\x18\x04 \x03(\x0b\x32\".tidegauge.v1.TransactionPartition\"x\n\x18VerifyPartitionsResponse\x12$\n\x06status\x18\x01 \x01(\x0b\x32\x14.tidegauge.v1.Status\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".tidegauge.v1.TransactionPartition\"\x9b\x01\n\x06Marker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x11\n\tcommitted\x18\x03 \x01(\x08\x12\x19\n\x11\x63oordinator_epoch\x18\x04 \x01(\x05\x12\x36\n\npartitions\x18\x05 \x03(\x0b\x32\".tidegauge.v1.TransactionPartition\"R\n\x13WriteMarkersRequest\x12%\n\x07markers\x18\x01 \x03(\x0b\x32\x14.tidegauge.v1.Marker\x12\x14\n\x0clogical_time\x18\x02 \x01(\x03\"S\n\x14WriteMarkersResponse\x12%\n\x07markers\x18\x01 \x03(\x0b\x32\x14.tidegauge.v1.Marker\x12\x14\n\x0clogical_time\x18\x02 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&tidegauge/v1/transaction_markers.proto\x12\x0ctidegauge.v1\x1a\x19tidegauge/v1/common.proto\"^\n\x14TransactionPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12$\n\x06status\x18\x03 \x01(\x0b\x32\x14.tidegauge.v1.Status\"\xa6\x01\n\x17VerifyPartitionsRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x36\n\npartitions\x18\x04 \x03(\x0b\x32\".tidegauge.v1.TransactionPartition\x12\x0c\n\x04\x61\x64\x64s\x18\x05 \x01(\x08\"x\n\x18VerifyPartitionsResponse\x12$\n\x06status\x18\x01 \x01(\x0b\x32\x14.tidegauge.v1.Status\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".tidegauge.v1.TransactionPartition\"\xb8\x01\n\x06Marker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x11\n\tcommitted\x18\x03 \x01(\x08\x12\x19\n\x11\x63oordinator_epoch\x18\x04 \x01(\x05\x12\x36\n\npartitions\x18\x05 \x03(\x0b\x32\".tidegauge.v1.TransactionPartition\x12\x1b\n\x13transaction_version\x18\x06 \x01(\x05\"R\n\x13WriteMarkersRequest\x12%\n\x07markers\x18\x01 \x03(\x0b\x32\x14.tidegauge.v1.Marker\x12\x14\n\x0clogical_time\x18\x02 \x01(\x03\"S\n\x14WriteMarkersResponse\x12%\n\x07markers\x18\x01 \x03(\x0b\x32\x14.tidegauge.v1.Marker\x12\x14\n\x0clogical_time\x18\x02 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,13 +35,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSACTIONPARTITION']._serialized_start=83
   _globals['_TRANSACTIONPARTITION']._serialized_end=177
   _globals['_VERIFYPARTITIONSREQUEST']._serialized_start=180
-  _globals['_VERIFYPARTITIONSREQUEST']._serialized_end=332
-  _globals['_VERIFYPARTITIONSRESPONSE']._serialized_start=334
-  _globals['_VERIFYPARTITIONSRESPONSE']._serialized_end=454
-  _globals['_MARKER']._serialized_start=457
-  _globals['_MARKER']._serialized_end=612
-  _globals['_WRITEMARKERSREQUEST']._serialized_start=614
-  _globals['_WRITEMARKERSREQUEST']._serialized_end=696
-  _globals['_WRITEMARKERSRESPONSE']._serialized_start=698
-  _globals['_WRITEMARKERSRESPONSE']._serialized_end=781
+  _globals['_VERIFYPARTITIONSREQUEST']._serialized_end=346
+  _globals['_VERIFYPARTITIONSRESPONSE']._serialized_start=348
+  _globals['_VERIFYPARTITIONSRESPONSE']._serialized_end=468
+  _globals['_MARKER']._serialized_start=471
+  _globals['_MARKER']._serialized_end=655
+  _globals['_WRITEMARKERSREQUEST']._serialized_start=657
+  _globals['_WRITEMARKERSREQUEST']._serialized_end=739
+  _globals['_WRITEMARKERSRESPONSE']._serialized_start=741
+  _globals['_WRITEMARKERSRESPONSE']._serialized_end=824
 # @@protoc_insertion_point(module_scope)

@@ -44,7 +44,7 @@ global___TransactionPartition = TransactionPartition
 
 @typing.final
 class VerifyPartitionsRequest(google.protobuf.message.Message):
-    """Asks a coordinator whether partitions are in a transaction (AddPartitionsToTxn with VerifyOnly, KIP-890)."""
+    """Asks a coordinator whether partitions are in a transaction, or has it add them (AddPartitionsToTxn, KIP-890)."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -52,12 +52,15 @@ class VerifyPartitionsRequest(google.protobuf.message.Message):
     PRODUCER_ID_FIELD_NUMBER: builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    ADDS_FIELD_NUMBER: builtins.int
     transactional_id: builtins.str
     """The transactional id."""
     producer_id: builtins.int
     """The producer."""
     producer_epoch: builtins.int
     """Its epoch."""
+    adds: builtins.bool
+    """Whether they are added, for a producer of transactions v2; else only looked up (the reverse of VerifyOnly)."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TransactionPartition]:
         """The partitions."""
@@ -69,8 +72,9 @@ class VerifyPartitionsRequest(google.protobuf.message.Message):
         producer_id: builtins.int = ...,
         producer_epoch: builtins.int = ...,
         partitions: collections.abc.Iterable[global___TransactionPartition] | None = ...,
+        adds: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["partitions", b"partitions", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transactional_id", b"transactional_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["adds", b"adds", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transactional_id", b"transactional_id"]) -> None: ...
 
 global___VerifyPartitionsRequest = VerifyPartitionsRequest
 
@@ -112,6 +116,7 @@ class Marker(google.protobuf.message.Message):
     COMMITTED_FIELD_NUMBER: builtins.int
     COORDINATOR_EPOCH_FIELD_NUMBER: builtins.int
     PARTITIONS_FIELD_NUMBER: builtins.int
+    TRANSACTION_VERSION_FIELD_NUMBER: builtins.int
     producer_id: builtins.int
     """The producer whose transaction it ends."""
     producer_epoch: builtins.int
@@ -120,6 +125,8 @@ class Marker(google.protobuf.message.Message):
     """Whether the transaction is committed; else it is aborted."""
     coordinator_epoch: builtins.int
     """Epoch of the coordinator."""
+    transaction_version: builtins.int
+    """2: the transaction's end has raised the producer's epoch (KIP-890, part 2)."""
     @property
     def partitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TransactionPartition]:
         """In a response with an error each."""
@@ -132,8 +139,9 @@ class Marker(google.protobuf.message.Message):
         committed: builtins.bool = ...,
         coordinator_epoch: builtins.int = ...,
         partitions: collections.abc.Iterable[global___TransactionPartition] | None = ...,
+        transaction_version: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["committed", b"committed", "coordinator_epoch", b"coordinator_epoch", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["committed", b"committed", "coordinator_epoch", b"coordinator_epoch", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_version", b"transaction_version"]) -> None: ...
 
 global___Marker = Marker
 

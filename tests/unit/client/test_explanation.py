@@ -96,10 +96,14 @@ def test_in_kraft_mode_no_sentence_speaks_of_zookeeper_or_of_the_broker_that_met
     """KIP-631: a broker lives by its heartbeats, and metadata of brokers name any broker as the controller."""
     silent = replace(WELL, words=KRAFT, led=None, silent=frozenset({1, 2}))
     outside = replace(WELL, words=KRAFT, isr=(1, 2), live=frozenset({1, 2}), led=replace(LED, isr=(1, 2)))
-    sentences = [*explain(silent), *explain(outside)]
+    elected = replace(WELL, words=KRAFT, led=None)
+    gone = replace(WELL, words=KRAFT, live=frozenset({0, 1}))
+    sentences = [one for facts in (silent, outside, elected, gone) for one in explain(facts)]
     texts = " ".join(f"{one.text} {one.rule} {one.change}" for one in sentences)
     assert "ZooKeeper" not in texts
+    assert "LeaderAndIsr" not in texts
     assert "is the controller" not in texts
+    assert "does not lead yet: it has not applied the metadata log so far" in texts
     assert {KRAFT.rule_alive, KRAFT.rule_death} <= {one.rule for one in sentences}
     assert "it is fenced, or not registered, so it is dead, paused or partitioned" in texts
 

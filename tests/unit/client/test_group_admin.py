@@ -118,7 +118,9 @@ async def test_while_the_coordinator_moves_a_request_is_sent_again(broker: Broke
     """Rules 2 and 3."""
 
     def response(code: ErrorCode) -> OffsetCommitResponse:
-        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("t", [OffsetCommitResponsePartition(0, code)])])
+        return OffsetCommitResponse(
+            topics=[OffsetCommitResponseTopic("t", partitions=[OffsetCommitResponsePartition(0, code)])]
+        )
 
     moved, done = response(ErrorCode.NOT_COORDINATOR), response(ErrorCode.NONE)
     broker.responses[apis.OFFSET_COMMIT] = [moved, moved, done]

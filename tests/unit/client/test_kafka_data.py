@@ -122,7 +122,9 @@ async def test_requests_are_sent_in_order_and_responses_have_their_numbers() -> 
     good = PartitionProduceResponse(0, 0, 7, log_append_time_ms=99)
     hint = {"error_message": "moved", "current_leader": LeaderIdAndEpoch(2, 5)}
     bad = PartitionProduceResponse(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, **hint)
-    world.connection.responses[0].set_result(ProduceResponse([TopicProduceResponse("t", [good, bad])]))
+    world.connection.responses[0].set_result(
+        ProduceResponse([TopicProduceResponse("t", partition_responses=[good, bad])])
+    )
     await turns()
     [response] = world.responses
     assert response.correlation_id == 1

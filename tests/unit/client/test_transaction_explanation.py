@@ -20,6 +20,7 @@ from tidegauge_client.open_transaction_explanation import (
 from tidegauge_client.transaction_explanation import (
     RULE_BUSY,
     RULE_CREATE,
+    RULE_EPOCHS,
     RULE_LOAD,
     RULE_MIN_ISR,
     RULE_ONGOING,
@@ -159,6 +160,23 @@ def test_an_ongoing_transaction_has_its_age_its_timeout_and_its_partitions() -> 
         "orders-1 is in the transaction, and has no record of it.",
         "orders-2 is in the transaction, and has no leader: whether it has a record of it is not known.",
     ]
+
+
+def test_the_level_of_the_cluster_says_which_transactions_there_are() -> None:
+    """A cluster in ZooKeeper mode has no level, and nothing is said of it."""
+    assert not any(rule == RULE_EPOCHS for _, rule in said_of(FACTS))
+    by_level = {
+        level: [
+            one for one in explain_transaction(replace(FACTS, transaction_version=level)) if one.rule == RULE_EPOCHS
+        ]
+        for level in (0, 1, 2)
+    }
+    assert [len(found) for found in by_level.values()] == [1, 1, 1]
+    assert "speak transactions v1, and keep their epochs" in by_level[1][0].text
+    assert "upgrade-features --feature transaction.version=2" in by_level[0][0].change
+    assert "gets a higher epoch with each end" in by_level[2][0].text
+    unknown = replace(FACTS, transaction=None, problem=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transaction_version=2)
+    assert not any(rule == RULE_EPOCHS for _, rule in said_of(unknown))
 
 
 def test_a_former_coordinator_that_is_partitioned_is_not_called_the_coordinator() -> None:

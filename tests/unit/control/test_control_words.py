@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,9 @@ from tidegauge_lab.control.problems import RefusedError
 from tidegauge_lab.control.reset import Baseline
 from tidegauge_lab.control.shapes import problem
 from tidegauge_lab.control.targets import read_target
+from tidegauge_lab.local.plan import first_plan
 from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind
+from tidegauge_lab.local.wanted import Wanted
 from tidegauge_lab.scenario import steps
 
 ORDERS = {"orders": [[0, 1, 2]]}
@@ -71,9 +74,25 @@ def test_what_is_no_target_is_refused(text: str):
     assert refused.value.status == 400
 
 
+THREE = first_plan(Path("/c"), Wanted(mode="zookeeper"), free=lambda _: True).file
+OF_KRAFT = first_plan(Path("/c"), Wanted(mode="kraft"), free=lambda _: True).file
+
+
+def test_steps_may_name_controllers_where_there_are_any():
+    """A cluster in KRaft mode has nodes beside its brokers, and its brokers an end that others lack."""
+    wanted = [{"pause": 3000}, {"isolate": {"broker": 1, "from": "controllers"}}]
+    assert len(read_steps(wanted, ORDERS, OF_KRAFT, 10.0).steps) == 2
+    with pytest.raises(RefusedError, match="there is no broker 3000"):
+        read_steps(wanted[:1], ORDERS, THREE, 10.0)
+    with pytest.raises(RefusedError, match="in KRaft mode alone"):
+        read_steps(wanted[1:], ORDERS, THREE, 10.0)
+    with pytest.raises(RefusedError, match="stand in a scenario file"):
+        read_steps([{"wait_epoch": 1, "kraft": {"epoch": 0}}], ORDERS, OF_KRAFT, 10.0)
+
+
 def test_steps_are_those_of_scenario_files():
     """One vocabulary: the loader of scenario files reads them, by number instead of line."""
-    read = read_steps([{"kill": 1}, {"hold_fetch": {"brokers": [2]}, "note": "lags"}], ORDERS, 3, 10.0)
+    read = read_steps([{"kill": 1}, {"hold_fetch": {"brokers": [2]}, "note": "lags"}], ORDERS, THREE, 10.0)
     assert [type(step) for step in read.steps] == [steps.Kill, steps.HoldFetch]
     assert [step.line for step in read.steps] == [1, 2]
     assert read.steps[1].note == "lags"
@@ -91,7 +110,7 @@ def test_steps_are_those_of_scenario_files():
 )
 def test_wrong_steps_are_refused_before_anything_is_done(wrong: list[dict[str, Any]], named: str):
     with pytest.raises(RefusedError) as refused:
-        read_steps(wrong, ORDERS, 3, 10.0)
+        read_steps(wrong, ORDERS, THREE, 10.0)
     assert refused.value.status == 400
     assert named in refused.value.message
 
@@ -99,9 +118,9 @@ def test_wrong_steps_are_refused_before_anything_is_done(wrong: list[dict[str, A
 def test_the_partition_may_be_left_out_only_while_there_is_one_topic():
     """In a scenario the first topic is meant; a running cluster has no first one."""
     internal = {"__consumer_offsets": [[0]]}
-    assert read_steps([{"wait_isr": [1]}], ORDERS | internal, 3, 10.0)
+    assert read_steps([{"wait_isr": [1]}], ORDERS | internal, THREE, 10.0)
     with pytest.raises(RefusedError, match="wait_isr needs 'partition': the cluster has 2 topics"):
-        read_steps([{"wait_isr": [1]}], ORDERS | {"payments": [[0]]}, 3, 10.0)
+        read_steps([{"wait_isr": [1]}], ORDERS | {"payments": [[0]]}, THREE, 10.0)
 
 
 def test_conditions_are_those_of_the_wait_verb():

@@ -10,6 +10,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import DeleteGroup, DeleteGroupResult, GroupState, OffsetFetch, OffsetToCommit
 from tidegauge.record_batch import iterate_headers, patch, read_header
 from tidegauge.transaction_marker import Outcome
+from tidegauge.transactions import SupportedOperation
 from tidegauge_broker.coordinator.effects import ReadLog
 from tidegauge_broker.coordinator.record_codec import Record, batch_of, read_batches
 
@@ -115,10 +116,10 @@ def test_nothing_is_appended_for_a_transaction_that_is_not_verified(raw, seen):
 def test_what_is_verified_is_named_and_its_guard_goes_with_the_append():
     harness = Harness()
     harness.holds_verifications = True
-    token = harness.commit_transactional(5, supports_abortable_error=False)
+    token = harness.commit_transactional(5, operation=SupportedOperation.DEFAULT_ERROR)
     (asked,) = harness.verifications
     assert (asked.partition, asked.transactional_id, asked.producer_id, asked.producer_epoch) == (0, "tx", 7, 0)
-    assert not asked.supports_abortable_error
+    assert asked.operation is SupportedOperation.DEFAULT_ERROR
     guard = object()
     harness.verify(guard=guard)
     assert harness.committed(token) is E.NONE

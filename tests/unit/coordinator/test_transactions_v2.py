@@ -37,7 +37,7 @@ class Harness(TransactionHarness):
     """A coordinator of a cluster with transaction.version 2."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**({"transaction_version": 2} | settings))
+        super().__init__(**({"transaction_version": 2, "is_kafka_4": True} | settings))
 
     def produce(self, *partitions: TopicPartition, epoch: int = 0, producer_id: int = 0) -> ErrorCode:
         """What a partition's leader asks for a Produce v12, or a coordinator of a group for a TxnOffsetCommit v5."""
@@ -170,6 +170,47 @@ def test_while_markers_are_written_every_end_has_to_wait(broker):
     broker.write_markers()
     assert broker.produce(epoch=0) is FENCED
     assert broker.produce(epoch=1) is NONE
+
+
+@pytest.mark.parametrize(("is_kafka_4", "expected"), [(True, CONCURRENT), (False, FENCED)])
+def test_partitions_of_a_producer_of_v1_wait_for_what_is_pending_too(is_kafka_4, expected):
+    """TransactionCoordinator.handleAddPartitionsToTransaction of 4.x; in 3.9 the epoch is looked at first."""
+    broker = Harness(is_kafka_4=is_kafka_4, transaction_version=0)
+    broker.init()
+    broker.add()
+    broker.holds_markers = True
+    assert broker.end(COMMIT) is NONE
+    assert broker.add(epoch=7) is expected
+
+
+def test_partitions_that_another_broker_adds_are_of_v1_in_zookeeper_mode():
+    """3.9 serves AddPartitionsToTxn v4 that verifies nothing, and knows no other transactions."""
+    broker = Harness(is_kafka_4=False, transaction_version=0)
+    broker.init()
+    assert broker.produce() is NONE
+    broker.holds_markers = True
+    assert broker.end(COMMIT) is NONE
+    assert [one.marker.transaction_version for request in broker.markers for one in request.markers] == [0]
+
+
+def test_a_marker_says_that_its_transaction_is_of_v2(broker):
+    """TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue: clientTransactionVersion of the metadata."""
+    broker.init()
+    broker.produce()
+    broker.holds_markers = True
+    assert broker.end_v5(COMMIT, 0) == (NONE, 0, 1)
+    assert [one.marker[1:] for request in broker.markers for one in request.markers] == [(1, COMMIT, 0, 2)]
+
+
+@pytest.mark.parametrize(("is_kafka_4", "start_ms"), [(True, -1), (False, 1_000_000)])
+def test_a_new_producer_has_begun_no_transaction(is_kafka_4, start_ms):
+    """TransactionMetadata.completeTransitionTo of 4.x takes the time from the record; in 3.9 the old one stays."""
+    broker = Harness(is_kafka_4=is_kafka_4)
+    broker.init()
+    broker.add()
+    broker.end(COMMIT)
+    broker.init()
+    assert broker.describe().start_time_ms == start_ms
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import tempfile
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.cluster.zookeeper.stores import ZooKeeperStores
 from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
+from tidegauge_broker.server.coordinators.share_latest_offsets import own_latest
+from tidegauge_broker.server.coordinators.share_runner import ShareRunner
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.lab.fault_table import FaultTable
@@ -60,9 +63,10 @@ from tidegauge_broker.server.replication.leader_link import FetcherIdentity
 from tidegauge_broker.server.replication.peers import Peers
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.seams import Parts
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.group_service import GroupService
 from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification
+from tidegauge_broker.server.service.share_group_service import ShareGroupService
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.grpc.admin import AdminServicer
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
@@ -216,7 +220,7 @@ class HostileBroker:
             call()
 
         def leadership_changed(change: LeadershipChanged) -> None:
-            for runner in (self.runner, self.transaction_runner):
+            for runner in (self.runner, self.transaction_runner, self.share_runner):
                 runner.leadership_changed(change.topic_partition, leads=change.leads, leader_epoch=change.leader_epoch)
 
         def halted(problem: Exception) -> None:
@@ -231,8 +235,7 @@ class HostileBroker:
         producer_ids: Any = _ProducerIds()
         transactions = self._transactions(producer_ids, events, halted)
 
-        async def verify(_wanted: Any, *, supports_abortable_error: bool) -> Any:
-            del supports_abortable_error
+        async def verify(_wanted: Any, _operation: Any) -> Any:
             return {}
 
         async def still_leads(_at: Any) -> bool:
@@ -251,7 +254,9 @@ class HostileBroker:
             producer_ids=producer_ids,
             configs=DynamicConfigs(stores, 0, self._layers, self.metadata.knows_topic),
             create_topic=lambda _topic: None,
-            groups=GroupService(self.runner, transactions, self.metadata, lambda _topic: None, still_leads),
+            groups=GroupService(
+                self.runner, transactions, self.metadata, lambda _topic: None, still_leads, self._shares(events, halted)
+            ),
             transactions=transactions,
             verification=ProduceVerification(begin_verification, verify),
         )
@@ -265,6 +270,18 @@ class HostileBroker:
             self._lab(in_pool, events, loop),
         )
         self.methods = {name: getattr(one, name) for name in rpcs() for one in servicers if hasattr(one, name)}
+
+    def _shares(self, events: EventLogWriter, halted: Any) -> ShareGroupService:
+        """Make the share coordinator; there are no other brokers to ask."""
+
+        async def still_leads(_at: Any) -> bool:
+            return True
+
+        self.share_runner = ShareRunner(self._layers.live, self.replicas, events, lambda: NOW_MS, halted)
+        latest = partial(own_latest, self.replicas.core)
+        return ShareGroupService(
+            self.share_runner, self.runner, self.metadata, lambda _topic: None, still_leads, latest, ""
+        )
 
     def _transactions(self, producer_ids: Any, events: EventLogWriter, halted: Any) -> TransactionService:
         """Make the transaction coordinator; no other broker takes its markers."""

@@ -20,7 +20,7 @@ from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.formats import large_batches
-from tidegauge_broker.server.service import Caller
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka import connection, frame_reader
 from tidegauge_broker.server.wire.kafka.handlers import fetch, produce
 from tidegauge_broker.server.wire.kafka.request import Context
@@ -29,7 +29,9 @@ from tidegauge_client.records import NewRecord, encode_batch
 
 VERSIONS = {PRODUCE: 9, FETCH: 12}
 BATCH = encode_batch([NewRecord(value=b"x" * 1000) for _ in range(8)])
-PRODUCE_REQUEST = ProduceRequest(None, 1, 1_000, [TopicProduceData("t", [PartitionProduceData(0, BATCH)])])
+PRODUCE_REQUEST = ProduceRequest(
+    None, 1, 1_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, BATCH)])]
+)
 AT = TopicPartition("t", 0)
 MOST_BYTES_BESIDE_RECORDS = 300
 

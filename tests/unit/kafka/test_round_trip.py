@@ -150,7 +150,7 @@ def test_null_is_rejected_where_a_version_has_none():
 
 def test_record_batches_are_views_of_the_frame_and_are_not_copied():
     batch = bytes(range(256))
-    request = ProduceRequest(topic_data=[TopicProduceData("t", [PartitionProduceData(0, batch)])])
+    request = ProduceRequest(topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])])
     parts = encode(PRODUCE, 9, request)
     assert any(part is batch for part in parts)
     frame = joined(parts)

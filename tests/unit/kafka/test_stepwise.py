@@ -67,7 +67,10 @@ def test_a_slice_has_so_many_items_however_they_are_nested() -> None:
         None,
         1,
         1,
-        [TopicProduceData(f"t{number}", [PartitionProduceData(at, b"x") for at in range(10)]) for number in range(100)],
+        [
+            TopicProduceData(f"t{number}", partition_data=[PartitionProduceData(at, b"x") for at in range(10)])
+            for number in range(100)
+        ],
     )
     for key, version, message, items in ((METADATA, 9, flat, 1_000), (PRODUCE, 9, nested, 1_100)):
         body = memoryview(joined(encode(key, version, message)))
@@ -84,7 +87,7 @@ def test_messages_that_are_decoded_side_by_side_each_have_the_limit_of_items(mon
         next(first)
         next(second)
     assert len(ended(first)[0].topics) == len(ended(second)[0].topics) == 10
-    topics = [TopicProduceData(str(number), [PartitionProduceData(0, b"x")]) for number in range(6)]
+    topics = [TopicProduceData(str(number), partition_data=[PartitionProduceData(0, b"x")]) for number in range(6)]
     above = memoryview(joined(encode(PRODUCE, 9, ProduceRequest(None, 1, 1, topics))))
     third = codec_of(PRODUCE, 9).decode_in_slices(above, 0, 1)
     next(third)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tidegauge.consumer_groups import ConsumerGroupHeartbeatResult
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka import apis
+from tidegauge.kafka.apis import SHARE_APIS
 from tidegauge.kafka.frames import RequestHeader, codec_of, decode, joined, read_request_header
 from tidegauge.kafka.kraft.apis import DESCRIBE_QUORUM
 from tidegauge.kafka.kraft.broker_apis import FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
@@ -22,11 +23,14 @@ from tidegauge.kafka.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidegauge.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tidegauge.principal import ANONYMOUS, Principal
+from tidegauge.share_groups import ShareGroupHeartbeatResult
 from tidegauge_broker.server.cluster.kraft.forwarding import serialized
 from tidegauge_broker.server.cluster.ports import Features
 from tidegauge_broker.server.wire.kafka.by_mode import Serving, serving_of
 from tidegauge_broker.server.wire.kafka.request import CloseConnection
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 ALICE = Principal("User", "alice")
 
@@ -52,11 +56,11 @@ class Controller:
         return self.known
 
 
-def served(controller: Controller, group_version: int = 0) -> Serving:
+def served(controller: Controller, group_version: int = 0, share_version: int = 0) -> Serving:
     """What a broker serves that hands requests on to this controller."""
-    finalized = {"metadata.version": 30, "group.version": group_version}
+    finalized = {"metadata.version": 30, "group.version": group_version, "share.version": share_version}
     features = Features(41, finalized, {"metadata.version": (25, 30), "kraft.version": (0, 1)})
-    return serving_of(controller, lambda: features, serves_consumer_groups=True)
+    return serving_of(controller, lambda: features, serves_consumer_groups=True, serves_share_groups=True)
 
 
 def context(key: int, version: int) -> Any:
@@ -123,6 +127,44 @@ async def test_group_version_says_whether_the_consumer_protocol_is_served(group_
     assert response.error_code == error
 
 
+@pytest.mark.parametrize(("share_version", "error"), [(0, ErrorCode.UNSUPPORTED_VERSION), (1, ErrorCode.NONE)])
+async def test_share_version_says_whether_the_share_protocol_is_served(share_version: int, error: ErrorCode) -> None:
+    """KafkaApis.isShareGroupProtocolEnabled, which is asked before any right; states of share partitions ask it not."""
+    serving = served(Controller(), share_version=share_version)
+    key = apis.SHARE_GROUP_HEARTBEAT
+    assert SHARE_APIS.keys() & SERVED.keys() <= {one.api_key for one in advertised(serving).api_keys}
+    asked = context(key, 1)
+    asked.service = SimpleNamespace(groups=SimpleNamespace(ask=_share_beaten))
+    request = ShareGroupHeartbeatRequest("g", "m")
+    found = serving.handlers[key](request, asked)
+    response = await found if hasattr(found, "__await__") else found
+    assert response.error_code == error
+    guard, judged = serving.apis[key].guard, Judged(asked)
+    assert guard is not None
+    assert guard(request, cast("Any", judged), serving.handlers[key]).error_code == (error or Judged.ERROR)
+    unguarded = serving.apis[apis.READ_SHARE_GROUP_STATE].handle
+    assert unguarded is SERVED[apis.READ_SHARE_GROUP_STATE].handle
+
+
+class Judged(SimpleNamespace):
+    """The questions about a request of a principal that may do nothing."""
+
+    ERROR = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    def __init__(self, asked: Any) -> None:
+        super().__init__(context=asked)
+
+    def group(self, *_: Any) -> bool:
+        return False
+
+    def refused(self, _request: Any, error: ErrorCode) -> Any:
+        return ShareGroupHeartbeatResponse(error_code=error)
+
+
+async def _share_beaten(_request: Any) -> ShareGroupHeartbeatResult:
+    return ShareGroupHeartbeatResult()
+
+
 async def _beaten(_request: Any) -> ConsumerGroupHeartbeatResult:
     return ConsumerGroupHeartbeatResult()
 
@@ -136,7 +178,7 @@ def test_what_kraft_mode_does_not_have_is_not_served() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "first", "last"), [(apis.PRODUCE, 3, 11), (apis.FETCH, 4, 18), (apis.LIST_OFFSETS, 1, 11), (19, 2, 7)]
+    ("key", "first", "last"), [(apis.PRODUCE, 3, 13), (apis.FETCH, 4, 18), (apis.LIST_OFFSETS, 1, 11), (19, 2, 7)]
 )
 def test_removed_versions_are_refused(key: int, first: int, last: int) -> None:
     """KIP-896."""
@@ -148,7 +190,7 @@ def test_removed_versions_are_refused(key: int, first: int, last: int) -> None:
 def test_produce_is_advertised_from_version_0() -> None:
     """KAFKA-18659: as brokers of 4.3.1 do."""
     found = {one.api_key: (one.min_version, one.max_version) for one in advertised(served(Controller())).api_keys}
-    assert found[apis.PRODUCE] == (0, 11)
+    assert found[apis.PRODUCE] == (0, 13)
 
 
 def test_what_is_handed_on_has_the_versions_of_both() -> None:

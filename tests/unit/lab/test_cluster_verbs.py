@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.main import root
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
-from tidegauge_lab.cli.cluster import down, next_commands, status, up
+from tidegauge_lab.cli.cluster import down, status, up
+from tidegauge_lab.cli.cluster_lines import next_commands
 from tidegauge_lab.cli.control import control
 from tidegauge_lab.cli.faults import kill
 from tidegauge_lab.cli.inject import inject_error

@@ -167,8 +167,12 @@ def test_the_page_names_only_declared_faults_and_actions_and_has_all_that_stand_
     ("kind", "values", "words"),
     [
         (ISOLATE, {}, "isolate needs from"),
-        (ISOLATE, {"from": "disk"}, "from is one of brokers, zookeeper, clients, or a list of broker ids, not 'disk'"),
-        (ISOLATE, {"from": []}, "or a list of broker ids"),
+        (
+            ISOLATE,
+            {"from": "disk"},
+            "from is one of brokers, zookeeper, clients, controllers, or a list of ids, not 'disk'",
+        ),
+        (ISOLATE, {"from": []}, "or a list of ids"),
         (ISOLATE, {"from": [1]}, "can't be isolated from itself"),
         (ISOLATE, {"from": "clients", "direction": "out"}, "makes no calls to clients"),
         (ISOLATE, {"from": "zookeeper", "drop": 0.5}, "one stream of bytes"),

@@ -25,7 +25,7 @@ from tidegauge.security import PLAIN
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.channels import Channels
 from tidegauge_client.kafka_wire import KafkaWire
-from tidegauge_lab.cli.cluster import group_line
+from tidegauge_lab.cli.cluster_lines import group_line
 from tidegauge_lab.group_observation import observed_groups
 
 OBSERVED = lab_pb2.ObservedGroup(group_id="a", partition=7)
@@ -84,7 +84,7 @@ class Kafka(KafkaWire):
             )
         assert isinstance(message, OffsetFetchRequest)
         assert all(one.topics is None for one in message.groups), "of all partitions"
-        topics = [OffsetFetchResponseTopics("t", [OffsetFetchResponsePartitions(0, 5, -1, None)])]
+        topics = [OffsetFetchResponseTopics("t", partitions=[OffsetFetchResponsePartitions(0, 5, -1, None)])]
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(one.group_id, topics) for one in message.groups])
 
 

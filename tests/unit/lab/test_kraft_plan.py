@@ -17,7 +17,7 @@ from tidegauge_broker.server.quorum.verb import controller_settings
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.cli.cluster import up
 from tidegauge_lab.local import layout
-from tidegauge_lab.local.broker_settings import server_properties
+from tidegauge_lab.local.broker_settings import server_properties, ways_among_brokers
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.topology.kraft import KRaftTopology
@@ -79,7 +79,7 @@ def test_a_quorum_has_one_three_or_five_controllers(count: int) -> None:
         ({"features": {"eligible.leader.replicas.version": 9}}, "9"),
         ({"release_version": "1.0"}, "1.0"),
         ({"features": {"kraft.version": 0}}, "kraft.version"),
-        ({"features": {"share.version": 1}}, "brokers here support share.version at level 0 alone"),
+        ({"features": {"streams.version": 1}}, "brokers here support streams.version at level 0 alone"),
         ({"release_version": "3.9"}, r"from 25 \(4.0-IV3\) on, not 21 \(3.9-IV0\): choose a release from 4.0 on"),
     ],
 )
@@ -124,6 +124,43 @@ def test_a_later_up_can_t_turn_a_cluster_into_another(recorded: str, wanted: Wan
         next_plan(HOME, file, wanted, free=all_free)
     same = WantedQuorum(controllers=3, port=9392) if recorded == "kraft" else WantedQuorum()
     assert next_plan(HOME, file, Wanted(mode=recorded, quorum=same), free=all_free).file == file
+
+
+AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+BROKERS_MAY = "User:admin;User:ANONYMOUS"
+
+
+@pytest.mark.parametrize(
+    "users", [{}, {"super.users": "User:admin"}, {"super.users": BROKERS_MAY, "3001:super.users": "User:admin"}]
+)
+def test_controllers_that_would_refuse_their_brokers_are_refused(users: dict[str, str]) -> None:
+    """KIP-801: CLUSTER_ACTION comes from super.users until the first broker has connected."""
+    with pytest.raises(TidegaugeError, match=r"would refuse the brokers .* add User:ANONYMOUS to super.users") as no:
+        first_plan(HOME, Wanted(mode="kraft", settings={**AUTHORIZER, **users}), free=all_free)
+    assert no.value.code is ErrorCode.INVALID_CONFIG
+    file = made()
+    with pytest.raises(TidegaugeError, match="would refuse the brokers"):
+        next_plan(HOME, file, Wanted(settings={**AUTHORIZER, **users}), free=all_free)
+
+
+def test_each_mode_has_its_own_authorizer() -> None:
+    """Kafka 4 has no AclAuthorizer, and StandardAuthorizer needs a metadata log."""
+    may = {"super.users": BROKERS_MAY}
+    assert first_plan(HOME, Wanted(mode="kraft", settings={**AUTHORIZER, **may}), free=all_free).file.mode == "kraft"
+    of_zookeeper = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    for mode, wrong in (("kraft", of_zookeeper), ("zookeeper", AUTHORIZER)):
+        with pytest.raises(TidegaugeError, match=r"authorizer\.class\.name"):
+            first_plan(HOME, Wanted(mode=mode, settings={**wrong, **may}), free=all_free)
+
+
+@pytest.mark.parametrize("settings", [{"sasl.enabled.mechanisms": "PLAIN"}, {**AUTHORIZER, "super.users": BROKERS_MAY}])
+def test_brokers_speak_grpc_if_the_listener_for_clients_asks_who_they_are(settings: dict[str, str]) -> None:
+    """Without a word Kafka's protocol is spoken among brokers in KRaft mode, for which they would need credentials."""
+    file = first_plan(HOME, Wanted(mode="kraft", settings=settings), free=all_free).file
+    assert ways_among_brokers(file) == {"inter.broker.listener.name": "GRPC"}
+    assert ways_among_brokers(made()) == {"inter.broker.listener.name": "PLAINTEXT"}
+    said = first_plan(HOME, Wanted(mode="kraft", settings={"inter.broker.listener.name": "GRPC"}), free=all_free).file
+    assert ways_among_brokers(said) == {}
 
 
 def test_kraft_and_zookeeper_together_are_a_usage_error(tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.documents import blocks
 
 from tidegauge.errors import TidegaugeError
+from tidegauge_lab.cli.lab import lab as cli
+from tidegauge_lab.cli.watch import watch
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.evidence import Evidence
 from tidegauge_lab.labs.model import Lab, judged, passes
@@ -90,3 +93,15 @@ def test_nothing_passes_on_a_cluster_that_does_not_respond(lab: Lab):
     findings = judged(lab, Evidence())
     assert not passes(findings)
     assert all(one.holds or one.next for one in findings), "what does not hold says what to do"
+
+
+def test_a_lab_of_zookeeper_alone_says_so_and_starts_nothing(tmp_path: Path):
+    for options, exit_code, sentence in (
+        (["controller", "--kraft"], 1, "lab controller needs a cluster in ZooKeeper mode: it is about a broker"),
+        (["acks-1", "--kraft", "--zookeeper-port", "2181"], 2, "A cluster in KRaft mode has no ZooKeeper"),
+    ):
+        done = CliRunner().invoke(cli, ["start", *options, "--dir", str(tmp_path / "c")])
+        assert (done.exit_code, sentence in " ".join(done.output.split())) == (exit_code, True), done.output
+    assert not (tmp_path / "c").exists()
+    done = CliRunner().invoke(watch, ["--kraft", "--dir", str(tmp_path / "c")])
+    assert (done.exit_code, "--kraft is for the cluster that --lab or --scenario starts" in done.output) == (2, True)

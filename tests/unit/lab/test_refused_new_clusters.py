@@ -40,7 +40,7 @@ def test_a_refused_new_cluster_leaves_nothing(
     new = tmp_path / "new"
     if exists:
         new.mkdir()
-    words = {"Java": "need Java 17", "PySpark": "its jars come with PySpark", "named jars": r"has no zookeeper-\*\.jar"}
+    words = {"Java": "need Java 17", "PySpark": "its jars are missing", "named jars": r"has no zookeeper-\*\.jar"}
     with pytest.raises(TidegaugeError, match=words[lacks]) as refused:
         LocalCluster.create(new, 1)
     assert "--zookeeper HOST:PORT" in refused.value.message, "what to do without"
@@ -52,4 +52,5 @@ def test_a_refused_new_cluster_leaves_nothing(
 def test_named_jars_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "zookeeper-3.9.3.jar").touch()
     monkeypatch.setenv("TIDEGAUGE_ZOOKEEPER_JARS", str(tmp_path))
-    assert server.jars_directory() == tmp_path
+    monkeypatch.setattr(server, "java_program", lambda: "java")
+    assert server.installed() == ("java", tmp_path)

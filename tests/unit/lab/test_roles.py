@@ -7,12 +7,15 @@ import pytest
 from click.testing import CliRunner
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.groups import partition_of
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, from_response
 from tidegauge_lab.cli import faults
 from tidegauge_lab.local.roles import (
     GROUP,
+    SHARE,
+    SHARE_PARTITION,
     TRANSACTION,
     Coordinated,
     PartitionView,
@@ -152,10 +155,30 @@ def test_a_cluster_that_had_no_group_yet_has_no_coordinator() -> None:
         coordinator_of({}, Coordinated(GROUP, "g"))
 
 
-@pytest.mark.parametrize("text", ["g", "group:", "transaction:", "transactional:t", ""])
+def test_share_names_the_groups_coordinator_and_with_a_partition_the_share_coordinator() -> None:
+    """SharePartitionKey.asCoordinatorKey: Java's hash of "q:AAAAAAAAAAAAAAAAAAAAAQ:0" in __share_group_state."""
+    of_group, of_partition = read_coordinated("share:g"), read_coordinated("share:q/orders-0")
+    assert (of_group, of_partition) == ((SHARE, "g", None), (SHARE_PARTITION, "q", TopicPartition("orders", 0)))
+    assert read_coordinated("share:a/b") == (SHARE, "a/b", None), "no partition: the group's id has a slash"
+    assert str(of_partition) == "share:q/orders-0"
+    role = Role(RoleKind.COORDINATOR, of=of_partition)
+    assert role.topics == ["__share_group_state", "orders"]
+    key = "q:AAAAAAAAAAAAAAAAAAAAAQ:0"
+    leaders: list[int | None] = [1] * 10
+    leaders[partition_of(key, 10)] = 2
+    states = led_by(*leaders, topic_name="__share_group_state").topics
+    orders = metadata_pb2.TopicMetadata(name="orders", topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    topics = from_response(metadata_pb2.MetadataResponse(topics=[orders])).topics
+    assert coordinator_of({0: ClusterInfo(topics={**states, **topics})}, of_partition) == 2
+    assert coordinator_of({0: led_by(*[0] * 10)}, of_group) == 0
+    with pytest.raises(TidegaugeError, match="no broker knows topic orders"):
+        coordinator_of({0: ClusterInfo(topics=states)}, of_partition)
+
+
+@pytest.mark.parametrize("text", ["g", "group:", "transaction:", "transactional:t", "share:", ""])
 def test_a_target_that_names_nothing_coordinated_is_wrong_usage(text: str) -> None:
-    assert read_coordinated("group:a:b") == (GROUP, "a:b")
-    assert read_coordinated("transaction:a:b") == (TRANSACTION, "a:b")
+    assert read_coordinated("group:a:b") == (GROUP, "a:b", None)
+    assert read_coordinated("transaction:a:b") == (TRANSACTION, "a:b", None)
     with pytest.raises(ValueError, match="names no group and no transactional id"):
         read_coordinated(text)
     assert CliRunner().invoke(faults.kill, ["--coordinator-of", text]).exit_code == 2

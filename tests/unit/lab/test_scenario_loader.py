@@ -11,7 +11,7 @@ from tidegauge.faults.model import FaultKind, WantedFault
 from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import steps
-from tidegauge_lab.scenario.loader import ScenarioError, load, parse
+from tidegauge_lab.scenario.loader import ScenarioError, in_kraft, load, parse, shipped_names
 from tidegauge_lab.scenario.narration import narrated
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
 
@@ -129,7 +129,10 @@ def test_arguments_become_values_of_their_kind() -> None:
         ("inject_disk: {broker: 1, errno: EEK}", "6: EEK is no error of the operating system"),
         ("inject_disk: {broker: 1, delay_ms: 1, operation: write}", "6: append or sync or truncate or replace or"),
         ("clear_faults: 3", "6: there is no broker 3 in this scenario"),
-        ("isolate: {broker: 1, from: disk}", "6: brokers or zookeeper or clients is expected, not 'disk'"),
+        (
+            "isolate: {broker: 1, from: disk}",
+            "6: brokers or zookeeper or clients or controllers is expected, not 'disk'",
+        ),
         ("hold_fetch: {brokers: 1, release: 1}", "6: true or false is expected, not '1'"),
         ("wait_isr: {isr: 1, partition: story}", "6: 'story' is not a partition; write TOPIC-PARTITION"),
         ("wait_isr: {isr: 1, partition: story-1}", "6: there is no partition story-1 in this scenario"),
@@ -245,3 +248,68 @@ def test_a_controller_is_named_as_one_in_the_story() -> None:
     kill, _, wait, _ = parse(QUORUM, "q").steps
     assert narrated(kill) == "Kill controller 3002 (SIGKILL)"
     assert narrated(wait) == "Wait until controller 3001 leads the quorum"
+
+
+IN_BOTH = (
+    HEAD
+    + """\
+  - kill: 2
+  - wait_epoch: 1
+    kraft: {epoch: 0}
+    note: of a dead follower
+  - expect: {epoch: 1, isr: [0, 1]}
+    kraft: {epoch: 0}
+  - verify: {lost: 1}
+    kraft: {lost: 2}
+"""
+)
+
+
+def test_a_step_may_have_other_values_in_kraft_mode() -> None:
+    """KIP-497 and Kafka 3.6: a dead broker that led nothing costs no leader epoch there; the rest stays."""
+    story = parse(IN_BOTH.replace("kip-101}", "kip-101, zookeeper.session.timeout.ms: 6000}"), "a.yaml")
+    _, wait, expect, verify = story.steps
+    assert (wait.epoch, expect.epoch, verify.found) == (1, 1, {"lost": 1})  # type: ignore[attr-defined]
+    adapted = story.in_kraft(1)
+    kill, wait, expect, verify = adapted.steps
+    assert kill is story.steps[0]
+    assert (wait.epoch, wait.note, expect.epoch, verify.found) == (  # type: ignore[attr-defined]
+        *(0, "of a dead follower", 0),
+        {"lost": 2},
+    )
+    assert expect.isr == (0, 1)  # type: ignore[attr-defined]
+    assert (adapted.mode, adapted.controllers, adapted.is_adapted) == ("kraft", 1, True)
+    assert adapted.settings == {"replica.truncation.rule": "kip-101", "broker.session.timeout.ms": "6000"}
+    assert adapted.in_kraft(3) is adapted, "it is in KRaft mode already"
+
+
+def test_what_is_of_zookeeper_mode_alone_says_why() -> None:
+    story = parse(HEAD.replace("controller: 0", "zookeeper_only: it is about znodes") + "  - kill: 1\n", "a.yaml")
+    with pytest.raises(TidegaugeError, match="a can't be played in KRaft mode: it is about znodes"):
+        story.in_kraft()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (QUORUM.replace("{kill: 3002}", "{kill: 3002, kraft: 3001}"), "values under 'kraft' are for a scenario"),
+        (QUORUM.replace("mode: kraft", "mode: kraft, zookeeper_only: x"), "zookeeper_only is said of a story"),
+        (HEAD.replace("controller: 0", "zookeeper_only: x") + "  - kill: 1\n    kraft: 2\n", "values under 'kraft'"),
+        (HEAD + "  - wait_epoch: 1\n    kraft: {epok: 0}\n", "not a mapping"),
+        (HEAD + "  - expect: {epoch: 1}\n    kraft: {epok: 0}\n", "not a mapping|there is no 'epok'"),
+        (HEAD + "  - kill: 1\n    kraft: some\n", "'some'"),
+    ],
+)
+def test_what_can_not_differ_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        parse(text, "a.yaml")
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_a_shipped_scenario_plays_in_kraft_mode_or_says_why_not(name: str) -> None:
+    """All that its steps name is there in that mode, too."""
+    if load(name).zookeeper_only:
+        with pytest.raises(TidegaugeError, match="can't be played in KRaft mode: "):
+            in_kraft(name)
+    else:
+        assert in_kraft(name).mode == "kraft"

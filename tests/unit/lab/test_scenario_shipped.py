@@ -165,3 +165,19 @@ def test_the_page_names_every_scenario_every_step_and_every_argument() -> None:
 )
 def test_the_last_line_counts_in_singular_and_plural(expectations: int, words: str) -> None:
     assert held(expectations) == words
+
+
+def test_the_mode_of_a_run_is_asked_for_or_given_by_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--zookeeper would have no effect on a cluster without ZooKeeper; what is of ZooKeeper alone says so."""
+    monkeypatch.delenv("TIDEGAUGE_MODE", raising=False)
+    for words in (["elr-saves"], ["loss-cured", "--kraft"]):
+        refused = CliRunner().invoke(scenario, ["run", *words, "--zookeeper", "127.0.0.1:2181"])
+        assert refused.exit_code == 2
+        assert "plays in KRaft mode, whose cluster has no ZooKeeper: leave --zookeeper out" in refused.output
+    for words, mode in ((["--kraft"], ""), ([], "kraft")):
+        monkeypatch.setenv("TIDEGAUGE_MODE", mode)
+        refused = CliRunner().invoke(scenario, ["run", "fenced-controller", *words])
+        assert refused.exit_code == 1
+        assert "fenced-controller can't be played in KRaft mode: it shows /controller_epoch" in refused.output
+    monkeypatch.setenv("TIDEGAUGE_MODE", "raft")
+    assert "TIDEGAUGE_MODE is 'raft'" in CliRunner().invoke(scenario, ["run", "loss-cured"]).output

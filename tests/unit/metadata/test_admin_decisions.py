@@ -42,6 +42,7 @@ from tidegauge_controller.metadata.image import (
     BROKER,
     CLIENT_METRICS,
     EMPTY,
+    GROUP,
     TOPIC,
     ConfigResource,
     CredentialKey,
@@ -139,6 +140,21 @@ REFUSED_SETTINGS = [
         ErrorCode.INVALID_CONFIG,
         "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
     ),
+    (
+        ConfigResource(GROUP, ""),
+        "share.isolation.level",
+        "read_committed",
+        ErrorCode.INVALID_REQUEST,
+        "Default group resources are not allowed.",
+    ),
+    (
+        ConfigResource(GROUP, "g"),
+        "share.record.lock.duration.ms",
+        "1",
+        ErrorCode.INVALID_CONFIG,
+        "share.record.lock.duration.ms must be greater than or equal to group.share.min.record.lock.duration.ms "
+        "(15000), and is 1",
+    ),
     (ConfigResource(1, ""), "x", "1", ErrorCode.UNSUPPORTED_VERSION, "Unknown resource type 1."),
     (
         ConfigResource(CLIENT_METRICS, "m"),
@@ -148,6 +164,15 @@ REFUSED_SETTINGS = [
         "Settings of resources of type 16 are not kept by this controller",
     ),
 ]
+
+
+def test_a_group_that_does_not_exist_may_have_settings() -> None:
+    """ControllerConfigurationValidator, GroupConfig: they wait for it, and outlive it."""
+    world, group = with_topic(), ConfigResource(GROUP, "g")
+    decision = alter_configs(world.view, {group: {"share.isolation.level": Alteration(SET, "read_committed")}})
+    assert decision.response == {group: None}
+    world.take(decision)
+    assert world.view.image.config(*group) == {"share.isolation.level": "read_committed"}
 
 
 @pytest.mark.parametrize(("resource", "key", "value", "error", "sentence"), REFUSED_SETTINGS)

@@ -17,12 +17,13 @@ import pytest
 from tests.unit.hand.test_stories import PLAYED
 
 from tidegauge.errors import TidegaugeError
+from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.play import runtime
 from tidegauge_lab.play.code_archive import ENTRY, archive, modules_needed, roots
 from tidegauge_lab.play.runtime import FILES, missing, unpack
 from tidegauge_lab.play.server import PlayServer
 from tidegauge_lab.play.site import OWN_SCRIPTS, document, own_file, site_files, write_site
-from tidegauge_lab.play.stories import played, stories
+from tidegauge_lab.play.stories import labs_elsewhere, played, stories
 from tidegauge_lab.watch.page_files import SCRIPTS, page_file
 from tidegauge_proof.hand.desk import Desk
 
@@ -155,6 +156,38 @@ def test_every_story_plays_to_its_end_as_expected(story: dict) -> None:
         assert found["verdict"]["lost"] == ["LOST: m2 was acknowledged (acks=all) at offset 1, and no replica has it"]
     if story["name"].endswith("-cured") and story["name"] not in PLAYED:
         assert found["verdict"]["lost"] == []
+
+
+def test_every_lab_plays_or_the_reason_stands_in_the_documentation() -> None:
+    plays = {one["name"].removeprefix("lab-") for one in stories() if one["theme"] == "labs"}
+    elsewhere = labs_elsewhere()
+    assert plays | set(elsewhere) == {lab.name for lab in LABS}
+    assert not plays & set(elsewhere)
+    rows = []
+    for lab in LABS:
+        where = elsewhere.get(lab.name, {})
+        assert where.get("story", "tour") in {one["name"] for one in stories()}
+        plays_as = f"`{where['story']}`" if "story" in where else f"`lab-{lab.name}`" if lab.name in plays else "no"
+        rows.append(f"| {lab.number} | `{lab.name}` | {plays_as} | {where.get('why', '')} |")
+    page = (Path(__file__).parents[3] / "docs" / "play.md").read_text()
+    assert page.partition("<!-- labs -->\n")[2].partition("\n<!-- end of labs -->")[0].splitlines()[2:] == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("lab-acks-all", {"isr": [1, 0]}),
+        ("lab-slow-follower", {"isr": [1, 0, 2]}),
+        ("lab-preferred-leader", {"leader": 1, "leaderEpoch": 2}),
+        ("lab-controller", {"leader": 0, "isr": [0, 1, 2]}),
+    ],
+)
+def test_a_lab_ends_as_its_text_says(name: str, shown: dict) -> None:
+    desk = Desk()
+    story = next(one for one in stories() if one["name"] == name)
+    desk.request(json.dumps({"op": "story", "scenario": story["scenario"]}))
+    found = json.loads(desk.request(json.dumps({"op": "story_to", "place": 99})))["view"]["partitions"]["orders-0"]
+    assert {key: found[key] for key in shown} == shown
 
 
 def test_every_cure_is_a_story_with_text_in_both_languages() -> None:

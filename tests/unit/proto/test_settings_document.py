@@ -73,8 +73,14 @@ def test_what_is_said_to_have_no_effect_is_read_nowhere():
         if setting.name in named:
             named.update(fallback.name for fallback in setting.fallbacks)
     for setting in GROUP_CONFIGS.values():  # a group's own settings, which their brokers' bound
+        if setting.broker_key is None:
+            continue
         named.add(setting.broker_key)
-        named.update(setting.broker_key.replace("consumer.", f"consumer.{which}.") for which in ("min", "max"))
+        named.update(
+            setting.broker_key.replace(protocol, f"{protocol}{which}.")
+            for protocol in ("group.consumer.", "group.share.")
+            for which in ("min", "max")
+        )
     settings = [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()]
     assert [s.name for s in settings if not s.has_effect and s.name in named] == []
     # It is there to be checked: brokers speak one version alone.

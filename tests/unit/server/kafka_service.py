@@ -6,14 +6,14 @@ import inspect
 from types import SimpleNamespace
 from typing import Any
 
-from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.apis import APIS, BROKER_PROTOCOL, Protocol, message_class
 from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Pending
-from tidegauge_broker.server.wire.kafka.served import HANDLERS
+from tidegauge_broker.server.wire.kafka.served import SERVED
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 
 KEYS = {api.name: key for key, api in APIS.items()}
@@ -44,10 +44,12 @@ async def ask(
     client_id: str | None = "test",
     tags: Tags = NO_TAGS,
     principal: Principal = ANONYMOUS,
+    protocol: Protocol = BROKER_PROTOCOL,
 ) -> Any:
     """Return a handler's response as a client of that version reads it: encoded and decoded."""
     key = KEYS[name]
-    request, _ = decode(key, version, memoryview(joined(encode(key, version, request))))
+    sent = memoryview(joined(encode(key, version, request, protocol)))
+    request, _ = decode(key, version, sent, protocol=protocol)
     context = Context(
         service,
         Caller("test", "PLAINTEXT", principal=principal),
@@ -55,7 +57,7 @@ async def ask(
         lambda: 0,
         RequestHeader(key, version, 1, client_id, 0, tags),
     )
-    response = HANDLERS[key](request, context)
+    response = SERVED[key].handle(request, context)
     if isinstance(response, Pending):
         response = response.respond(await response.future)
     elif inspect.isawaitable(response):
@@ -65,7 +67,8 @@ async def ask(
     if isinstance(response, Encoded):
         return decode(key, response.version, memoryview(joined(response.body)), response=True)[0]
     assert isinstance(response, message_class(key, response=True))
-    return decode(key, version, memoryview(joined(encode(key, version, response))), response=True)[0]
+    encoded = memoryview(joined(encode(key, version, response, protocol)))
+    return decode(key, version, encoded, response=True, protocol=protocol)[0]
 
 
 def versions(name: str) -> range:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.fields import WIRE, Wire
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 CHOSEN = {
     "acks": -1,
@@ -43,8 +44,8 @@ CHOSEN = {
 
 
 def each_request() -> Iterator[tuple[int, int, str]]:
-    """Yield key, version and kind of all samples: full, and with null wherever that may stand."""
-    for api in APIS.values():
+    """Yield key, version and kind of all samples of what is served: full, and with null wherever that may stand."""
+    for api in (one for one in APIS.values() if one.key in SERVED):
         for version in range(api.first, api.last + 1):
             yield api.key, version, "full"
             yield api.key, version, "null"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import admit, through
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest, InjectedError
 
 REQUEST = GatedRequest("Produce", Caller("c", "PLAINTEXT"))

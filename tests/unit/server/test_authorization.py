@@ -114,6 +114,7 @@ def test_without_an_authorizer_handlers_are_called_as_they_are() -> None:
 
 
 T = {"name": "t", "partitions": [{"partition_index": 0}]}
+SHARE_T = {"topic_id": bytes(15) + b"t", "partitions": [{"partition": 0}]}
 PLAIN_T = {"name": "t", "partitions": [0]}
 BATCH = bytes(16) + b"\x02" + bytes(5) + b"\x10" + bytes(60)
 NAMING = ("topics", "topic_data", "groups", "coordinator_keys", "resources", "groups_names", "topic_names", "group_ids")
@@ -126,6 +127,8 @@ DENIED = [
         {TRANSACTION},
     ),
     ("ListOffsets", 7, {"topics": [T]}, {TOPIC}),
+    ("ShareFetch", 2, {"group_id": "g"}, {GROUP}),
+    ("ShareAcknowledge", 2, {"group_id": "g"}, {GROUP}),
     ("Metadata", 12, {"topics": [{"name": "t"}]}, {TOPIC}),
     ("Metadata", 12, {"topics": [{"name": None, "topic_id": AN_ID}]}, {TOPIC}),
     ("LeaderAndIsr", 7, {}, {CLUSTER}),
@@ -194,6 +197,17 @@ DENIED = [
     ("AllocateProducerIds", 0, {}, {CLUSTER}),
     ("ConsumerGroupHeartbeat", 1, {"group_id": "g"}, {GROUP}),
     ("ConsumerGroupDescribe", 1, {"group_ids": ["g"]}, {GROUP}),
+    ("ShareGroupHeartbeat", 1, {"group_id": "g", "member_id": "m"}, {GROUP}),
+    ("ShareGroupDescribe", 1, {"group_ids": ["g"]}, {GROUP}),
+    ("InitializeShareGroupState", 0, {"group_id": "g", "topics": [SHARE_T]}, {CLUSTER}),
+    ("ReadShareGroupState", 0, {"group_id": "g", "topics": [SHARE_T]}, {CLUSTER}),
+    ("WriteShareGroupState", 1, {"group_id": "g", "topics": [SHARE_T]}, {CLUSTER}),
+    ("DeleteShareGroupState", 0, {"group_id": "g", "topics": [SHARE_T]}, {CLUSTER}),
+    ("ReadShareGroupStateSummary", 1, {"group_id": "g", "topics": [SHARE_T]}, {CLUSTER}),
+    ("DescribeShareGroupOffsets", 1, {"groups": [{"group_id": "g", "topics": None}]}, {GROUP}),
+    ("AlterShareGroupOffsets", 0, {"group_id": "g", "topics": []}, {GROUP}),
+    ("DeleteShareGroupOffsets", 0, {"group_id": "g", "topics": []}, {GROUP}),
+    ("FindCoordinator", 6, {"coordinator_keys": ["g:AAAAAAAAAAAAAAAAAAAAAA:0"], "key_type": 2}, {CLUSTER}),
 ]
 
 

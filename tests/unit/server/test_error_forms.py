@@ -31,11 +31,14 @@ OF_KAFKA_39 = [one for one in SAMPLES if one[0] not in apis.EXTENSIONS]
 tests/unit/coordinator/consumer_groups."""
 NOT_NAMED = {
     *((apis.FETCH, version) for version in range(13, 18)),
+    *((key, version) for key in (apis.SHARE_FETCH, apis.SHARE_ACKNOWLEDGE) for version in (1, 2)),
     *((apis.OFFSET_FETCH, version) for version in range(2, 8)),
     *((apis.ADD_PARTITIONS_TO_TXN, version) for version in (4, 5)),
     *((key, version) for key in (apis.OFFSET_DELETE, apis.ALTER_PARTITION) for version in range(4)),
     *((key, version) for key in (apis.UPDATE_METADATA, apis.DESCRIBE_LOG_DIRS) for version in range(9)),
     *((apis.CONSUMER_GROUP_HEARTBEAT, version) for version in (0, 1)),
+    (apis.ALTER_SHARE_GROUP_OFFSETS, 0),
+    (apis.DELETE_SHARE_GROUP_OFFSETS, 0),
 }
 """Requests whose topics Kafka's response to a failure does not name: the error stands at its top, or nowhere."""
 NOWHERE = {

@@ -36,7 +36,8 @@ def sent(key: int, version: int, response: Any) -> Any:
 
 def test_each_partition_of_a_commit_is_refused() -> None:
     request = OffsetCommitRequest(
-        "g", topics=[OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(index) for index in (0, 3)])]
+        "g",
+        topics=[OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(index) for index in (0, 3)])],
     )
     response = sent(apis.OFFSET_COMMIT, 8, SERVED[apis.OFFSET_COMMIT].refusal(8, request, ERROR))
     [topic] = response.topics

@@ -41,7 +41,7 @@ def metadata(correlation_id: int) -> bytes:
 
 
 def produce(correlation_id: int, acks: int = 1) -> bytes:
-    topics = [TopicProduceData("t", [PartitionProduceData(0), PartitionProduceData(3)])]
+    topics = [TopicProduceData("t", partition_data=[PartitionProduceData(0), PartitionProduceData(3)])]
     return frame(PRODUCE, 9, correlation_id, ProduceRequest(None, acks, topic_data=topics))
 
 

@@ -9,6 +9,7 @@ import pytest
 from config_zookeeper import Broker, FakeZooKeeper, settle
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import GROUP_CONFIGS
 from tidegauge_broker.server.coordinators.group_runner import consumer_times
 
 SESSION, HEARTBEAT, INTERVAL = (
@@ -123,12 +124,16 @@ async def test_a_group_is_described_with_sources(zookeeper):
     broker = await Broker(zookeeper, group_consumer_heartbeat_interval_ms="6000").start()
     await broker.configs.groups.alter("g", {SESSION: "50000"}, [])
     views = await broker.configs.groups.describe("g")
-    assert [(one.name, one.value, one.source) for one in views] == [
+    assert [(one.name, one.value, one.source) for one in views if one.name.startswith("consumer.")] == [
         (INTERVAL, "1000", "DEFAULT_CONFIG"),
         (HEARTBEAT, "6000", "STATIC_BROKER_CONFIG"),
         (SESSION, "50000", "DYNAMIC_GROUP_CONFIG"),
     ]
-    assert [one.value for one in await broker.configs.groups.describe("nobody")] == ["1000", "6000", "45000"]
+    unset = {one.name: one.value for one in await broker.configs.groups.describe("nobody")}
+    assert (unset[INTERVAL], unset[HEARTBEAT], unset[SESSION]) == ("1000", "6000", "45000")
+    assert unset.keys() == GROUP_CONFIGS.keys(), "those of the share protocol as well"
+    await settle()
+    assert broker.configs.groups.values_of("g").integer(SESSION) == 50_000
     await broker.configs.close()
 
 

@@ -170,7 +170,7 @@ async def test_a_group_that_is_named_twice_shows_no_topic_that_may_not_be_descri
     api.response = OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup("g", offsets), OffsetFetchResponseGroup("g", offsets[:1])]
     )
-    asked = [OffsetFetchRequestTopics(name, [0]) for name in ("t", "u")]
+    asked = [OffsetFetchRequestTopics(name, partition_indexes=[0]) for name in ("t", "u")]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics) for topics in (None, asked)])
     response = await api.ask(request)
     assert [[topic.name for topic in group.topics] for group in response.groups] == [["t"], ["t", "u"]]

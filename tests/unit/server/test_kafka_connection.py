@@ -92,7 +92,7 @@ def test_a_large_frame_gets_a_buffer_of_its_own_and_what_follows_it_is_read(list
 
     listener.handlers[PRODUCE] = append
     client = Client(listener)
-    topics = [TopicProduceData("t", [PartitionProduceData(0, b"x" * 500_000)])]
+    topics = [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"x" * 500_000)])]
     large = request(PRODUCE, 2, ProduceRequest(None, topic_data=topics))
     client.send(metadata(1) + large + metadata(3), piece)
     assert client.correlation_ids() == [1, 2, 3]

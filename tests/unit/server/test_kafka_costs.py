@@ -91,7 +91,9 @@ async def cluster(directory: Path, partitions: int, broker_count: int) -> AsyncI
     client = await brokers.start()
 
     async def produce() -> None:
-        request = ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, [PartitionProduceData(0, BATCH)])])
+        request = ProduceRequest(
+            None, -1, 30_000, [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, BATCH)])]
+        )
         response: ProduceResponse = await client.send(PRODUCE, PRODUCE_VERSION, request)
         assert response.responses[0].partition_responses[0].error_code == 0
         await brokers.until_followers_wait()

@@ -70,7 +70,7 @@ async def broker() -> Broker:
 
 def produce(acks: int = -1) -> ProduceRequest:
     parts = [PartitionProduceData(index, b"") for index in (0, 3)]
-    return ProduceRequest(acks=acks, timeout_ms=1, topic_data=[TopicProduceData("t", parts)])
+    return ProduceRequest(acks=acks, timeout_ms=1, topic_data=[TopicProduceData("t", partition_data=parts)])
 
 
 async def test_a_partition_ends_connections_and_refuses_new_ones(broker: Broker) -> None:

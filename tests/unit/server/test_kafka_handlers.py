@@ -510,7 +510,7 @@ async def test_an_alteration_is_refused_in_kafkas_order(
     kind: int, name: str, configs: list[tuple[str, int, str | None]], error: int, sentence: str
 ) -> None:
     service = FakeService(
-        groups=SimpleNamespace(serves_consumer_groups=True),
+        groups=SimpleNamespace(has_group_settings=True),
         describe_configs=coming(DescribedConfigs()),
         alter_configs=coming(AlteredConfigs()),
     )
@@ -524,12 +524,12 @@ async def test_an_alteration_is_refused_in_kafkas_order(
 
 
 @pytest.mark.parametrize("name", ["IncrementalAlterConfigs", "AlterConfigs"])
-async def test_groups_have_settings_where_the_consumer_protocol_is_served(name: str) -> None:
+async def test_groups_have_settings_where_a_new_protocol_is_served(name: str) -> None:
     """ConfigResource.Type.GROUP (32); a broker without the extension does not know the resource, as Kafka 3.9's."""
     resource = {"resource_type": 32, "resource_name": "g", "configs": [{"name": SESSION_TIMEOUT, "value": "50000"}]}
     for serves, error in ((True, 0), (False, 42)):
         service = FakeService(
-            groups=SimpleNamespace(serves_consumer_groups=serves),
+            groups=SimpleNamespace(has_group_settings=serves),
             describe_configs=coming(DescribedConfigs()),
             alter_configs=coming(AlteredConfigs()),
         )
@@ -541,18 +541,19 @@ async def test_groups_have_settings_where_the_consumer_protocol_is_served(name: 
 
 
 async def test_a_groups_settings_are_described_with_their_own_source() -> None:
-    """DescribeConfigsResponse.ConfigSource.GROUP_CONFIG is 8; all settings of groups are of type INT (3)."""
+    """DescribeConfigsResponse.ConfigSource.GROUP_CONFIG is 8; their times are of type INT (3)."""
     views = BrokerSettings(Values(BROKER_SETTINGS, {})).group_views({SESSION_TIMEOUT: "50000"})
     service = FakeService(describe_configs=coming(DescribedConfigs(entries=views)))
     resource = {"resource_type": 32, "resource_name": "g", "configuration_keys": []}
     request = message("DescribeConfigs", resources=[resource], include_synonyms=True)
     [result] = (await ask(service, "DescribeConfigs", 4, request)).results
-    assert [(one.name, one.value, one.config_source, one.config_type) for one in result.configs] == [
+    of_consumers = [one for one in result.configs if one.name.startswith("consumer.")]
+    assert [(one.name, one.value, one.config_source, one.config_type) for one in of_consumers] == [
         ("consumer.assignment.interval.ms", "1000", 5, 3),
         ("consumer.heartbeat.interval.ms", "5000", 5, 3),
         (SESSION_TIMEOUT, "50000", 8, 3),
     ]
-    assert [(one.name, one.source) for one in result.configs[2].synonyms] == [
+    assert [(one.name, one.source) for one in of_consumers[2].synonyms] == [
         (SESSION_TIMEOUT, 8),
         (f"group.{SESSION_TIMEOUT}", 5),
     ]

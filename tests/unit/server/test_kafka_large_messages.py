@@ -101,7 +101,7 @@ async def test_another_connection_is_served_between_the_slices_of_a_large_reques
 
 
 LARGE = PartitionProduceData(0, b"x" * 2 * LARGE_FRAME_BYTES)
-LARGE_PRODUCE = ProduceRequest(None, topic_data=[TopicProduceData("t", [LARGE])])
+LARGE_PRODUCE = ProduceRequest(None, topic_data=[TopicProduceData("t", partition_data=[LARGE])])
 
 
 async def test_a_request_that_is_not_large_takes_no_turn_of_the_event_loop(listener: Listener) -> None:
@@ -247,14 +247,19 @@ async def test_portions_of_a_produce_are_all_appended_before_acks_are_awaited() 
     def produce(request: ProduceRequest, _: Any) -> Pending:
         appended.extend(one.index for topic in request.topic_data for one in topic.partition_data)
         topics = [
-            TopicProduceResponse(topic.name, [PartitionProduceResponse(one.index) for one in topic.partition_data])
+            TopicProduceResponse(
+                topic.name, partition_responses=[PartitionProduceResponse(one.index) for one in topic.partition_data]
+            )
             for topic in request.topic_data
         ]
         node = NodeEndpoint(len(appended) // ITEMS_PER_TURN % 2, "h", 1, None)
         return Pending(acknowledged, lambda _: ProduceResponse(topics, node_endpoints=[node]))
 
     request = ProduceRequest(
-        None, -1, 1_000, [TopicProduceData("t", [PartitionProduceData(number, b"x") for number in range(1_800)])]
+        None,
+        -1,
+        1_000,
+        [TopicProduceData("t", partition_data=[PartitionProduceData(number, b"x") for number in range(1_800)])],
     )
     task = asyncio.ensure_future(in_portions(SERVED[PRODUCE].division, produce)(request, CONTEXT))
     await turns_until(lambda: len(appended) == 1_800)
@@ -268,7 +273,10 @@ async def test_portions_of_a_produce_are_all_appended_before_acks_are_awaited() 
 
 async def test_a_produce_without_acks_has_no_response_in_portions_either() -> None:
     request = ProduceRequest(
-        None, 0, 1_000, [TopicProduceData("t", [PartitionProduceData(number, b"x") for number in range(1_800)])]
+        None,
+        0,
+        1_000,
+        [TopicProduceData("t", partition_data=[PartitionProduceData(number, b"x") for number in range(1_800)])],
     )
     assert await in_portions(SERVED[PRODUCE].division, lambda *_: SILENT)(request, CONTEXT) is SILENT
 

@@ -35,7 +35,9 @@ async def test_a_record_with_acks_all_waits_for_one_round_of_each_follower_and_f
         client = await cluster.start()
         await cluster.until_followers_wait()
         batch = encode_batch([NewRecord(value=b"x")])
-        request = ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, [PartitionProduceData(0, batch)])])
+        request = ProduceRequest(
+            None, -1, 30_000, [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, batch)])]
+        )
         for number in range(1, 4):
             response, turns = client.send(PRODUCE, 9, request), 0
             while not response.done():
@@ -66,7 +68,9 @@ async def test_a_follower_writes_the_epochs_of_a_round_in_the_pool_and_nothing_w
         follower.pool_is_free.clear()
         batch = encode_batch([NewRecord(value=b"x")])
         data = [PartitionProduceData(number, batch) for number in range(2)]
-        response = await client.send(PRODUCE, 9, ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, data)]))
+        response = await client.send(
+            PRODUCE, 9, ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, partition_data=data)])
+        )
         assert [one.error_code for one in response.responses[0].partition_responses] == [0, 0]
         assert (epochs_on_disk(cluster, 0), epochs_on_disk(cluster, 1)) == (["1 0"], [])
         follower.pool_is_free.set()
@@ -195,7 +199,9 @@ async def test_a_record_in_one_of_many_partitions_has_the_leader_look_at_that_on
 
         async def produce(partition: int) -> None:
             data = [PartitionProduceData(partition, batch)]
-            await client.send(PRODUCE, 9, ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, data)]))
+            await client.send(
+                PRODUCE, 9, ProduceRequest(None, -1, 30_000, [TopicProduceData(TOPIC, partition_data=data)])
+            )
             await cluster.until_followers_wait()
 
         for partition in range(50):

@@ -26,8 +26,9 @@ from tidegauge.with_turns import in_portions
 from tidegauge_broker.replica import hosted
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.server.lab.servicer import LabServicer
-from tidegauge_broker.server.service import Caller, broker_service
+from tidegauge_broker.server.service import broker_service
 from tidegauge_broker.server.service.broker_service import BrokerService
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
 from tidegauge_broker.server.wire.kafka.handlers import delete_records, metadata
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN

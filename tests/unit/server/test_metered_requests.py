@@ -20,7 +20,8 @@ from tidegauge_broker.replica.messages import (
 )
 from tidegauge_broker.server.metrics.metered_requests import MeteredRequests
 from tidegauge_broker.server.metrics.meters import Meters
-from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.broker_service import BrokerService
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.middleware import wrap
 
 AT = TopicPartition("orders", 0)

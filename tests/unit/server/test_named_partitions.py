@@ -29,7 +29,9 @@ def name_of(topic_id: bytes) -> str | None:
 
 KAFKA: list[tuple[Any, list[tuple[str, int]]]] = [
     (
-        ProduceRequest(topic_data=[TopicProduceData("t", [PartitionProduceData(0), PartitionProduceData(3)])]),
+        ProduceRequest(
+            topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0), PartitionProduceData(3)])]
+        ),
         [("t", 0), ("t", 3)],
     ),
     (FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition(2)])]), [("t", 2)]),

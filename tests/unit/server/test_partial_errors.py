@@ -72,7 +72,7 @@ class Broker:
         for topic in request.topic_data:
             self.appended += [(topic.name, one.index) for one in topic.partition_data]
             found = [PartitionProduceResponse(one.index, 0, 7) for one in topic.partition_data]
-            topics.append(TopicProduceResponse(topic.name, found))
+            topics.append(TopicProduceResponse(topic.name, partition_responses=found))
         return ProduceResponse(topics)
 
     def _metadata(self, *_: Any) -> MetadataResponse:
@@ -99,7 +99,10 @@ def produce(acks: int = -1) -> ProduceRequest:
     return ProduceRequest(
         acks=acks,
         timeout_ms=1,
-        topic_data=[TopicProduceData(name, [PartitionProduceData(index, b"") for index in (0, 1)]) for name in "ab"],
+        topic_data=[
+            TopicProduceData(name, partition_data=[PartitionProduceData(index, b"") for index in (0, 1)])
+            for name in "ab"
+        ],
     )
 
 

@@ -12,13 +12,19 @@ from tests.wire_responses.batches import TRANSACTIONAL, batch
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
-from tidegauge.transactions import AddPartitionsToTxn
+from tidegauge.transactions import AddPartitionsToTxn, SupportedOperation
 from tidegauge_broker.coordinator.effects import VerifyTransaction
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
 from tidegauge_broker.server.coordinators.partition_verifier import Errors, PartitionVerifier
-from tidegauge_broker.server.service.produce_verification import OffsetsVerification, ProduceVerification, Verified
+from tidegauge_broker.server.service.produce_verification import (
+    OffsetsVerification,
+    ProduceVerification,
+    Retries,
+    Verified,
+)
 
+ABORTABLE, ADDS = SupportedOperation.GENERIC_ERROR_SUPPORTED, SupportedOperation.ADD_PARTITION
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
 COORDINATOR = 5
 NONE = ErrorCode.NONE
@@ -46,7 +52,7 @@ class Coordinator:
         self, transactional_id: str = "tx", epoch: int = 0, *, knows_abortable: bool = True
     ) -> asyncio.Task[Errors]:
         wanted = AddPartitionsToTxn(transactional_id, 7, epoch, (A, B), verify_only=True)
-        return asyncio.ensure_future(self.verifier.verify(wanted, supports_abortable_error=knows_abortable))
+        return asyncio.ensure_future(self.verifier.verify(wanted, SupportedOperation(knows_abortable)))
 
 
 async def turns() -> None:
@@ -159,16 +165,16 @@ class World:
         self.errors = errors or {}
         self.verification = ProduceVerification(self.begin, self.verify)
 
-    def begin(self, at: TopicPartition, _: ProducerBatch) -> VerificationGuard | None:
+    def begin(self, at: TopicPartition, _: ProducerBatch) -> VerificationGuard | ErrorCode | None:
         return self.guards.get(at)
 
-    async def verify(self, wanted: AddPartitionsToTxn, *, supports_abortable_error: bool) -> Errors:
-        assert supports_abortable_error
+    async def verify(self, wanted: AddPartitionsToTxn, operation: SupportedOperation, /) -> Errors:
+        assert operation is ABORTABLE
         self.wanted.append(wanted)
         return self.errors
 
     def of(self, request: ProduceRequest) -> Any:
-        return self.verification.of(request, "tx", supports_abortable_error=True)
+        return self.verification.of(request, "tx", ABORTABLE)
 
 
 def records(producer_id: int = 7, attributes: int = TRANSACTIONAL) -> bytes:
@@ -206,7 +212,7 @@ def test_a_transactional_id_that_no_string_can_hold_is_refused_and_no_coordinato
     """The request to the coordinator could not be written; those of others wait in the same one."""
     world = World(A, B)
     asked = request(records(), records())
-    verified: Verified = world.verification.of(asked, "x" * 2**15, supports_abortable_error=True)
+    verified: Verified = world.verification.of(asked, "x" * 2**15, ABORTABLE)
     assert verified.request.partitions == []
     assert {result.error for result in verified.refused} == {ErrorCode.INVALID_REQUEST}
     assert world.wanted == []
@@ -252,8 +258,93 @@ async def test_offsets_are_verified_as_a_batch_without_a_sequence() -> None:
         return guard if len(begun) == 1 else None
 
     offsets = OffsetsVerification(begin, world.verify)
-    effect = VerifyTransaction(1, 3, "tx", 7, 2, supports_abortable_error=True)
+    effect = VerifyTransaction(1, 3, "tx", 7, 2, ABORTABLE)
     assert await offsets.verify(effect) == (ErrorCode.INVALID_PRODUCER_EPOCH, guard)
     assert begun == [(TopicPartition(OFFSETS_TOPIC, 3), ProducerBatch(7, 2, -1))]
     assert await offsets.verify(effect) == (NONE, None)
     assert len(world.wanted) == 1
+
+
+# Transactions v2
+
+
+class Adding:
+    """A leader that adds partitions to transactions, a coordinator that is busy for some requests, and a clock."""
+
+    def __init__(self, *responses: ErrorCode, begun: VerificationGuard | ErrorCode | None = None) -> None:
+        self.responses = list(responses)
+        self.begun: list[ProducerBatch] = []
+        self.wanted: list[AddPartitionsToTxn] = []
+        self.guard = begun or VerificationGuard()
+        self.now_ms = 0
+        retries = Retries(lambda: 20, lambda: 100, lambda: self.now_ms, self.sleep)
+        self.verification = ProduceVerification(self.begin, self.verify, retries)
+
+    async def sleep(self, seconds: float) -> None:
+        self.now_ms += round(seconds * 1000)
+
+    def begin(self, _at: TopicPartition, batch: ProducerBatch) -> VerificationGuard | ErrorCode | None:
+        self.begun.append(batch)
+        return self.guard
+
+    async def verify(self, wanted: AddPartitionsToTxn, operation: SupportedOperation, /) -> Errors:
+        assert operation is ADDS
+        self.wanted.append(wanted)
+        error = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
+        return {} if error is NONE else dict.fromkeys(wanted.partitions, error)
+
+    async def produce(self) -> Verified:
+        found = self.verification.of(request(records()), "tx", ADDS)
+        return found if isinstance(found, Verified) else await found
+
+
+async def test_the_leader_has_the_partition_added_for_a_producer_of_v2() -> None:
+    """AddPartitionsToTxnManager.addOrVerifyTransaction: verifyOnly is the opposite of supportsEpochBump."""
+    world = Adding(NONE)
+    verified = await world.produce()
+    assert world.wanted == [AddPartitionsToTxn("tx", 7, 0, (A,), verify_only=False, is_implicit=True)]
+    assert all(batch.raises_epoch for batch in world.begun)
+    assert [item.guard for item in verified.request.partitions] == [world.guard]
+
+
+async def test_a_transaction_that_is_being_completed_is_waited_for() -> None:
+    """ReplicaManager.maybeRetryOnConcurrentTransactions: every 20 ms."""
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    world = Adding(busy, busy, NONE)
+    verified = await world.produce()
+    assert (len(world.wanted), world.now_ms) == (3, 40)
+    assert verified.refused == []
+
+
+async def test_what_is_busy_for_too_long_is_said_to_a_producer_that_knows_it() -> None:
+    """ReplicaManager.handleProduceAppend: of v2 the error does not become NOT_ENOUGH_REPLICAS, and has no message."""
+    world = Adding(ErrorCode.CONCURRENT_TRANSACTIONS)
+    verified = await world.produce()
+    assert (len(world.wanted), world.now_ms) == (6, 100)
+    assert verified.refused == [ProduceResult(A, ErrorCode.CONCURRENT_TRANSACTIONS)]
+    assert verified.request.partitions == []
+
+
+async def test_another_error_is_tried_again_by_the_producer() -> None:
+    world = Adding(ErrorCode.NOT_COORDINATOR)
+    verified = await world.produce()
+    assert len(world.wanted) == 1
+    assert [result.error for result in verified.refused] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+
+async def test_a_stale_epoch_asks_no_coordinator() -> None:
+    world = Adding(NONE, begun=ErrorCode.INVALID_PRODUCER_EPOCH)
+    verified = await world.produce()
+    assert world.wanted == []
+    assert verified.refused == [ProduceResult(A, ErrorCode.INVALID_PRODUCER_EPOCH)]
+
+
+async def test_the_partition_of_offsets_is_added_too() -> None:
+    """CoordinatorPartitionWriter.maybeStartTransactionVerification: by TxnOffsetCommit v5, without another try."""
+    world = Adding(ErrorCode.CONCURRENT_TRANSACTIONS)
+    offsets = OffsetsVerification(world.begin, world.verify)
+    error, _ = await offsets.verify(VerifyTransaction(1, 3, "tx", 7, 2, ADDS))
+    assert error is ErrorCode.CONCURRENT_TRANSACTIONS
+    at = TopicPartition(OFFSETS_TOPIC, 3)
+    assert world.wanted == [AddPartitionsToTxn("tx", 7, 2, (at,), verify_only=False, is_implicit=True)]
+    assert world.begun == [ProducerBatch(7, 2, -1, raises_epoch=True)]

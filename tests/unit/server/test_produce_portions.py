@@ -244,7 +244,10 @@ async def test_a_stream_without_acks_ends_when_all_portions_are_appended(
 
 def kafka_request(numbers: Sequence[int], acks: int = 1) -> ProduceRequest:
     return ProduceRequest(
-        None, acks, 1000, [TopicProduceData(TOPIC, [PartitionProduceData(one, LARGE) for one in numbers])]
+        None,
+        acks,
+        1000,
+        [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(one, LARGE) for one in numbers])],
     )
 
 

@@ -20,6 +20,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, make_batch
+from tidegauge.transactions import SupportedOperation
 from tidegauge_broker.formats import large_batches
 from tidegauge_broker.formats.compression import compress
 from tidegauge_broker.formats.messages import wrap, write_message
@@ -98,7 +99,7 @@ async def test_what_is_heavy_is_checked_beside_the_loop(
     client = await cluster.start()
     meter = Meter(monkeypatch)
     data = [PartitionProduceData(number, one) for number, one in enumerate(batches)]
-    request = ProduceRequest(None, 1, 60_000, [TopicProduceData(TOPIC, data)])
+    request = ProduceRequest(None, 1, 60_000, [TopicProduceData(TOPIC, partition_data=data)])
     response: Any = await asyncio.wait_for(client.send(0, 9, request), 60)
     assert [one.error_code for one in response.responses[0].partition_responses] == [0] * len(batches)
     assert meter.on_loop["bytes"] <= LIGHT_BYTES
@@ -115,7 +116,7 @@ async def test_an_ordinary_request_takes_no_turn_of_the_loop(tmp_path: Path) -> 
     ready = ProducePreparation(_nothing_to_verify(), replicas.preparations, RecordsPool())
     for codec in range(5):
         request = core.ProduceRequest(1, 1000, [core.ProducePartition(AT, batch(100, bytes(100), codec))])
-        verified = ready.of(request, None, supports_abortable_error=True)
+        verified = ready.of(request, None, SupportedOperation.GENERIC_ERROR_SUPPORTED)
         assert isinstance(verified, Verified)
         assert [one.error for one in await replicas.produce(verified.request)] == [ErrorCode.NONE]
     await cluster.close()
@@ -126,7 +127,7 @@ async def test_a_heavy_batch_and_the_next_are_appended_in_the_order_of_the_conne
     cluster = KafkaCluster(tmp_path, 1, 1)
     client = await cluster.start()
     requests = [
-        ProduceRequest(None, 1, 60_000, [TopicProduceData(TOPIC, [PartitionProduceData(0, one)])])
+        ProduceRequest(None, 1, 60_000, [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, one)])])
         for one in (batch(60_000, codec=ZSTD), batch(1), batch(50_000), batch(2))
     ]
     responses: list[Any] = await asyncio.wait_for(asyncio.gather(*(client.send(0, 9, one) for one in requests)), 60)
@@ -162,7 +163,7 @@ async def test_a_defect_in_a_preparation_refuses_its_batch() -> None:
     defective = Defective(item, core.TopicRules(), NOW_MS)
     ready = ProducePreparation(_nothing_to_verify(), lambda _: [defective], RecordsPool())
     request = core.ProduceRequest(1, 1000, [item, item])
-    verified = ready.of(request, None, supports_abortable_error=True)
+    verified = ready.of(request, None, SupportedOperation.GENERIC_ERROR_SUPPORTED)
     assert not isinstance(verified, Verified)
     assert (await verified).request is request
     assert item.prepared is not None

@@ -11,8 +11,8 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import fetch_pb2
 from tidegauge_broker.replica.messages import FetchRequest, FetchResult
-from tidegauge_broker.server.service import BrokerService, Caller
-from tidegauge_broker.server.service.broker_service import FetchResponse
+from tidegauge_broker.server.service.broker_service import BrokerService, FetchResponse
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.grpc.records_response import whole
 from tidegauge_broker.server.wire.grpc.replication import ReplicationServicer

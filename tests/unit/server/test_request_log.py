@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidegauge.errors import ErrorCode
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.middleware import wrap
 from tidegauge_broker.server.service.request_log import _REQUESTS, RequestLog

@@ -18,7 +18,8 @@ from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.messages import CoreSettings
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.control_requests import ControlRequests
-from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.broker_service import BrokerService
+from tidegauge_broker.server.service.caller import Caller
 
 LIVE = (Endpoint(0, "127.0.0.1", 9092),)
 

@@ -15,6 +15,7 @@ from tidegauge import groups, transactions
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome, TransactionMarker
+from tidegauge.transactions import SupportedOperation
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction
 from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_broker.replica.producer_state import ProducerEntry
@@ -120,7 +121,7 @@ async def test_offsets_carry_the_member_from_version_3_on() -> None:
         response = await ask(asked, "TxnOffsetCommit", version, message("TxnOffsetCommit", **fields))
         [(_, [wanted], _)] = asked.groups.calls
         assert (wanted.generation, wanted.member_id) == ((2, "one") if version >= 3 else (-1, ""))
-        assert (wanted.is_load_unavailable, wanted.supports_abortable_error) == (version < 2, version >= 4)
+        assert (wanted.is_load_unavailable, wanted.operation) == (version < 2, SupportedOperation(version >= 4))
         assert response.topics[0].partitions[0].error_code == FENCED
 
 
@@ -193,8 +194,8 @@ async def test_a_produce_waits_for_its_verification_and_reports_what_it_refused(
     [item] = response.responses[0].partition_responses
     assert (item.error_code, item.error_message) == (19, "busy")
     assert [call[1] for call in asked.calls if call[0] == "produce"] == [(NOTHING_LEFT,)]
-    [(_, (_, transactional_id), named)] = asked.verification.calls
-    assert (transactional_id, named) == ("tx", {"supports_abortable_error": False})
+    [(_, (_, transactional_id, operation), _)] = asked.verification.calls
+    assert (transactional_id, operation) == ("tx", SupportedOperation.DEFAULT_ERROR)
 
 
 async def test_a_transactional_batch_needs_a_transactional_id() -> None:

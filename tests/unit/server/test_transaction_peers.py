@@ -18,6 +18,7 @@ from tidegauge_broker.coordinator.effects import MarkersOfTransaction, WriteMark
 from tidegauge_broker.server.coordinators.grpc_transactions import GrpcTransactions
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest, InjectedError
+from tidegauge_broker.server.wire.grpc.replication import from_marker
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 MARKERS = WriteMarkers(1, 1, (MarkersOfTransaction(TransactionMarker(7, 2, Outcome.COMMIT, 0), (A, B)),))
@@ -128,3 +129,25 @@ async def test_an_error_of_the_whole_is_that_of_each_partition_of_a_verification
 
     peers, _ = peers_with(None, Stub())
     assert await peers.send_verifications(2, [WANTED]) == [{A: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}]
+
+
+async def test_grpc_carries_the_version_of_a_marker_and_partitions_that_are_to_be_added() -> None:
+    """What WriteTxnMarkers v2 and AddPartitionsToTxn v4 say over Kafka's protocol (KIP-890, part 2)."""
+    sent: list[Any] = []
+
+    class Stub:
+        async def WriteMarkers(self, request: Any, **_: Any) -> Any:  # noqa: N802
+            sent.append(request)
+            return transaction_markers_pb2.WriteMarkersResponse()
+
+        async def VerifyPartitions(self, request: Any, **_: Any) -> Any:  # noqa: N802
+            sent.append(request)
+            return transaction_markers_pb2.VerifyPartitionsResponse()
+
+    peers, _ = peers_with(None, Stub())
+    markers = [MarkersOfTransaction(TransactionMarker(7, 2, Outcome.COMMIT, 0, version), (A,)) for version in (0, 2)]
+    await peers.send_markers(WriteMarkers(1, 2, tuple(markers)))
+    added = AddPartitionsToTxn("tx", 7, 2, (A,), is_implicit=True)
+    await peers.send_verifications(2, [WANTED, added])
+    assert [from_marker(one) for one in sent[0].markers] == markers
+    assert [one.adds for one in sent[1:]] == [False, True]

@@ -5,7 +5,7 @@ import pytest
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.share.acknowledging import Acknowledgement
 from tidegauge_broker.share.requests import are_valid, is_valid_member_id, is_valid_renewal
-from tidegauge_broker.share.sessions import PartitionId, SessionKey, SessionRefused, ShareSessions, rotated
+from tidegauge_broker.share.sessions import News, PartitionId, SessionKey, SessionRefused, ShareSessions, rotated
 
 A, B = SessionKey("g", "a"), SessionKey("g", "b")
 P = [PartitionId(b"t" * 16, number) for number in range(4)]
@@ -25,8 +25,7 @@ def test_epoch_0_opens_a_session_and_the_next_request_has_epoch_1():
     sessions = ShareSessions(10)
     assert refusal(sessions, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
     context = fetch(sessions, 0, P[:2])
-    assert context.is_initial
-    assert context.partitions == tuple(P[:2])
+    assert (context.epoch, context.partitions) == (0, tuple(P[:2]))
     assert refusal(sessions, 5) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert set(fetch(sessions, 1).partitions) == set(P[:2])
     assert refusal(sessions, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -88,7 +87,7 @@ def test_a_broker_has_so_many_sessions_and_no_more():
     fetch(sessions, 0, P)
     assert refusal(sessions, 0, P, key=B) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     sessions.end(A)
-    assert fetch(sessions, 0, P, key=B).is_initial
+    assert fetch(sessions, 0, P, key=B).partitions == tuple(P)
 
 
 def test_a_session_ends_with_its_connection():
@@ -102,18 +101,48 @@ def test_a_session_ends_with_its_connection():
 
 
 def test_each_partition_comes_first_in_its_turn():
-    assert [rotated(tuple(P), epoch)[0].partition for epoch in range(1, 6)] == [1, 2, 3, 0, 1]
+    """PartitionRotateStrategy: not in the first and the last request of a session."""
+    assert [rotated(tuple(P), epoch)[0].partition for epoch in range(-1, 6)] == [0, 0, 1, 2, 3, 0, 1]
     assert rotated((), 3) == ()
 
 
 def test_only_a_first_response_has_partitions_without_news():
+    """CachedSharePartition.maybeUpdateResponseData: those with records, with an error, and after one, are named."""
     sessions = ShareSessions(10)
-    nothing = {"has_records": False, "has_error": False, "is_acknowledged": False}
-    assert fetch(sessions, 0, P).reports(**nothing)
+    nothing = dict.fromkeys(P[:2], News())
+    assert fetch(sessions, 0, P[:2]).named(nothing) == P[:2]
     context = fetch(sessions, 1)
-    assert not context.reports(**nothing)
-    for one in nothing:
-        assert context.reports(**(nothing | {one: True}))
+    assert context.named(nothing) == []
+    records, failed = {P[0]: News(has_records=True), P[1]: News()}, {P[0]: News(), P[1]: News(has_error=True)}
+    assert (context.named(records), context.named(failed)) == ([P[0]], [P[1]])
+    context.responded(failed)
+    after = fetch(sessions, 2)
+    assert after.named(nothing) == [P[1]]
+    after.responded(nothing)
+    assert after.named(nothing) == []
+
+
+def test_a_partition_that_is_added_later_is_named_once_and_one_with_records_is_last_from_then_on():
+    """ShareSession.update, ShareSessionContext.PartitionIterator."""
+    sessions = ShareSessions(10)
+    fetch(sessions, 0, P[:2])
+    context = fetch(sessions, 1, P[2:3])
+    news = dict.fromkeys(P[:3], News()) | {P[0]: News(has_records=True)}
+    assert context.named(news) == [P[0], P[2]]
+    context.responded(news)
+    following = fetch(sessions, 2)
+    assert following.partitions == (P[1], P[2], P[0])
+    assert following.named(dict.fromkeys(P[:3], News())) == []
+
+
+def test_a_response_is_void_where_another_request_of_its_session_has_come_meanwhile():
+    """ShareSessionContext.updateAndGenerateResponseData: INVALID_SHARE_SESSION_EPOCH."""
+    sessions = ShareSessions(10)
+    first = fetch(sessions, 0, P)
+    context = fetch(sessions, 1)
+    assert not context.is_superseded
+    sessions.acknowledge(A, 2)
+    assert (first.is_superseded, context.is_superseded) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +150,7 @@ def test_only_a_first_response_has_partitions_without_news():
     [
         ([(0, 9, (1,)), (10, 11, (2, 3))], False, True),
         ([(5, 4, (1,))], False, False),
+        ([(-2, 4, (1,))], False, False),
         ([(0, 9, (1,)), (8, 9, (1,))], False, False),
         ([(0, 9, ())], False, False),
         ([(0, 9, (1, 1))], False, False),

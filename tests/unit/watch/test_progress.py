@@ -124,3 +124,24 @@ def test_the_story_has_its_words_before_it_begins():
     assert (shown["title"], shown["teaches"], shown["rule"]) == ("A story.", "Something.", "A rule.")
     assert shown["cluster"] == ["2 brokers, controller 0", "story-0 on 0,1"]
     assert (shown["phase"], shown["directory"]) == ("starting", "")
+
+
+def audited(*details: str) -> Progress:
+    progress = begun()
+    progress.play_on()
+    progress.end_step(Outcome("story", "", steps=[PlayedStep(8, "verify", "", 1.5, details=list(details))]))
+    return progress
+
+
+def test_a_story_has_no_verdict_before_the_accountant_has_looked():
+    assert begun().as_json()["verdict"] == []
+
+
+def test_a_lost_record_is_the_verdict_of_a_story_though_it_was_expected():
+    """All expectations held, and yet the class must see that a record is lost."""
+    found = audited("lost: record 1 ('m2') is not in the log", "phantom: something else").as_json()["verdict"]
+    assert found == [{"kind": "told", "text": "lost: record 1 ('m2') is not in the log", "step": 1}]
+
+
+def test_a_cure_is_a_verdict_too():
+    assert audited().as_json()["verdict"] == [{"kind": "kept", "values": [], "holders": []}]

@@ -1,24 +1,13 @@
-"""`tidegauge watch` where it can't begin: without its extra, and with options that do not go together."""
+"""`tidegauge watch` where it can't begin: with options that do not go together."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tidegauge_lab.cli.watch import watch
-
-
-@pytest.mark.parametrize("missing", ["markdown_it", "starlette", "uvicorn"])
-def test_a_missing_extra_is_reported_with_its_cure(missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setitem(sys.modules, missing, None)
-    done = CliRunner().invoke(watch, ["--dir", str(tmp_path)])
-    assert done.exit_code == 1
-    command = f"needs {missing}, which is not installed: {sys.executable} -m pip install "
-    assert command in done.output
-    assert "'starlette>=" in done.output.partition(command)[2], "all that the extra has"
 
 
 @pytest.mark.parametrize("option", [["--lab", "acks-all"], ["--scenario", "loss-cured"]])

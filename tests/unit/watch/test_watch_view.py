@@ -12,7 +12,7 @@ import pytest
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo, from_response
-from tidegauge_lab.cli.cluster import held_line
+from tidegauge_lab.cli.cluster_lines import held_line
 from tidegauge_lab.timeline.event_lines import event_line
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
 from tidegauge_lab.watch.page_files import SCRIPTS, page_file

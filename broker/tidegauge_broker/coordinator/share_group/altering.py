@@ -48,6 +48,9 @@ class ShareOffsets:
         """Begin partitions at other offsets; the response comes when the share coordinator has begun them."""
         group_id = request.group_id or ""
         group = shard.share_groups.get(group_id)
+        if not request.offsets:
+            self._runtime.respond(token, AlterShareOffsetsResult())
+            return
         if group is None and (group_id in shard.groups or group_id in shard.consumer_groups):
             message = f"Group {group_id} is not a share group."
             self._runtime.respond(token, AlterShareOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND, message))

@@ -14,14 +14,18 @@ from tidegauge_broker.coordinator.text_limits import is_too_long
 MAX_MEMBER_ID_LENGTH = 36
 
 
+def is_member_id(member_id: str) -> bool:
+    """Return whether a text may be a member's id (KafkaApis.isMemberIdValid)."""
+    return 0 < len(member_id) <= MAX_MEMBER_ID_LENGTH
+
+
 def check(request: ShareGroupHeartbeat) -> None:
     """Check a heartbeat.
 
     Raises:
         GroupRefusal: INVALID_REQUEST.
     """
-    _require(bool(request.member_id), "MemberId can't be empty.")
-    _require(len(request.member_id) <= MAX_MEMBER_ID_LENGTH, "MemberId has more than 36 characters.")
+    _require(is_member_id(request.member_id), "Invalid member id in the request.")
     _require(bool(request.group_id), "GroupId can't be empty.")
     _require(request.rack_id != "", "RackId can't be empty.")
     if request.member_epoch == JOINING_EPOCH:

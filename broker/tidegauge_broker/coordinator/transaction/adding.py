@@ -65,8 +65,9 @@ class Adding:
             return
         transaction = owned.transaction
         error = _producer_error(transaction, request.producer_id, request.producer_epoch)
-        if is_implicit and transaction.pending_state is not None:
-            respond(ErrorCode.CONCURRENT_TRANSACTIONS)  # first: the producer id and the epoch are about to change
+        is_kafka_4 = self._runtime.settings.is_kafka_4
+        if is_kafka_4 and transaction.pending_state is not None:
+            respond(ErrorCode.CONCURRENT_TRANSACTIONS)  # first: the producer id and the epoch may be about to change
         elif error is not ErrorCode.NONE:
             respond(error)
         elif transaction.pending_state is not None or transaction.state in DECIDED:
@@ -78,7 +79,7 @@ class Adding:
         ):
             respond(ErrorCode.NONE)
         else:
-            version = V2 if is_implicit else 0
+            version = V2 if is_implicit and is_kafka_4 else 0
             change = transaction.prepare_partitions(partitions, self._runtime.wall_ms, version)
             self._store.store(owned, change, respond)
 

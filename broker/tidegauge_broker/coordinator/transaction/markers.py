@@ -63,6 +63,7 @@ class Completion:
             transaction.producer_epoch,
             OUTCOME_OF[transaction.state],
             owned.shard.leader_epoch,
+            transaction.client_version,
         )
 
     @property

@@ -110,7 +110,7 @@ class Store:
     def _complete(self, owned: Owned, change: Change) -> None:
         transaction = owned.transaction
         old = transaction.state
-        transaction.complete(change)
+        transaction.complete(change, is_kafka_4=self._runtime.settings.is_kafka_4)
         owned.shard.is_committed = True
         self._runtime.note(
             "transaction",

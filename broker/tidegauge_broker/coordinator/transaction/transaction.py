@@ -265,14 +265,22 @@ class Transaction:
             self.client_version if client_version is None else client_version,
         )
 
-    def complete(self, change: Change) -> None:
-        """Apply a change whose record is committed (completeTransitionTo)."""
+    def complete(self, change: Change, *, is_kafka_4: bool = False) -> None:
+        """Apply a change whose record is committed (completeTransitionTo).
+
+        Args:
+            change: what was prepared.
+            is_kafka_4: whether a new producer has no time at which its first transaction began; before Kafka 4 that of
+                the last one stays.
+        """
         assert self.pending_state is change.state, f"{self.pending_state} is pending, not {change.state}"
         assert (self.state, change.state) in ALLOWED, (
             f"A transaction may not change from {self.state} to {change.state}"
         )
         if change.state is EMPTY:
             self.timeout_ms = change.timeout_ms
+            if is_kafka_4:
+                self.start_ms = change.start_ms
         else:
             is_same = (change.producer_id, change.producer_epoch) == (self.producer_id, self.producer_epoch)
             assert is_same or change.client_version == V2, "only an end of transactions v2 raises the epoch"

@@ -10,6 +10,7 @@ from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.cluster.kraft.cluster import KRaftCluster
 from tidegauge_broker.server.cluster.ports import Cluster, Dial
 from tidegauge_broker.server.cluster.zookeeper.cluster import ZooKeeperCluster
+from tidegauge_broker.server.quorum.node_lab import NodeLab
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 
 
@@ -37,7 +38,12 @@ def quieten_logs() -> None:
 
 
 async def connect(
-    settings: Values, broker_id: int, clock: Clock, node: NodeSettings | None = None, dial: Dial | None = None
+    settings: Values,
+    broker_id: int,
+    clock: Clock,
+    node: NodeSettings | None = None,
+    dial: Dial | None = None,
+    node_lab: NodeLab | None = None,
 ) -> Cluster:
     """Connect a broker to its cluster.
 
@@ -47,10 +53,11 @@ async def connect(
         clock: of the process.
         node: its settings as a node of a KRaft cluster; None: the cluster's metadata are in ZooKeeper.
         dial: opens the connections to the store; None: as the store's client does.
+        node_lab: opens those to the controllers of a KRaft cluster; None: as without the lab.
 
     Raises:
         TidegaugeError: the store did not respond in time, or what it holds is no cluster's.
     """
     if node is not None:
-        return await KRaftCluster.connect(settings, node, clock)
+        return await KRaftCluster.connect(settings, node, clock, node_lab or NodeLab())
     return await ZooKeeperCluster.connect(settings, broker_id, dial)

@@ -15,7 +15,7 @@ from tidegauge_broker.server.quorum.node_settings import NodeSettings, read_node
 
 ROLES = "process.roles"
 _INTER_BROKER = ("inter.broker.listener.name", "security.inter.broker.protocol")
-_NEEDS_KRAFT = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _AUTHORIZER = "authorizer.class.name"
 
 
@@ -76,7 +76,13 @@ def as_broker(texts: Mapping[str, str], node: NodeSettings) -> dict[str, str]:
         of_kafka = [one.name for one in listeners if not one.name.startswith(GRPC)]
         if of_kafka:
             found["inter.broker.listener.name"] = of_kafka[0]
-    if found.get(_AUTHORIZER) == _NEEDS_KRAFT:
+    return with_own_authorizer(found)
+
+
+def with_own_authorizer(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with the broker's own name for the authorizer of KRaft mode, whose rules are the same."""
+    found = dict(texts)
+    if found.get(_AUTHORIZER) == STANDARD_AUTHORIZER:
         found[_AUTHORIZER] = "kafka.security.authorizer.AclAuthorizer"
     return found
 

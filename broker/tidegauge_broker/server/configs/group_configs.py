@@ -1,7 +1,8 @@
 """Settings of single groups: read and followed, described, and altered for admins.
 
-They exist where the consumer protocol (KIP-848) is served. A group need not exist to have settings; its coordinator
-takes them up when the group's next heartbeat arrives, whichever broker it is.
+They exist where the consumer protocol (KIP-848) or the share protocol (KIP-932) is served. A group need not exist to
+have settings; its coordinator takes them up when the group's next heartbeat arrives, whichever broker it is, and the
+leaders of a share group's partitions when they next acquire records.
 Source: GroupConfigManager, ControllerConfigurationValidator, ConfigHelper.
 """
 
@@ -95,6 +96,10 @@ class GroupConfigs:
         LOG.info("The settings of group %s are now: %s", group_id, own or "the broker's")
         if self._affected is not None:
             self._affected.group_settings_changed(group_id, values)
+
+    def values_of(self, group_id: str) -> Values:
+        """Return a group's settings in force now, whether it has some of its own or not."""
+        return group_values(self._own.get(group_id, {}), self._settings.live)
 
     # What admins ask
 

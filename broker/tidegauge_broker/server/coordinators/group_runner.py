@@ -18,17 +18,19 @@ from tidegauge.groups import OFFSETS_TOPIC, GroupRequest, GroupResult, JoinGroup
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values, group_values
+from tidegauge.share_groups import SHARE, InitializeShareState, SharePartitionKey
 from tidegauge.transaction_marker import Outcome
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.consumer_group.topic_patterns import MatchingTooLongError, PatternError, resolve
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
-from tidegauge_broker.coordinator.effects import Effect, ResolveRegexes, VerifyTransaction
+from tidegauge_broker.coordinator.effects import ChangeShareStates, Effect, ResolveRegexes, VerifyTransaction
 from tidegauge_broker.coordinator.events import (
     GroupSettingsChanged,
     PartitionsDeleted,
     RegexesResolved,
     RequestArrived,
+    ShareStatesChanged,
     TopicsChanged,
     TransactionCompleted,
     TransactionVerified,
@@ -38,6 +40,7 @@ from tidegauge_broker.replica.verification import VerificationGuard
 from tidegauge_broker.server.coordinators.runner import AnyEvent, CoordinatorRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+from tidegauge_broker.server.share.persister_port import StatePersister
 
 LOG = logging.getLogger("tidegauge.coordinators")
 _MS_PER_MINUTE = 60_000
@@ -51,9 +54,10 @@ def group_settings(settings: Values, *, has_features: bool = False) -> GroupSett
 
     Args:
         settings: the broker's.
-        has_features: whether the cluster has features (KRaft mode): group.version says then whether groups of the
-            consumer protocol are served, which the listeners heed.
+        has_features: whether the cluster has features (KRaft mode): group.version and share.version say then whether
+            groups of the consumer and the share protocol are served, which the listeners heed.
     """
+    of_groups, protocols = group_values({}, settings), settings["tidegauge.zookeeper.group.protocols"]
     return GroupSettings(
         partitions=settings.integer("offsets.topic.num.partitions"),
         group_min_session_timeout_ms=settings.integer("group.min.session.timeout.ms"),
@@ -66,21 +70,34 @@ def group_settings(settings: Values, *, has_features: bool = False) -> GroupSett
         offsets_commit_timeout_ms=settings.integer("offsets.commit.timeout.ms"),
         offsets_commit_required_acks=settings.integer("offsets.commit.required.acks"),
         offsets_topic_compression_codec=settings.integer("offsets.topic.compression.codec"),
-        serves_consumer_groups=has_features or CONSUMER in settings["tidegauge.zookeeper.group.protocols"],
-        consumer_times=consumer_times(group_values({}, settings)),
+        serves_consumer_groups=has_features or CONSUMER in protocols,
+        consumer_times=consumer_times(of_groups),
         consumer_max_size=settings.integer("group.consumer.max.size"),
         consumer_assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
         consumer_regex_refresh_interval_ms=settings.integer("group.consumer.regex.refresh.interval.ms"),
         consumer_migration_policy=settings.text("group.consumer.migration.policy").lower(),
+        serves_share_groups=has_features or SHARE in protocols,
+        share_times=share_times(of_groups),
+        share_initialize_retry_interval_ms=settings.integer("group.share.initialize.retry.interval.ms"),
+        share_max_size=settings.integer("group.share.max.size"),
     )
 
 
 def consumer_times(values: Values) -> ConsumerGroupTimes:
-    """Return a group's settings in force as the coordinator needs them."""
+    """Return the times of a consumer group with these settings in force."""
     return ConsumerGroupTimes(
         values.integer("consumer.session.timeout.ms"),
         values.integer("consumer.heartbeat.interval.ms"),
         values.integer("consumer.assignment.interval.ms"),
+    )
+
+
+def share_times(values: Values) -> ConsumerGroupTimes:
+    """Return the times of a share group with these settings in force."""
+    return ConsumerGroupTimes(
+        values.integer("share.session.timeout.ms"),
+        values.integer("share.heartbeat.interval.ms"),
+        values.integer("share.assignment.interval.ms"),
     )
 
 
@@ -103,9 +120,11 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
 
     Attributes:
         verify: asks the transaction coordinator; set before the first request.
+        persister: asks share coordinators; set before the first request of a share group.
     """
 
     verify: Verify
+    persister: StatePersister
 
     def __init__(
         self,
@@ -126,6 +145,7 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         self._group_settings = own
         self._executors[VerifyTransaction] = self._verify
         self._executors[ResolveRegexes] = self._resolve
+        self._executors[ChangeShareStates] = self._change_share_states
 
     @property
     def time_ms(self) -> int:
@@ -151,6 +171,11 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         """Whether groups of the consumer protocol (KIP-848) are served."""
         return self._group_settings.serves_consumer_groups
 
+    @property
+    def serves_share_groups(self) -> bool:
+        """Whether groups of the share protocol (KIP-932) are served."""
+        return self._group_settings.serves_share_groups
+
     def topics_sent(self, topics: Mapping[str, TopicDescription | None]) -> None:
         """Take up topics as the controller has sent them; None: deleted. Those that are as before change nothing."""
         if topics:
@@ -158,7 +183,10 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
 
     def settings_changed(self, group_id: str, values: Values | None) -> None:
         """Take up a group's settings; None: it has none of its own any more."""
-        self._put(GroupSettingsChanged(group_id, None if values is None else consumer_times(values)))
+        if values is None:
+            self._put(GroupSettingsChanged(group_id, None))
+        else:
+            self._put(GroupSettingsChanged(group_id, consumer_times(values), share_times(values)))
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Take up that partitions of other topics were deleted: their offsets are removed."""
@@ -214,9 +242,31 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
             problem = repr(defect)
         self._put(RegexesResolved(effect.resolution_id, found, effect.version, problem))
 
+    def _change_share_states(self, effect: ChangeShareStates) -> None:
+        self._in_background(self._share_states_changed(effect), f"share-states-{effect.change_id}")
+
+    async def _share_states_changed(self, effect: ChangeShareStates) -> None:
+        """Ask the share coordinators, and report one outcome."""
+        errors: Mapping[SharePartitionKey, ErrorCode] = {}
+        try:
+            results = await asyncio.gather(
+                *(
+                    self.persister.initialize_state(one)
+                    if isinstance(one, InitializeShareState)
+                    else self.persister.delete_state(one)
+                    for one in effect.requests
+                )
+            )
+            errors = {one.key: result.error for one, result in zip(effect.requests, results, strict=True)}
+        except Exception:
+            LOG.exception("Changing states of share partitions failed, which is a defect")
+        self._put(ShareStatesChanged(effect.change_id, errors))
+
     def _outcome_of_failed(self, effect: Effect) -> AnyEvent | None:
         if isinstance(effect, VerifyTransaction):
             return TransactionVerified(effect.verification_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(effect, ChangeShareStates):
+            return ShareStatesChanged(effect.change_id, {})
         if isinstance(effect, ResolveRegexes):
             return RegexesResolved(effect.resolution_id, {}, effect.version, "the resolution failed")
         return super()._outcome_of_failed(effect)

@@ -93,6 +93,7 @@ def _to_verification(wanted: AddPartitionsToTxn) -> transaction_markers_pb2.Veri
         producer_id=wanted.producer_id,
         producer_epoch=wanted.producer_epoch,
         partitions=[transaction_markers_pb2.TransactionPartition(topic=t, partition=p) for t, p in wanted.partitions],
+        adds=not wanted.verify_only,
     )
 
 
@@ -104,6 +105,7 @@ def to_marker(one: MarkersOfTransaction) -> transaction_markers_pb2.Marker:
         producer_epoch=marker.producer_epoch,
         committed=marker.outcome is Outcome.COMMIT,
         coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
         partitions=[transaction_markers_pb2.TransactionPartition(topic=t, partition=p) for t, p in one.partitions],
     )
 

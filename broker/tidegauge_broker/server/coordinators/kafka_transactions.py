@@ -1,4 +1,4 @@
-"""Markers and verifications for other brokers, over Kafka's protocol: WriteTxnMarkers 1, AddPartitionsToTxn 4 and 5.
+"""Markers and verifications for other brokers, over Kafka's protocol: WriteTxnMarkers 1, 2, AddPartitionsToTxn 4, 5.
 
 Each kind has a connection of its own to each broker, as in Kafka.
 Source: ``TransactionMarkerChannelManager``, ``AddPartitionsToTxnManager``, ``AddPartitionsToTxnRequest.forBroker``.
@@ -122,4 +122,5 @@ def _marker(one: MarkersOfTransaction) -> WritableTxnMarker:
         marker.outcome is Outcome.COMMIT,
         [WritableTxnMarkerTopic(*topic) for topic in partitions_by_topic(one.partitions).items()],
         marker.coordinator_epoch,
+        marker.transaction_version,
     )

@@ -1,5 +1,7 @@
 """Asks transaction coordinators whether partitions are in a transaction, before a leader appends to them (KIP-890).
 
+For a producer of transactions v2 it has them added (KIP-890, part 2).
+
 Rules:
     1. One request to a broker is in flight at a time; what is to be verified meanwhile waits for the next.
     2. At most one verification of a transactional id waits for a broker. A newer one takes its place: the older ends
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
-from tidegauge.transactions import AddPartitionsToTxn
+from tidegauge.transactions import AddPartitionsToTxn, SupportedOperation
 
 LOG = logging.getLogger("tidegauge.transactions")
 
@@ -64,12 +66,12 @@ class PartitionVerifier:
         self._send = send
         self._nodes: dict[int, _Node] = {}
 
-    async def verify(self, wanted: AddPartitionsToTxn, *, supports_abortable_error: bool) -> Errors:
+    async def verify(self, wanted: AddPartitionsToTxn, operation: SupportedOperation) -> Errors:
         """Return why partitions may not be appended to; a partition that is left out may.
 
         Args:
-            wanted: a verification (``verify_only``).
-            supports_abortable_error: whether the client knows TRANSACTION_ABORTABLE; rule 5.
+            wanted: a verification (``verify_only``), or partitions to be added (``is_implicit``).
+            operation: what the version of the client's request supports; rule 5.
         """
         transactional_id = wanted.transactional_id or ""
         broker_id = self._coordinator_of(transactional_id)
@@ -81,7 +83,7 @@ class PartitionVerifier:
             failures = sum(error is not ErrorCode.NONE for error in found.values())
             self.ended((time.monotonic() - begun) * 1000, failures)
         known = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
-        if not supports_abortable_error:
+        if operation is SupportedOperation.DEFAULT_ERROR:
             known[ErrorCode.TRANSACTION_ABORTABLE] = ErrorCode.INVALID_TXN_STATE
         return {at: known.get(error, error) for at, error in found.items() if error is not ErrorCode.NONE}
 

@@ -1,4 +1,4 @@
-"""Runs a pure coordinator, of groups or transactions: one event at a time, its effects carried out before the next.
+"""Runs a pure coordinator: one event at a time, its effects carried out before the next.
 
 Contract: everything here happens on the event loop. What an effect triggers comes back as a later event, never within
 the step: events are queued. Leadership changes are reported from within a step of the replication core; they are taken
@@ -36,6 +36,7 @@ from tidegauge_broker.coordinator.events import (
     LoadCompleted,
     RecordsRead,
     Resigned,
+    ShareEvent,
     ShutDown,
     TransactionEvent,
 )
@@ -52,7 +53,7 @@ _KEYS = {"group": "group", "offsets": "group", "transaction": "transactional_id"
 MAX_CHUNK_BYTES = 65_536
 """Limit of what is read and replayed at a time: the event loop serves others between two chunks."""
 
-AnyEvent = Event | TransactionEvent
+AnyEvent = Event | TransactionEvent | ShareEvent
 
 
 class Coordinator(Protocol):

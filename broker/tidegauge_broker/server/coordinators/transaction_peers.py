@@ -38,7 +38,11 @@ class OtherBrokers(Protocol):
         ...
 
     async def verify(self, broker_id: int, wanted: Sequence[AddPartitionsToTxn]) -> Sequence[Errors] | None:
-        """Ask a coordinator whether partitions are in transactions; return the errors of each, None: no response."""
+        """Ask a coordinator whether partitions are in transactions, or to add them (``AddPartitionsToTxn``).
+
+        Returns:
+            The errors of each; None: no response.
+        """
         ...
 
 

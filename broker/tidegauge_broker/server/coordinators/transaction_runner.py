@@ -42,8 +42,13 @@ SendMarkers = Callable[[WriteMarkers], Awaitable[Errors | None]]
 """Sends markers to a broker; None: the request was not sent, or has no response."""
 
 
-def transaction_settings(settings: Values) -> TransactionSettings:
-    """Return a broker's settings as the coordinator needs them."""
+def transaction_settings(settings: Values, *, is_kafka_4: bool = False) -> TransactionSettings:
+    """Return a broker's settings as the coordinator needs them.
+
+    Args:
+        settings: the broker's.
+        is_kafka_4: whether the broker is one of Kafka 4 (KRaft mode).
+    """
     return TransactionSettings(
         partitions=settings.integer("transaction.state.log.num.partitions"),
         transaction_max_timeout_ms=settings.integer("transaction.max.timeout.ms"),
@@ -52,6 +57,7 @@ def transaction_settings(settings: Values) -> TransactionSettings:
         remove_expired_interval_ms=settings.integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
         max_message_bytes=settings.integer("message.max.bytes"),
         request_timeout_ms=settings.integer("request.timeout.ms"),
+        is_kafka_4=is_kafka_4,
     )
 
 
@@ -64,12 +70,15 @@ class Surroundings:
         metadata: this broker's view of the cluster.
         deleted: returns those of some partitions that are deleted.
         send_markers: to a broker.
+        transaction_version: returns the level of the feature that is in force; None: the cluster has no features
+            (ZooKeeper mode).
     """
 
     next_producer_id: Callable[[], int | None]
     metadata: MetadataCache
     deleted: Callable[[Collection[TopicPartition]], Awaitable[Collection[TopicPartition]]]
     send_markers: SendMarkers
+    transaction_version: Callable[[], int] | None = None
 
 
 class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
@@ -95,7 +104,8 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
         halt: Callable[[Exception], None],
         wall: WallTime | None = None,
     ) -> None:
-        own = transaction_settings(settings)
+        own = transaction_settings(settings, is_kafka_4=around.transaction_version is not None)
+        self._own_settings = own
         self._around = around
         coordinator = TransactionCoordinator(own, now_ms(), wall)
         chunk_bytes = settings.integer("transaction.state.log.load.buffer.size")
@@ -109,6 +119,12 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
     def request(self, request: TransactionRequest) -> asyncio.Future[TransactionResult]:
         """Hand a request to the coordinator; the future is done with its response. Cancel it to forget the response."""
         return self._asked(lambda token: TransactionRequestArrived(token, request))
+
+    def _decided(self, event: AnyEvent | None) -> list[Effect]:
+        """Decide by the transaction.version that is in force now (TransactionStateManager.transactionVersionLevel)."""
+        if self._around.transaction_version is not None:
+            self._own_settings.transaction_version = self._around.transaction_version()
+        return super()._decided(event)
 
     # Effects
 

@@ -53,10 +53,18 @@ class Calls:
         faults: those that apply to them.
         broker_at: the broker that an address belongs to, or None while it is unknown.
         security: of the connections.
+        end: makes the other end of a call of its id, -1 while that is unknown.
     """
 
-    def __init__(self, faults: FaultTable, broker_at: Callable[[str], int | None], security: Security = PLAIN) -> None:
+    def __init__(
+        self,
+        faults: FaultTable,
+        broker_at: Callable[[str], int | None],
+        security: Security = PLAIN,
+        end: Callable[[int], End] = fault_table.broker,
+    ) -> None:
         self._faults = faults
+        self._end_of = end
         self._security = security
         self._broker_at = broker_at
         self._in_flight: dict[_InFlight, None] = {}
@@ -102,7 +110,7 @@ class Calls:
         return broker_id
 
     def _end(self, address: str) -> End:
-        return fault_table.broker(self.remember(address))
+        return self._end_of(self.remember(address))
 
     def _look_again(self) -> None:
         for call in list(self._in_flight):

@@ -29,14 +29,16 @@ from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN
 from tidegauge.v1 import lab_service_pb2_grpc
 from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
+from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.barrier import Barrier
 from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.controller_servicer import ControllerLabServicer
-from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.fault_table import FaultTable, Place
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
 from tidegauge_broker.server.quorum.calls import Call, Served
-from tidegauge_broker.server.quorum.node_lab import NodeAt, NodeLab, Note
+from tidegauge_broker.server.quorum.known_nodes import KnownNodes
+from tidegauge_broker.server.quorum.node_lab import NodeLab, Note
 from tidegauge_broker.server.quorum.requests_in import TOPIC
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest
@@ -120,16 +122,19 @@ class ControllerLab(NodeLab):
         self.disk = LabDisk(disk_faults)
         self._node_id = node_id
         self._address = address
-        self._faults = FaultTable(node_id, disk_faults)
-        self._calls = Calls(self._faults, self._node_of)
-        self._gate = LabGate(self._faults)
+        self._faults = FaultTable(node_id, disk_faults, place=Place.CONTROLLER)
+        self._nodes: KnownNodes | None = None
+        self._calls = Calls(self._faults, self._node_at, end=fault_table.controller)
+        self._gate = LabGate(self._faults, is_controller=self._is_controller)
         self._held = HeldFetches()
-        self._node_at: NodeAt = lambda _: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: grpc.aio.Server | None = None
 
-    def _node_of(self, address: str) -> int | None:
-        return self._node_at(address)
+    def _node_at(self, address: str) -> int | None:
+        return None if self._nodes is None else self._nodes.at(address)
+
+    def _is_controller(self, node_id: int) -> bool:
+        return self._nodes is not None and self._nodes.is_controller(node_id)
 
     def open_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to which the faults apply."""
@@ -191,13 +196,13 @@ class ControllerLab(NodeLab):
             )
         )
 
-    async def start(self, node_at: NodeAt, note: Note) -> None:
+    async def start(self, nodes: KnownNodes, note: Note) -> None:
         """Offer health and the Lab service.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, the address can't be bound.
         """
-        self._node_at = node_at
+        self._nodes = nodes
         server = self._server = grpc.aio.server()
         health = HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(health, server)

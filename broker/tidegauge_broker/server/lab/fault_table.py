@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -44,7 +45,7 @@ class End:
 
     Attributes:
         plane: what it is.
-        broker_id: of a broker; -1 where it isn't known which.
+        broker_id: of a broker or a controller; -1 where it isn't known which.
     """
 
     plane: lab_pb2.LabPlane.ValueType
@@ -53,6 +54,8 @@ class End:
     def __str__(self) -> str:
         if self.plane == lab_pb2.LAB_PLANE_BROKERS:
             return f"broker {self.broker_id}" if self.broker_id >= 0 else "a broker"
+        if self.plane == lab_pb2.LAB_PLANE_CONTROLLERS:
+            return f"controller {self.broker_id}" if self.broker_id >= 0 else "a controller"
         return "ZooKeeper" if self.plane == lab_pb2.LAB_PLANE_ZOOKEEPER else "clients"
 
 
@@ -60,9 +63,25 @@ CLIENT = End(lab_pb2.LAB_PLANE_CLIENTS)
 ZOOKEEPER = End(lab_pb2.LAB_PLANE_ZOOKEEPER)
 
 
+_NODES = (lab_pb2.LAB_PLANE_BROKERS, lab_pb2.LAB_PLANE_CONTROLLERS)
+
+
+class Place(Enum):
+    """What process a table of faults is in: which other ends there are depends on it."""
+
+    BROKER = "a broker in ZooKeeper mode"
+    KRAFT_BROKER = "a broker in KRaft mode"
+    CONTROLLER = "a controller"
+
+
 def broker(broker_id: int) -> End:
     """Return the end that is another broker."""
     return End(lab_pb2.LAB_PLANE_BROKERS, broker_id)
+
+
+def controller(controller_id: int) -> End:
+    """Return the end that is a controller of the quorum."""
+    return End(lab_pb2.LAB_PLANE_CONTROLLERS, controller_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +134,13 @@ class FaultTable:
         disks: where disk faults are put.
         clock: the broker's wall clock.
         listeners: called after each change.
+        place: the process that these faults are in.
     """
 
     broker_id: int
     disks: DiskFaults
     clock: LabWallClock = field(default_factory=LabWallClock)
+    place: Place = Place.BROKER
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _in_force: dict[int, _InForce] = field(default_factory=dict)
     _last_id: int = 0
@@ -165,10 +186,34 @@ class FaultTable:
             fault.direction = _BOTH
         if fault.plane == lab_pb2.LAB_PLANE_CLIENTS:
             fault.direction = IN
+        self._fit_to_mode(fault)
         if fault.broker_ids and fault.plane != lab_pb2.LAB_PLANE_BROKERS:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "ids are those of brokers")
         if fault.WhichOneof("effect") is None:
             fault.partitioned = True
+
+    def _fit_to_mode(self, fault: lab_pb2.NetworkFault) -> None:
+        """Let ZooKeeper mean the controllers in KRaft mode: they have its part there.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, the other end does not exist in this mode, or makes no such calls.
+        """
+        if fault.plane == lab_pb2.LAB_PLANE_ZOOKEEPER and self.place is not Place.BROKER:
+            fault.plane = lab_pb2.LAB_PLANE_CONTROLLERS
+        if fault.plane != lab_pb2.LAB_PLANE_CONTROLLERS:
+            return
+        if self.place is Place.BROKER:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "controllers are nodes of their own in KRaft mode alone (`tidegauge up --kraft`); in ZooKeeper mode "
+                "the controller is one of the brokers, and zookeeper is what a broker can be parted from besides",
+            )
+        if self.place is Place.KRAFT_BROKER and fault.direction == IN:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST,
+                "controllers make no calls to a broker: it fetches from them, and calls them, so the direction is out "
+                "or both",
+            )
 
     def _to_disk(self, fault: lab_pb2.DiskFault) -> DiskFault:
         on_disk = DiskFault(
@@ -264,11 +309,11 @@ class FaultTable:
         self._in_force[fault_id].fault.met += 1
 
     def _meets(self, fault: lab_pb2.NetworkFault, way: Way, end: End) -> bool:
-        if fault.plane != end.plane or fault.direction not in (way, _BOTH):
+        if fault.direction not in (way, _BOTH) or (end.plane in _NODES and end.broker_id == self.broker_id):
             return False
-        if end.plane == lab_pb2.LAB_PLANE_BROKERS:
-            return end.broker_id != self.broker_id and (not fault.broker_ids or end.broker_id in fault.broker_ids)
-        return True
+        if fault.broker_ids:
+            return end.plane in _NODES and end.broker_id in fault.broker_ids
+        return fault.plane == end.plane
 
     def error(self, request: GatedRequest) -> MetError | None:
         """Take one request; return the error that its response carries, or None."""

@@ -65,10 +65,17 @@ class LabGate:
     Args:
         faults: those in force on this broker.
         rules: for requests of Kafka's clients; None: there are none.
+        is_controller: whether a node is one of the controllers of a quorum.
     """
 
-    def __init__(self, faults: FaultTable, rules: RuleTable | None = None) -> None:
+    def __init__(
+        self,
+        faults: FaultTable,
+        rules: RuleTable | None = None,
+        is_controller: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         self._faults = faults
+        self._is_controller = is_controller
         self._rules = RuleTable(faults.broker_id) if rules is None else rules
         self._taken: dict[int, Taken] = {}
         self._entries: dict[_Entry, None] = {}
@@ -81,7 +88,7 @@ class LabGate:
 
     def enter(self, caller: Caller, end: Callable[[], object]) -> Entry:
         """Register a call or a connection."""
-        entry = _Entry(_end_of(caller), end)
+        entry = _Entry(self._end_of(caller), end)
         self._entries[entry] = None
         return entry
 
@@ -100,7 +107,7 @@ class LabGate:
 
     async def admit(self, request: GatedRequest) -> InjectedError | None:
         """Apply the faults in force to one request; rule 2."""
-        verdict = self._faults.network(IN, _end_of(request.caller))
+        verdict = self._faults.network(IN, self._end_of(request.caller))
         if verdict.delay_ms:
             self._note(request, f"delayed by {verdict.delay_ms} ms", *verdict.delayed_by)
             await asyncio.sleep(verdict.delay_ms / 1000)
@@ -173,6 +180,12 @@ class LabGate:
         self._note(request, "response held", hold.fault_id)
         return hold.barrier
 
+    def _end_of(self, caller: Caller) -> End:
+        node_id = caller.broker_id
+        if node_id is None:
+            return CLIENT
+        return fault_table.controller(node_id) if self._is_controller(node_id) else fault_table.broker(node_id)
+
     def _look_again(self) -> None:
         """End the calls and connections that the changed table partitions."""
         for entry in list(self._entries):
@@ -185,10 +198,6 @@ class LabGate:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _end_of(caller: Caller) -> End:
-    return CLIENT if caller.broker_id is None else fault_table.broker(caller.broker_id)
 
 
 def _words(fault_id: int) -> str:

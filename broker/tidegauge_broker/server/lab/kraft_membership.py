@@ -12,7 +12,7 @@ class KRaftMembership:
         self._cluster: Cluster | None = None
 
     def dial(self) -> None:
-        """Return nothing: the connections to controllers are as without the lab."""
+        """Return nothing: the connections to controllers are made by ``to_controllers``."""
 
     def assembled(self, cluster: Cluster) -> None:
         """Take over the broker's cluster."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grpc.aio
 
+from tidegauge.kafka.kraft.broker_apis import AMONG_BROKERS
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
@@ -22,7 +23,7 @@ from tidegauge_broker.log.files import Disk
 from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
 from tidegauge_broker.server.cluster.ports import Dial
 from tidegauge_broker.server.lab.channels import Calls
-from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.fault_table import FaultTable, Place
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
@@ -31,6 +32,7 @@ from tidegauge_broker.server.lab.membership import LabMembership
 from tidegauge_broker.server.lab.rule_messages import rules_from_start
 from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing, held_from_start
+from tidegauge_broker.server.lab.to_controllers import ControllersLab
 from tidegauge_broker.server.lab.zookeeper.membership import ZooKeeperMembership
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.seams import Parts, Seams
@@ -53,15 +55,16 @@ class Lab(Seams):
         super().__init__(security, over_kafka, logical_clock)
         self._settings = settings
         self._disk_faults = DiskFaults()
-        self._faults = FaultTable(broker_id, self._disk_faults)
+        is_kraft = not settings.text("zookeeper.connect")
+        place = Place.KRAFT_BROKER if is_kraft else Place.BROKER
+        self._faults = FaultTable(broker_id, self._disk_faults, place=place)
+        self._to_controllers = ControllersLab(self._faults)
         self._calls = Calls(self._faults, lambda address: _broker_at(metadata, address), security)
         self._rules = RuleTable(broker_id)
         self._rules.set(rules_from_start(settings))
         self._gate = LabGate(self._faults, self._rules)
         self._membership: LabMembership = (
-            ZooKeeperMembership(self._faults, settings["lab.session.file"])
-            if settings.text("zookeeper.connect")
-            else KRaftMembership()
+            KRaftMembership() if is_kraft else ZooKeeperMembership(self._faults, settings["lab.session.file"])
         )
         self._holds: Holds | None = None
 
@@ -80,11 +83,17 @@ class Lab(Seams):
 
     def open_kafka_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to which the faults apply."""
-        return LabKafkaChannel(self._calls, address, client_id, self._dialer, self._login, self._logical_clock)
+        return LabKafkaChannel(
+            self._calls, address, client_id, self._dialer, self._login, self._logical_clock, AMONG_BROKERS
+        )
 
     def dial(self) -> Dial | None:
         """Return what opens connections to the store of the cluster's metadata to which the faults apply."""
         return self._membership.dial()
+
+    def node_lab(self) -> ControllersLab:
+        """Return what opens channels to controllers to which the faults apply."""
+        return self._to_controllers
 
     def gate(self) -> Gate:
         """Return the gate that the faults make."""

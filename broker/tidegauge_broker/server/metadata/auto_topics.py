@@ -6,7 +6,7 @@ and default.replication.factor, an internal topic with settings of its own. One 
 ``MAX_IN_FLIGHT`` of all names; what a client names beyond ``MAX_WAITING`` it has to name again. (Kafka asks for all
 names of a request at once, in one request.)
 Source: ``AutoTopicCreationManager``, ``GroupCoordinator.offsetsTopicConfigs``,
-``TransactionStateManager.transactionTopicConfigs``.
+``TransactionStateManager.transactionTopicConfigs``, ``ShareCoordinator.shareGroupStateTopicConfigs``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.settings import Values
+from tidegauge.share_groups import SHARE_STATE_TOPIC
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_controller.admin import NewTopic
 
@@ -27,8 +28,9 @@ _TRANSACTION_CONFIGS = (
     "compression.type=uncompressed",
     "unclean.leader.election.enable=false",
 )
-"""Kafka's for these topics alone (GroupMetadataManager, TransactionStateManager). As pairs: they name no settings of
-this broker."""
+_SHARE_STATE_CONFIGS = ("cleanup.policy=delete", "retention.ms=-1", "compression.type=producer")
+"""Kafka's for these topics alone (GroupMetadataManager, TransactionStateManager, ShareCoordinatorService). As pairs:
+they name no settings of this broker."""
 LOG = logging.getLogger("tidegauge.auto-topics")
 MAX_IN_FLIGHT = 10
 """Maximum number of attempts at a time: a request may name a hundred thousand topics."""
@@ -66,11 +68,28 @@ def transaction_topic(settings: Values) -> NewTopic:
     )
 
 
+def share_state_topic(settings: Values) -> NewTopic:
+    """Return __share_group_state as a broker with these settings creates it; the replication factor is exact.
+
+    It is not compacted: the share coordinator deletes the records that later ones made needless.
+    """
+    return NewTopic(
+        name=SHARE_STATE_TOPIC,
+        partition_count=settings.integer("share.coordinator.state.topic.num.partitions"),
+        replication_factor=settings.integer("share.coordinator.state.topic.replication.factor"),
+        configs=_configs(_SHARE_STATE_CONFIGS)
+        | {
+            "min.insync.replicas": str(settings.integer("share.coordinator.state.topic.min.isr")),
+            "segment.bytes": str(settings.integer("share.coordinator.state.topic.segment.bytes")),
+        },
+    )
+
+
 def _configs(pairs: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
-_INTERNAL = {OFFSETS_TOPIC: offsets_topic, TRANSACTION_TOPIC: transaction_topic}
+_INTERNAL = {OFFSETS_TOPIC: offsets_topic, TRANSACTION_TOPIC: transaction_topic, SHARE_STATE_TOPIC: share_state_topic}
 
 
 class AutoTopics:

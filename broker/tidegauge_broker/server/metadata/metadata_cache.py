@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidegauge.kafka.topic_ids import topic_id_bytes
+from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge.metadata_update import ANY_BROKER, Endpoint, MetadataUpdate, ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import NO_LEADER
@@ -228,6 +228,14 @@ class MetadataCache:
     def topic_id(self, topic: str) -> str | None:
         """Return the id of the topic with this name."""
         return self._ids.get(topic)
+
+    def named(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with this id, as Kafka's protocol has it."""
+        return self._names.get(topic_id_text(topic_id))
+
+    def id_of(self, topic: str) -> bytes:
+        """Return the id of the topic with this name, as Kafka's protocol has it; zero: there is none."""
+        return topic_id_bytes(self._ids.get(topic, ""))
 
     def partitions(self, topic: str) -> Mapping[int, ReportedPartition]:
         """Return a topic's partitions by index; empty for an unknown topic."""

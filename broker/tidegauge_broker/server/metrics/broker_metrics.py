@@ -18,7 +18,7 @@ from tidegauge_broker.server.metrics.exposition import exposition
 from tidegauge_broker.server.metrics.metered_requests import MeteredRequests
 from tidegauge_broker.server.metrics.meters import LoadTimes, Meters
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.middleware import Middleware, Responded
 from tidegauge_controller.port import Controller
 

@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegauge.event_log import file_name
-from tidegauge.host_addresses import address_of
 from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, check_owner
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
 from tidegauge_broker.server.quorum.controller.controller_parts import ControllerParts
 from tidegauge_broker.server.quorum.driver import QuorumDriver
+from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
@@ -140,6 +140,7 @@ class ControllerProcess:
             self._pool,
         )
         parts.on_image = self.on_image
+        parts.on_decided = self._events.elected
         parts.start(self._driver, self._links.open_other, self._now_ms.wall_ms)
         handlers = self._lab.gated(served_apis(self._driver, parts.controller, settings))
         for at in settings.bound:
@@ -147,7 +148,7 @@ class ControllerProcess:
             listener = QuorumListener(at, handlers, *limits)
             await listener.open()
             self._listeners.append(listener)
-        await self._lab.start(self._node_at, self._events.fault)
+        await self._lab.start(KnownNodes(node, lambda: self.committed.image), self._events.fault)
         self._driver.start()
         LOG.info(
             "Controller %d of cluster %s listens at %s", settings.node_id, config.cluster_id, settings.bound[0].address
@@ -160,15 +161,6 @@ class ControllerProcess:
             return None
         is_alone = len(self._settings.values["process.roles"]) == 1
         return Path(text) if is_alone else Path(text).with_name(file_name(f"controller-{self._settings.node_id}"))
-
-    def _node_at(self, address: str) -> int | None:
-        """Return the voter that listens at an address."""
-        voters = self.driver.node.history.current
-        for voter_id in voters.ids:
-            at = voters.endpoint(voter_id)
-            if at is not None and address_of(at.host, at.port) == address:
-                return voter_id
-        return None
 
     async def stop(self, limit_seconds: float = SHUTDOWN_SECONDS) -> int:
         """Hand the leadership over, close everything, and return the exit status.

@@ -17,11 +17,11 @@ import click
 from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, reports_errors
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.features import LATEST, LEVELS, METADATA_VERSION, read_feature
-from tidegauge.settings import read_properties
 from tidegauge_broker.metadata_log.formatting import Formatting, bootstrap_sentence
 from tidegauge_broker.metadata_log.initial_voters import parse_initial_voters
 from tidegauge_broker.metadata_log.scram_arguments import parse_scram
 from tidegauge_broker.server.quorum.format_directories import format_directories, random_uuid
+from tidegauge_broker.server.quorum.given_settings import given_settings, settings_options
 from tidegauge_broker.server.quorum.node_settings import NodeSettings, read_node_settings
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
 
@@ -29,13 +29,7 @@ _SALT_BYTES = 25
 
 
 @click.command("format")
-@click.option(
-    "-c",
-    "--config",
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="The node's properties file.",
-)
+@settings_options("The node's")
 @click.option("-t", "--cluster-id", required=True, metavar="ID", help="The id of the cluster.")
 @click.option("-s", "--standalone", is_flag=True, help="Make this controller the only voter of a dynamic quorum.")
 @click.option(
@@ -68,7 +62,7 @@ _SALT_BYTES = 25
 @offline_verb_options
 @reports_errors
 def format_storage(
-    config: Path,
+    config: Path | None,
     cluster_id: str,
     standalone: bool,
     no_initial_controllers: bool,
@@ -80,6 +74,8 @@ def format_storage(
     output: str,
     directory: Path,
     bootstrap_server: str | None,
+    *,
+    environment: bool,
 ) -> None:
     """Format the log directories of a node in KRaft mode.
 
@@ -90,7 +86,7 @@ def format_storage(
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
         raise click.UsageError("--standalone, --no-initial-controllers and --initial-controllers exclude each other")
     try:
-        node = read_node_settings(read_properties(config.read_text(encoding="utf-8")), socket.gethostname())
+        node = read_node_settings(given_settings(config, environment=environment), socket.gethostname())
         asked = Formatting(
             cluster_id=cluster_id,
             node_id=node.node_id,

@@ -9,11 +9,10 @@ from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.server.quorum.calls import Served
+from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 
 Note = Callable[[Mapping[str, Any]], None]
 """Writes a fault into the node's event log, with these fields."""
-NodeAt = Callable[[str], int | None]
-"""Returns the node that listens at an address; None: it is not known."""
 
 
 class NodeLab:
@@ -34,8 +33,8 @@ class NodeLab:
         """Return what stands before the handlers of the listener."""
         return handlers
 
-    async def start(self, node_at: NodeAt, note: Note) -> None:
-        """Serve what the lab serves; the node's listener is bound."""
+    async def start(self, nodes: KnownNodes, note: Note) -> None:
+        """Serve what the lab serves; the node runs, and a controller's listener is bound."""
 
     async def close(self) -> None:
         """Hold nothing back any more, and stop serving."""

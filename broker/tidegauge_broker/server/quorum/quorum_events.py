@@ -12,6 +12,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.quorum.requests_in import TOPIC
+from tidegauge_controller.metadata.elections import elections
+from tidegauge_controller.metadata.image import MetadataImage
 from tidegauge_controller.raft import effects
 from tidegauge_controller.raft.node import RaftNode
 
@@ -68,6 +70,18 @@ class QuorumEvents:
 
     def proposal_decided(self, effect: effects.Proposed | effects.NotProposed) -> None:
         """Do nothing: whoever proposed knows."""
+
+    def elected(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Note which leaders the step from one image to another has made, as the active controller decided."""
+        for one in elections(old, new):
+            state = one.state
+            fields = {
+                "strategy": one.strategy.value,
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+                "isr": list(state.isr),
+            }
+            self._writer.note("election", "MetadataRecords", fields, one.at)
 
     def fault(self, fields: Mapping[str, Any]) -> None:
         """Note what the lab did to the node."""

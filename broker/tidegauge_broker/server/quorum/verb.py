@@ -18,10 +18,11 @@ import click
 from tidegauge.cli import EXIT_FAILED, directory_option, fail, output_option
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import did_you_mean
-from tidegauge.settings import read_assignments, read_properties
+from tidegauge.settings import read_assignments
 from tidegauge.settings.quorum import CONTROLLER_SETTINGS
 from tidegauge_broker.server.log_lines import OneLine
 from tidegauge_broker.server.quorum.controller_process import ControllerProcess
+from tidegauge_broker.server.quorum.given_settings import given_settings, settings_options
 from tidegauge_broker.server.quorum.node_settings import NodeSettings, read_node_settings
 
 LOG = logging.getLogger("tidegauge.quorum")
@@ -61,17 +62,13 @@ async def _serve(settings: NodeSettings) -> int:
 
 
 @click.command()
-@click.option(
-    "-c",
-    "--config",
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="The controller's properties file.",
-)
+@settings_options("The controller's")
 @click.option("--override", multiple=True, metavar="KEY=VALUE", help="A setting over the file's; may be repeated.")
 @output_option
 @directory_option
-def controller(config: Path, *, override: tuple[str, ...], output: str, directory: Path) -> None:
+def controller(
+    config: Path | None, *, environment: bool, override: tuple[str, ...], output: str, directory: Path
+) -> None:
     """Run one controller of a KRaft quorum in the foreground.
 
     Settings have Kafka's names; its directory must have been formatted with the verb format.
@@ -83,7 +80,7 @@ def controller(config: Path, *, override: tuple[str, ...], output: str, director
     lines.setFormatter(OneLine())
     logging.basicConfig(level=logging.INFO, handlers=[lines])
     try:
-        texts = read_properties(config.read_text(encoding="utf-8")) | read_assignments(override, "--override")
+        texts = given_settings(config, environment=environment) | read_assignments(override, "--override")
         settings = controller_settings(texts)
         for name in settings.unknown:
             hint = did_you_mean(name, CONTROLLER_SETTINGS)

@@ -379,6 +379,10 @@ class ReplicaManager:
         """Return whether this broker leads the partition."""
         return self.core.led_epoch(topic_partition) is not None
 
+    def watch_leadership(self, topic_partition: TopicPartition) -> None:
+        """Have ``Outlets.leadership_changed`` called when this broker loses the leadership of a partition."""
+        self._steps.take(lambda: self.core.watch_leadership(topic_partition))
+
     def is_committed(self, topic_partition: TopicPartition, end: int) -> bool:
         """Return whether the high watermark of a local replica has reached an end offset."""
         partition = self.core.partition(topic_partition)

@@ -83,6 +83,7 @@ from tidegauge_broker.server.service.produce_preparation import ProducePreparati
 from tidegauge_broker.server.service.produce_verification import ProduceVerification
 from tidegauge_broker.server.service.records_pool import RecordsPool
 from tidegauge_broker.server.service.transaction_service import TransactionService
+from tidegauge_broker.server.share.service import ShareService
 from tidegauge_controller.admin import Mutate, NewPartitions, NewTopic, TopicOutcome, unlimited
 from tidegauge_controller.port import Controller
 
@@ -140,6 +141,7 @@ class BrokerService:
         self.configs = configs
         self._create_topic = create_topic
         self.groups = groups
+        self.share: ShareService | None = None  # set before the first request, if share groups are served
         self.transactions = transactions
         self.records_pool = RecordsPool()
         self.verification = ProducePreparation(verification, self._preparations, self.records_pool)
@@ -495,7 +497,7 @@ class BrokerService:
                     number = await self.configs.alter_topic(name, changed, deleted, validate_only=validate_only)
                 case ConfigResourceType.BROKER:
                     number = await self.configs.alter_broker(name, changed, deleted, validate_only=validate_only)
-                case ConfigResourceType.GROUP if self.groups.serves_consumer_groups:
+                case ConfigResourceType.GROUP if self.groups.has_group_settings:
                     number = await self.configs.groups.alter(name, changed, deleted, validate_only=validate_only)
                 case _:
                     return AlteredConfigs(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
@@ -513,7 +515,7 @@ class BrokerService:
                     views = await self.configs.describe_topic(name)
                 case ConfigResourceType.BROKER:
                     views = self.configs.describe_broker(name)
-                case ConfigResourceType.GROUP if self.groups.serves_consumer_groups:
+                case ConfigResourceType.GROUP if self.groups.has_group_settings:
                     views = await self.configs.groups.describe(name)
                 case ConfigResourceType.CLIENT_METRICS:
                     message = "Config type client-metrics is only supported on KRaft clusters"

@@ -16,7 +16,7 @@ Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetComm
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import overload
@@ -58,11 +58,23 @@ from tidegauge.groups import (
     partition_of,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import (
+    SHARE_STATE_TOPIC,
+    AlterShareOffsets,
+    AlterShareOffsetsResult,
+    DeleteShareOffsets,
+    DeleteShareOffsetsResult,
+    DescribeShareGroup,
+    DescribeShareGroupResult,
+    ShareGroupHeartbeat,
+    ShareGroupHeartbeatResult,
+)
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.coordinators.leadership_proof import needs_proof
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.share_group_service import ShareGroupService, is_key
 from tidegauge_broker.server.service.transaction_service import TransactionService
 
 
@@ -93,6 +105,7 @@ class GroupService:
         metadata: this broker's view of the cluster.
         create_topic: begins to create an internal topic.
         still_leads: returns whether this broker is proven to lead a partition.
+        shares: the share coordinator, and the offsets of share groups.
     """
 
     def __init__(
@@ -102,17 +115,33 @@ class GroupService:
         metadata: MetadataCache,
         create_topic: Callable[[str], None],
         still_leads: Callable[[TopicPartition], Awaitable[bool]],
+        shares: ShareGroupService,
     ) -> None:
         self.runner = runner
+        self.shares = shares
         self._still_leads = still_leads
-        self._transactions = transactions
         self._metadata = metadata
         self._create_topic = create_topic
+        self._finders: dict[int, Callable[[Caller, str], Endpoint | None]] = {
+            KeyType.GROUP: self.coordinator_endpoint,
+            KeyType.TRANSACTION: transactions.coordinator_endpoint,
+            KeyType.SHARE: shares.coordinator_endpoint,
+        }
 
     @property
     def serves_consumer_groups(self) -> bool:
         """Whether groups of the consumer protocol (KIP-848) are served, which no broker of 3.9 does in this mode."""
         return self.runner.serves_consumer_groups
+
+    @property
+    def serves_share_groups(self) -> bool:
+        """Whether groups of the share protocol (KIP-932) are served, which no broker of 3.9 does in this mode."""
+        return self.runner.serves_share_groups
+
+    @property
+    def has_group_settings(self) -> bool:
+        """Whether groups have settings of their own: those of the consumer and of the share protocol do."""
+        return self.serves_consumer_groups or self.serves_share_groups
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of __consumer_offsets that holds a group."""
@@ -120,15 +149,16 @@ class GroupService:
         return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, known or self.runner.partitions))
 
     def find_coordinator(self, caller: Caller, key_type: int, key: str) -> FoundCoordinator:
-        """Return the coordinator of a group or transactional id; rule 1, for both internal topics."""
-        if key_type not in _TOPICS:
+        """Return the coordinator of a group, transactional id or share partition; rule 1, for all internal topics."""
+        if key_type not in _TOPICS or (key_type == KeyType.SHARE and not self.serves_share_groups):
             return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
+        if key_type == KeyType.SHARE and not is_key(key):
+            return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, _INVALID_KEY)
         topic = _TOPICS[key_type]
         if not self._metadata.knows_topic(topic):
             self._create_topic(topic)
             return FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
-        of = self if key_type == KeyType.GROUP else self._transactions
-        endpoint = of.coordinator_endpoint(caller, key)
+        endpoint = self._finders[key_type](caller, key)
         if endpoint is None:
             return FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
         return FoundCoordinator(key, endpoint=endpoint)
@@ -168,6 +198,14 @@ class GroupService:
     async def ask(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult: ...
     @overload
     async def ask(self, request: DescribeConsumerGroup) -> DescribeConsumerGroupResult: ...
+    @overload
+    async def ask(self, request: ShareGroupHeartbeat) -> ShareGroupHeartbeatResult: ...
+    @overload
+    async def ask(self, request: DescribeShareGroup) -> DescribeShareGroupResult: ...
+    @overload
+    async def ask(self, request: AlterShareOffsets) -> AlterShareOffsetsResult: ...
+    @overload
+    async def ask(self, request: DeleteShareOffsets) -> DeleteShareOffsetsResult: ...
     async def ask(self, request: GroupRequest) -> GroupResult:
         """Hand a request to this broker's coordinator, which rejects the groups of other brokers (NOT_COORDINATOR)."""
         return await self.runner.request(request)
@@ -209,7 +247,7 @@ class GroupService:
 
     # What the controller sends
 
-    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Iterable[str] = ()) -> None:
+    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Collection[str] = ()) -> None:
         """Take up that the metadata cache has changed.
 
         Args:
@@ -217,11 +255,17 @@ class GroupService:
             changed: the topics that the controller has sent.
         """
         self.runner.topic_seen(len(self._metadata.partitions(OFFSETS_TOPIC)))
-        if self.serves_consumer_groups:
+        self.shares.metadata_updated(changed if self.serves_share_groups else ())
+        if self.has_group_settings:
             self.runner.topics_sent({topic: self._metadata.description(topic) for topic in changed})
         if deleted:
             self.runner.partitions_deleted(deleted)
 
 
-_TOPICS: dict[int, str] = {KeyType.GROUP: OFFSETS_TOPIC, KeyType.TRANSACTION: TRANSACTION_TOPIC}
+_TOPICS: dict[int, str] = {
+    KeyType.GROUP: OFFSETS_TOPIC,
+    KeyType.TRANSACTION: TRANSACTION_TOPIC,
+    KeyType.SHARE: SHARE_STATE_TOPIC,
+}
+_INVALID_KEY = "A share partition is named as group:topicId:partition, the topic's id in base64."
 _NOT_AVAILABLE = "The coordinator is not available."

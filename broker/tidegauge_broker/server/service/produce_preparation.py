@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.transactions import SupportedOperation
 from tidegauge_broker.replica.messages import Prepared, ProduceRequest
 from tidegauge_broker.replica.preparation import Preparation, is_surely_light
 from tidegauge_broker.replica.record_errors import NamedRecords, RecordsRefused
@@ -44,16 +45,16 @@ class ProducePreparation:
         self._pool = pool
 
     def of(
-        self, request: ProduceRequest, transactional_id: str | None, *, supports_abortable_error: bool
+        self, request: ProduceRequest, transactional_id: str | None, operation: SupportedOperation
     ) -> Verified | Coroutine[Any, Any, Verified]:
         """Return what may be appended of a request; a coroutine if that is not known at once.
 
         Args:
             request: what to append.
             transactional_id: of the producer; None: nothing is transactional.
-            supports_abortable_error: whether the client knows TRANSACTION_ABORTABLE.
+            operation: what the version of the client's request supports.
         """
-        verified = self._verification.of(request, transactional_id, supports_abortable_error=supports_abortable_error)
+        verified = self._verification.of(request, transactional_id, operation)
         if not isinstance(verified, Verified):
             return self._prepared_later(verified)
         if is_surely_light(verified.request):

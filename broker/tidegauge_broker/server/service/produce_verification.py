@@ -1,4 +1,4 @@
-"""What a broker does with transactional batches of a Produce before they are appended (KIP-890, part 1).
+"""What a broker does with transactional batches of a Produce before they are appended (KIP-890).
 
 Rules (ReplicaManager.handleProduceAppend, maybeStartTransactionVerificationForPartitions):
     1. A request whose transactional batches are of more than one producer, or epoch: INVALID_PRODUCER_ID_MAPPING for
@@ -7,24 +7,31 @@ Rules (ReplicaManager.handleProduceAppend, maybeStartTransactionVerificationForP
        is appended at once. Else all of it waits for the coordinator's response.
     3. What the coordinator refuses is not appended. That it is not there or busy shows as NOT_ENOUGH_REPLICAS, which
        every client tries again without asking for metadata.
+    4. A producer of transactions v2 (Produce v12, KIP-890 part 2) has not added its partitions: the leader does, in the
+       same request to the coordinator. CONCURRENT_TRANSACTIONS, while the transaction before is being completed, is
+       tried again here: a Produce is larger than that. In the end the producer gets it as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import NO_PRODUCER_ID, NO_SEQUENCE, Buffer, read_header
-from tidegauge.transactions import AddPartitionsToTxn
+from tidegauge.settings import Values
+from tidegauge.transactions import AddPartitionsToTxn, SupportedOperation
 from tidegauge_broker.coordinator.effects import VerifyTransaction
 from tidegauge_broker.coordinator.text_limits import is_too_long
 from tidegauge_broker.replica.messages import ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
-from tidegauge_broker.server.coordinators.partition_verifier import Errors
+
+if TYPE_CHECKING:
+    from tidegauge_broker.server.coordinators.partition_verifier import Errors
 
 _BUSY = frozenset(
     {
@@ -36,13 +43,14 @@ _BUSY = frozenset(
     }
 )
 
-BeginVerification = Callable[[TopicPartition, ProducerBatch], VerificationGuard | None]
+BeginVerification = Callable[[TopicPartition, ProducerBatch], VerificationGuard | ErrorCode | None]
+Guards = dict[TopicPartition, VerificationGuard]
 
 
 class Verify(Protocol):
     """Asks the coordinator; see ``PartitionVerifier.verify``."""
 
-    def __call__(self, wanted: AddPartitionsToTxn, *, supports_abortable_error: bool) -> Awaitable[Errors]:
+    def __call__(self, wanted: AddPartitionsToTxn, operation: SupportedOperation, /) -> Awaitable[Errors]:
         """Return why partitions may not be appended to."""
         ...
 
@@ -66,64 +74,122 @@ class Verified(NamedTuple):
         return [found[at] for at in partitions]
 
 
+class Retries(NamedTuple):
+    """How often partitions are added again while the transaction before is being completed; rule 4. Times are ms.
+
+    Attributes:
+        backoff_ms: returns the time between two attempts (add.partitions.to.txn.retry.backoff.ms).
+        limit_ms: returns for how long attempts are made (add.partitions.to.txn.retry.backoff.max.ms, at most
+            request.timeout.ms).
+        now_ms: returns the time.
+        sleep: waits for some seconds.
+    """
+
+    backoff_ms: Callable[[], int]
+    limit_ms: Callable[[], int]
+    now_ms: Callable[[], int]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    @classmethod
+    def of(cls, settings: Values, now_ms: Callable[[], int]) -> Retries:
+        """Return those that a broker's settings say."""
+        integer = settings.integer
+        return cls(
+            lambda: integer("add.partitions.to.txn.retry.backoff.ms"),
+            lambda: min(integer("add.partitions.to.txn.retry.backoff.max.ms"), integer("request.timeout.ms")),
+            now_ms,
+        )
+
+
 class ProduceVerification:
     """See the module.
 
     Args:
         begin: notes at the partition's leader that a batch is verified; see ``BrokerCore.begin_verification``.
         verify: asks the coordinator.
+        retries: of producers of transactions v2; None: there are none.
     """
 
-    def __init__(self, begin: BeginVerification, verify: Verify) -> None:
+    def __init__(self, begin: BeginVerification, verify: Verify, retries: Retries | None = None) -> None:
         self._begin = begin
         self._verify = verify
+        self._retries = retries
 
     def of(
-        self, request: ProduceRequest, transactional_id: str | None, *, supports_abortable_error: bool
+        self, request: ProduceRequest, transactional_id: str | None, operation: SupportedOperation
     ) -> Verified | Coroutine[Any, Any, Verified]:
         """Return what may be appended of a request; a coroutine where the coordinator must be asked.
 
         Args:
             request: what to append.
             transactional_id: of the producer; None: nothing is transactional.
-            supports_abortable_error: whether the client knows TRANSACTION_ABORTABLE.
+            operation: what the version of the request supports.
         """
         if transactional_id is None:
             return Verified(request, [])
         if is_too_long(transactional_id):
             message = "The transactional id is longer than a string of Kafka's protocol can be"
             return _all_refused(request, ErrorCode.INVALID_REQUEST, message)
-        batches = _transactional(request)
+        adds = operation is SupportedOperation.ADD_PARTITION
+        batches = _transactional(request, raises_epoch=adds)
         if len({(batch.producer_id, batch.producer_epoch) for batch in batches.values()}) > 1:
             message = "Transactional records contained more than one producer ID"
             return _all_refused(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
-        begun = {at: self._begin(at, batch) for at, batch in batches.items()}
-        guards = {at: guard for at, guard in begun.items() if guard is not None}
+        guards, refused = self._begun(batches)
         if not guards:
-            return Verified(request, [])
-        producer_id, producer_epoch, _ = batches[next(iter(guards))]
-        wanted = AddPartitionsToTxn(transactional_id, producer_id, producer_epoch, tuple(guards), verify_only=True)
-        return self._verified(request, wanted, guards, supports_abortable_error=supports_abortable_error)
+            return _admitted(request, guards, refused, _BUSY) if refused else Verified(request, [])
+        if adds:
+            return self._added(request, transactional_id, batches)
+        return self._verified(request, _wanted(transactional_id, batches, guards), guards, refused, operation)
+
+    def _begun(self, batches: Mapping[TopicPartition, ProducerBatch]) -> tuple[Guards, Errors]:
+        """Note at the leaders which batches are verified; rule 2. Return also why some can't be appended at all."""
+        guards: Guards = {}
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for at, batch in batches.items():
+            begun = self._begin(at, batch)
+            if isinstance(begun, ErrorCode):
+                refused[at] = begun
+            elif begun is not None:
+                guards[at] = begun
+        return guards, refused
 
     async def _verified(
         self,
         request: ProduceRequest,
         wanted: AddPartitionsToTxn,
-        guards: dict[TopicPartition, VerificationGuard],
-        *,
-        supports_abortable_error: bool,
+        guards: Guards,
+        refused: Errors,
+        operation: SupportedOperation,
     ) -> Verified:
-        errors = await self._verify(wanted, supports_abortable_error=supports_abortable_error)
-        admitted = [
-            ProducePartition(item.topic_partition, item.records, guards.get(item.topic_partition))
-            for item in request.partitions
-            if item.topic_partition not in errors
-        ]
-        return Verified(replace(request, partitions=admitted), [_refusal(at, error) for at, error in errors.items()])
+        errors = await self._verify(wanted, operation)
+        return _admitted(request, guards, {**refused, **errors}, _BUSY)
+
+    async def _added(
+        self, request: ProduceRequest, transactional_id: str, batches: Mapping[TopicPartition, ProducerBatch]
+    ) -> Verified:
+        """Have partitions added to their transaction; rule 4."""
+        retries = self._retries
+        begun_ms = 0 if retries is None else retries.now_ms()
+        while True:
+            guards, errors = self._begun(batches)
+            if guards:
+                wanted = _wanted(transactional_id, batches, guards)
+                errors = {**errors, **await self._verify(wanted, SupportedOperation.ADD_PARTITION)}
+            if (
+                retries is None
+                or ErrorCode.CONCURRENT_TRANSACTIONS not in errors.values()
+                or retries.now_ms() - begun_ms >= retries.limit_ms()
+            ):
+                return _admitted(request, guards, errors, _BUSY - {ErrorCode.CONCURRENT_TRANSACTIONS})
+            await retries.sleep(retries.backoff_ms() / 1000)
 
 
 class OffsetsVerification:
     """Verifies offsets that are committed in a transaction, as a batch of no sequence; see the module.
+
+    Of a producer of transactions v2 the offsets' partition is added to its transaction (TxnOffsetCommit v5), which is
+    not tried again here (CoordinatorPartitionWriter.maybeStartTransactionVerification).
 
     Args:
         begin: notes at the leader of the offsets' partition that a batch is verified.
@@ -137,14 +203,37 @@ class OffsetsVerification:
     async def verify(self, wanted: VerifyTransaction) -> tuple[ErrorCode, VerificationGuard | None]:
         """Return the coordinator's error and the guard of the append; no guard where nothing had to be verified."""
         at = TopicPartition(OFFSETS_TOPIC, wanted.partition)
-        guard = self._begin(at, ProducerBatch(wanted.producer_id, wanted.producer_epoch, NO_SEQUENCE))
+        adds = wanted.operation is SupportedOperation.ADD_PARTITION
+        batch = ProducerBatch(wanted.producer_id, wanted.producer_epoch, NO_SEQUENCE, adds)
+        guard = self._begin(at, batch)
         if guard is None:
             return ErrorCode.NONE, None
-        request = AddPartitionsToTxn(
-            wanted.transactional_id, wanted.producer_id, wanted.producer_epoch, (at,), verify_only=True
-        )
-        errors = await self._verify(request, supports_abortable_error=wanted.supports_abortable_error)
+        if isinstance(guard, ErrorCode):
+            return guard, None
+        errors = await self._verify(_wanted(wanted.transactional_id, {at: batch}, {at: guard}), wanted.operation)
         return errors.get(at, ErrorCode.NONE), guard
+
+
+def _wanted(
+    transactional_id: str, batches: Mapping[TopicPartition, ProducerBatch], partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxn:
+    """Return what the coordinator is asked about some partitions: to verify them, or to add them."""
+    wanted = tuple(partitions)
+    producer_id, producer_epoch, _, adds = batches[wanted[0]]
+    return AddPartitionsToTxn(
+        transactional_id, producer_id, producer_epoch, wanted, verify_only=not adds, is_implicit=adds
+    )
+
+
+def _admitted(request: ProduceRequest, guards: Guards, errors: Errors, busy: Collection[ErrorCode]) -> Verified:
+    """Return what may be appended of a request, with its guards, and what is refused; rule 3."""
+    admitted = [
+        ProducePartition(item.topic_partition, item.records, guards.get(item.topic_partition))
+        for item in request.partitions
+        if item.topic_partition not in errors
+    ]
+    refused = [_refusal(at, error, busy) for at, error in errors.items()]
+    return Verified(replace(request, partitions=admitted), refused)
 
 
 def _all_refused(request: ProduceRequest, error: ErrorCode, message: str) -> Verified:
@@ -153,13 +242,13 @@ def _all_refused(request: ProduceRequest, error: ErrorCode, message: str) -> Ver
     return Verified(replace(request, partitions=[]), refused)
 
 
-def _transactional(request: ProduceRequest) -> dict[TopicPartition, ProducerBatch]:
+def _transactional(request: ProduceRequest, *, raises_epoch: bool) -> dict[TopicPartition, ProducerBatch]:
     """Return the transactional batches of a request; what is no batch is left to the append."""
     found = {}
     for item in request.partitions:
         batch = transactional_batch(item.records)
         if batch is not None:
-            found[item.topic_partition] = batch
+            found[item.topic_partition] = batch._replace(raises_epoch=True) if raises_epoch else batch
     return found
 
 
@@ -174,10 +263,10 @@ def transactional_batch(records: Buffer) -> ProducerBatch | None:
     return ProducerBatch(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
-def _refusal(at: TopicPartition, error: ErrorCode) -> ProduceResult:
+def _refusal(at: TopicPartition, error: ErrorCode, busy: Collection[ErrorCode]) -> ProduceResult:
     if error is ErrorCode.INVALID_TXN_STATE:
         return ProduceResult(at, error, "Partition was not added to the transaction")
-    if error in _BUSY:
+    if error in busy:
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
         return ProduceResult(at, ErrorCode.NOT_ENOUGH_REPLICAS, message)
     return ProduceResult(at, error)

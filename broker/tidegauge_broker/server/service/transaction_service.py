@@ -167,6 +167,7 @@ class TransactionService:
             self._settings.integer("request.timeout.ms"),
             [ProducePartition(at, batch) for at in hosted],
             from_coordinator=True,
+            transaction_version=one.marker.transaction_version,
         )
         appended = self._replicas.produce(request)
 

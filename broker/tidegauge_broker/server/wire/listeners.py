@@ -14,7 +14,7 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.wire.authorized_calls.calls import AuthorizedCalls
 from tidegauge_broker.server.wire.client_certificates import REQUIRED, ClientCertificates
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates

@@ -16,7 +16,13 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.clear_elr_record import ClearElrRecord
 from tidegauge.kafka.metadata_records.config_record import ConfigRecord
-from tidegauge.settings import BROKER_SETTINGS, TOPIC_SETTINGS, ListChange, parse_topic_settings
+from tidegauge.settings import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    ListChange,
+    check_group_configs,
+    parse_topic_settings,
+)
 from tidegauge.settings.model import Setting
 from tidegauge_controller.metadata.decisions.topic_checks import check_record_count
 from tidegauge_controller.metadata.decisions.view import MIN_INSYNC_REPLICAS, ClusterView, Decision
@@ -207,7 +213,11 @@ def _check_kind(view: ClusterView, resource: ConfigResource, settings: Mapping[s
         node_id = int(resource.name)
         if node_id not in view.image.brokers and node_id not in view.image.controllers:
             raise TidegaugeError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
-    elif resource.kind in {BROKER_LOGGER, CLIENT_METRICS, GROUP}:
+    elif resource.kind == GROUP:
+        if not resource.name:
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        check_group_configs(settings, view.settings.of_groups)
+    elif resource.kind in {BROKER_LOGGER, CLIENT_METRICS}:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"Settings of resources of type {resource.kind} are not kept by this controller",

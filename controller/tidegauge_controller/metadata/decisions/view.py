@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import MetadataRecord
+from tidegauge.settings import BROKER_SETTINGS, Values
 from tidegauge_controller.metadata.delta import replayed
 from tidegauge_controller.metadata.image import (
     BROKER,
@@ -47,6 +48,10 @@ class Decision(Generic[Response]):
     atomic: bool = False
 
 
+def _defaults() -> Values:
+    return Values(BROKER_SETTINGS, {name: setting.default for name, setting in BROKER_SETTINGS.items()})
+
+
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """The controller's static settings, by the names of Kafka's.
@@ -60,6 +65,7 @@ class ControllerSettings:
         min_insync_replicas: min.insync.replicas.
         unclean_leader_election: unclean.leader.election.enable.
         max_elections: elections in one run of a periodic task.
+        of_groups: settings of the process, those that bound groups' own among them.
     """
 
     node_id: int
@@ -70,6 +76,7 @@ class ControllerSettings:
     min_insync_replicas: int = 1
     unclean_leader_election: bool = False
     max_elections: int = 1_000
+    of_groups: Values = field(default_factory=_defaults)
 
 
 @dataclass(frozen=True, slots=True)

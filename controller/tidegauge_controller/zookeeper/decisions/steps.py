@@ -30,11 +30,12 @@ Source: KafkaZkClient.retryRequestsUntilConnected with expectedControllerEpochZk
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from tidegauge.control import Endpoint, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from tidegauge.lazy_dataclasses import dataclass
 
 
 class ControllerMoved(Exception):

@@ -6,9 +6,11 @@ Times are microseconds since 1970, on one clock for all clients; ends of ranges 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
+
+from tidegauge.lazy_dataclasses import dataclass
 
 NEVER_US = -1
 NO_PARTITION = -1

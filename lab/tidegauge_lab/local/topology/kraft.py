@@ -29,13 +29,12 @@ from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
 from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.fault_log import note_event
-from tidegauge_lab.local.launcher import Launcher, environment_of_brokers
+from tidegauge_lab.local.launcher import CONTROLLER, Launcher, environment_of_brokers
 from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
 from tidegauge_lab.local.topology import kraft_fencing
 from tidegauge_lab.local.topology.kraft_plan import formatting
 from tidegauge_lab.local.topology.kraft_properties import BROKER, LISTENER, controller_properties, membership_of
 from tidegauge_lab.local.topology.kraft_quorum import described
-from tidegauge_lab.local.topology.process_signs import CONTROLLER_MODULE
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
 _LISTEN_LIMIT_SECONDS = 60.0
@@ -144,7 +143,7 @@ class KRaftTopology:
             with naming(config):
                 config.write_text(controller_properties(entry, self._directory, self._file), encoding="utf-8")
             places[entry] = process.log_size()
-            command = [sys.executable, "-P", "-m", CONTROLLER_MODULE, "--config", str(config)]
+            command = [sys.executable, "-P", "-m", CONTROLLER, "--config", str(config)]
             if launcher is None:
                 process.spawn(command, environment_of_brokers())
             else:

@@ -14,8 +14,8 @@ from pathlib import Path
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import Target
+from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.quorum_admin import QuorumAdmin
-from tidegauge_client.sync_base import LoopThread
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.fault_log import note_fault
 

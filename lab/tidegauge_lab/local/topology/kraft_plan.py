@@ -7,23 +7,25 @@ first brokers are the controllers: they have the brokers' ids, directories and p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.features import LEVELS, METADATA_VERSION
 from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge.principal import ANONYMOUS
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.server.quorum.format_directories import random_uuid
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID, ControllerEntry, QuorumEntry
 from tidegauge_lab.local import ports
+from tidegauge_lab.local.broker_settings import settings_of
 from tidegauge_lab.local.wanted import SIZES, Wanted, contradiction
 
 FIRST_CONTROLLER_PORT = 9392
 LAB_PORTS_ABOVE = 10_000
-NOT_SERVED = ("share.version", "streams.version", "transaction.version")
+NOT_SERVED = ("streams.version",)
 """Features that brokers here support at level 0 alone: a new cluster has them at 0, so that brokers can register."""
 OLDEST_METADATA_VERSION = 25
 """The lowest metadata.version with which brokers here can be members (4.0)."""
@@ -64,6 +66,7 @@ class KRaftPlan:
                 notes.append(f"the controllers serve gRPC on {', '.join(map(str, of_lab))}")
             home = Path(file.brokers[0].dir).parent
             controllers = [_entry(home, *one) for one in zip(ids, chosen, of_lab, strict=True)]
+        _check_super_users([one.id for one in controllers], file.settings)
         return replace(file, quorum=replace(quorum, controllers=controllers)), notes
 
     def require_same(self, directory: Path, recorded: ClusterFile, wanted: Wanted) -> None:
@@ -74,6 +77,7 @@ class KRaftPlan:
         """
         quorum, asked = recorded.quorum, wanted.quorum
         assert quorum is not None
+        _check_super_users(quorum.ids, {**recorded.settings, **wanted.settings})
         count = len(quorum.controllers)
         if asked.controllers is not None and asked.controllers != count:
             raise _kept(
@@ -169,6 +173,25 @@ def _check_levels(levels: Mapping[str, int]) -> None:
             f"on, not {levels[METADATA_VERSION]} ({LEVELS.get(levels[METADATA_VERSION], '?')}): choose a release from "
             "4.0 on",
         )
+
+
+def _check_super_users(controller_ids: Iterable[int], settings: Mapping[str, str]) -> None:
+    """Refuse controllers that would refuse the brokers and one another: no node logs in at their listeners (KIP-801).
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    for controller_id in controller_ids:
+        own = settings_of(controller_id, settings)
+        users = {one.strip() for one in own.get("super.users", "").split(";")}
+        if own.get("authorizer.class.name") and str(ANONYMOUS) not in users:
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"with authorizer.class.name controller {controller_id} would refuse the brokers and the other "
+                f"controllers: its listener has no SASL, so they are {ANONYMOUS} there, and need CLUSTER_ACTION before "
+                f"any access control list exists; add {ANONYMOUS} to super.users of the controllers, as in --set "
+                f"'{controller_id}:super.users={ANONYMOUS};User:admin'",
+            )
 
 
 def _check_size(count: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegauge.errors import TidegaugeError
+from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
-from tidegauge_client.sync_base import LoopThread
 
 
 def described(addresses: Sequence[str], limit_seconds: float) -> QuorumView | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidegauge_lab.local.launcher import CONTROLLER
+
 ZOOKEEPER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-CONTROLLER_MODULE = "tidegauge_broker.server.quorum.verb"
 
 
 def signs_of_processes(directory: Path) -> list[str]:
     """Return what stands in the command lines of the processes of this directory's cluster."""
-    return [f" {ZOOKEEPER_CLASS} {directory}/", f" -m {CONTROLLER_MODULE} --config {directory}/controller-"]
+    return [f" {ZOOKEEPER_CLASS} {directory}/", f" -m {CONTROLLER} --config {directory}/controller-"]

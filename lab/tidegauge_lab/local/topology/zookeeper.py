@@ -25,6 +25,7 @@ from tidegauge_lab.local.takedown import GRACE_SECONDS
 from tidegauge_lab.local.topology import zookeeper_server as server
 from tidegauge_lab.local.topology import zookeeper_sessions as sessions
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
+from tidegauge_lab.local.zookeeper_address import split_address
 
 FOR_OWNER_ALONE = 0o077
 """File mode creation mask of ZooKeeper: its files hold the users' SCRAM keys."""
@@ -84,8 +85,7 @@ class ZooKeeperTopology:
     def require_installed(self) -> None:
         """Check what a new cluster needs of ZooKeeper before its directory is created."""
         if self._file.zookeeper_managed:
-            server.java_command()
-            server.jars_directory()
+            server.installed()
         else:
             self.require_ready()
 
@@ -96,7 +96,7 @@ class ZooKeeperTopology:
             TidegaugeError: with the holder's name.
         """
         if ZOOKEEPER in down:
-            [(_, port)] = server.split_address(self._file.zookeeper_address)
+            [(_, port)] = split_address(self._file.zookeeper_address)
             ports.require_free(port, "ZooKeeper")
 
     def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
@@ -110,7 +110,7 @@ class ZooKeeperTopology:
         if ZOOKEEPER not in targets:
             return
         process = self.process(ZOOKEEPER)
-        [(_, port)] = server.split_address(self._file.zookeeper_address)
+        [(_, port)] = split_address(self._file.zookeeper_address)
         config = process.directory / _CONFIG_FILE
         command = server.server_command(config)
         data = process.directory / "data"

@@ -9,8 +9,8 @@ from pathlib import Path
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.local import ports
-from tidegauge_lab.local.topology.zookeeper_server import split_address
 from tidegauge_lab.local.wanted import Wanted, contradiction
+from tidegauge_lab.local.zookeeper_address import split_address
 
 
 class ZooKeeperPlan:

@@ -1,8 +1,8 @@
-"""A ZooKeeper of one's own, from the jars that ship inside PySpark; and the look at any ZooKeeper from outside.
+"""A ZooKeeper of one's own, from the jars that ship in a wheel; and the look at any ZooKeeper from outside.
 
-Facts it rests on: PySpark's wheel holds the ZooKeeper 3.9 server with all it needs, so Java is the only thing to
-add (``tidegauge.java`` chooses it). Only those jars that the server uses are named: with all of PySpark's the start
-takes twice as long.
+Facts it rests on: the wheel tidegauge-zookeeper, and PySpark's, hold the ZooKeeper 3.9 server with all it needs, so
+Java is the only thing to add (``tidegauge.java`` chooses it). Only those jars that the server uses are named: with all
+of PySpark's the start takes twice as long, and Netty serves what a server of one's own does not have, TLS.
 ``tickTime=500`` allows sessions from 1 s on, which the fast profile needs; data and log lie in the cluster's directory.
 The health question is ``srvr``, the only four-letter word that a default ZooKeeper serves.
 """
@@ -12,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-import re
+import shlex
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.extras import install_command
-from tidegauge.java import java_program
+from tidegauge.java import OLDEST_VERSION, REQUIREMENT, java_program
 from tidegauge_lab.local.topology.process_signs import ZOOKEEPER_CLASS
+from tidegauge_lab.local.zookeeper_address import split_address
 
 JVM_FLAGS = (
     "-Xmx64m",
@@ -34,63 +35,82 @@ JVM_FLAGS = (
 # The image of docker/ takes the same jars; it can't import this, so a test holds that both lists say the same.
 JAR_PATTERNS = (
     "zookeeper-*.jar",
-    "netty-*.jar",
     "slf4j-api-*.jar",
-    "log4j-*.jar",
+    "log4j-api-*.jar",
+    "log4j-core-*.jar",
+    "log4j-slf4j2-impl-*.jar",
     "metrics-core-*.jar",
     "snappy-java-*.jar",
 )
 _CONNECTION_TIMEOUT_MS = 10_000
-_OTHERWISE = "give --zookeeper HOST:PORT of a ZooKeeper that runs"
+WHEEL = "tidegauge_zookeeper"
+"""The package of the wheel that holds the jars alone (tools/zookeeper_wheel.py)."""
+_PACKAGES = (WHEEL, "pyspark")
+_OTHERWISE = (
+    "start a cluster that needs neither Java nor ZooKeeper (`tidegauge up --kraft`), or give --zookeeper HOST:PORT of "
+    "a ZooKeeper that runs"
+)
 
 
-def jars_directory() -> Path:
-    """Return the directory with ZooKeeper's jars: TIDEGAUGE_ZOOKEEPER_JARS, else PySpark's.
+def installed() -> tuple[str, Path]:
+    """Return the program that runs ZooKeeper, and the directory with its jars.
 
-    PySpark is found without importing it: its import takes long and needs Java set up.
+    The jars are those of TIDEGAUGE_ZOOKEEPER_JARS, else of the wheel tidegauge-zookeeper, else PySpark's.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, there are none.
+        TidegaugeError: INVALID_REQUEST, Java or the jars are missing; the sentence names all that is, at once.
     """
+    directory = _jars_in_use()
+    try:
+        java = java_program()
+    except TidegaugeError as error:
+        if directory is not None:
+            raise TidegaugeError(error.code, f"{error.message}; or {_OTHERWISE}") from None
+        raise _lacking(f"its jars and a Java {OLDEST_VERSION} or newer are", [REQUIREMENT]) from None
+    if directory is None:
+        raise _lacking("its jars are", [])
+    return java, directory
+
+
+def _lacking(what: str, besides: list[str]) -> TidegaugeError:
+    """Return the refusal where jars are missing; ``besides`` is what pip brings together with them."""
+    command = shlex.join([sys.executable, "-m", "pip", "install", f"{WHEEL}-VERSION-py3-none-any.whl", *besides])
+    return TidegaugeError(
+        ErrorCode.INVALID_REQUEST,
+        f"there is no ZooKeeper to start: {what} missing. Install them ({command}; `make wheel` in a checkout builds "
+        f"that wheel, and PySpark has the jars, too), or {_OTHERWISE}",
+    )
+
+
+def _jars_in_use() -> Path | None:
+    """Return the directory with the jars; packages are found without their import, which takes PySpark long."""
     if named := os.environ.get("TIDEGAUGE_ZOOKEEPER_JARS"):
-        if any(Path(named).glob("zookeeper-*.jar")):
+        if _has_jars(Path(named)):
             return Path(named)
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
             f"there is no ZooKeeper to start: TIDEGAUGE_ZOOKEEPER_JARS names {named}, which has no zookeeper-*.jar. "
-            f"Let it name a directory that has, or unset it for the jars of PySpark; or {_OTHERWISE}",
+            f"Let it name a directory that has, or unset it for the jars that are installed; or {_OTHERWISE}",
         )
-    found = importlib.util.find_spec("pyspark")
-    for location in (found.submodule_search_locations or ()) if found is not None else ():
-        directory = Path(location) / "jars"
-        if any(directory.glob("zookeeper-*.jar")):
-            return directory
-    raise TidegaugeError(
-        ErrorCode.INVALID_REQUEST,
-        "there is no ZooKeeper to start: its jars come with PySpark, which is not installed. Install it "
-        f"({install_command('spark')}) or {_OTHERWISE}",
-    )
+    for package in _PACKAGES:
+        found = importlib.util.find_spec(package)
+        for location in (found.submodule_search_locations or ()) if found is not None else ():
+            if _has_jars(directory := Path(location) / "jars"):
+                return directory
+    return None
 
 
-def java_command() -> str:
-    """Return the program that runs ZooKeeper.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST, there is no Java.
-    """
-    try:
-        return java_program()
-    except TidegaugeError as error:
-        raise TidegaugeError(error.code, f"{error.message}; or {_OTHERWISE}") from None
+def _has_jars(directory: Path) -> bool:
+    return any(directory.glob("zookeeper-*.jar"))
 
 
 def server_command(config_file: Path) -> list[str]:
     """How to start the server.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, Java or PySpark is missing.
+        TidegaugeError: INVALID_REQUEST, Java or the jars are missing.
     """
-    java, directory = java_command(), jars_directory()
+    java, directory = installed()
     jars = sorted(str(jar) for pattern in JAR_PATTERNS for jar in directory.glob(pattern))
     return [java, *JVM_FLAGS, "-cp", os.pathsep.join(jars), ZOOKEEPER_CLASS, str(config_file)]
 
@@ -108,25 +128,6 @@ def server_config(data_directory: Path, port: int) -> str:
         "maxClientCnxns": "0",
     }
     return "".join(f"{key}={value}\n" for key, value in lines.items())
-
-
-def split_address(address: str) -> list[tuple[str, int]]:
-    """Return the servers in ``host:port[,host:port][/chroot]``; a missing port is ZooKeeper's 2181.
-
-    Raises:
-        TidegaugeError: INVALID_REQUEST, a host is missing, or a port is no number from 1 to 65535.
-    """
-    servers = []
-    for part in address.partition("/")[0].split(","):
-        host, separator, port = part.strip().rpartition(":")
-        if not separator:
-            host, port = port, "2181"
-        if not (host and re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65535):
-            raise TidegaugeError(
-                ErrorCode.INVALID_REQUEST, f"{address!r} is no ZooKeeper address: host:port[,host:port][/chroot]"
-            )
-        servers.append((host.strip("[]"), int(port)))
-    return servers
 
 
 def responds(address: str, limit_seconds: float = 1.0) -> bool:

@@ -4,9 +4,17 @@
 const nameOf = (id) => (id < 0 ? word("client") : String(id));
 const fullName = (id) => (id < 0 ? word("client") : `${word("broker")} ${id}`);
 
+// The messages as they were at the moment that is shown.
+function messagesShown() {
+  const now = actionShown();
+  if (now === desk.state.actions.length) return desk.state.messages;
+  const sent = desk.state.messages.filter((one) => one.sent <= now);
+  return sent.map((one) => (one.ended > now ? { ...one, fate: "in flight", note: "" } : one));
+}
+
 function drawFlight() {
-  const flying = stage.state.messages.filter((one) => one.fate === "in flight");
-  write(byId("flight-hint"), flying.length ? word(stage.state.settings.by_hand ? "flight-hand" : "flight-auto") : word("none"));
+  const flying = messagesShown().filter((one) => one.fate === "in flight");
+  write(byId("flight-hint"), flying.length ? word(desk.state.settings.by_hand ? "flight-hand" : "flight-auto") : word("none"));
   const focused = document.activeElement?.dataset?.handle;
   byId("flight").replaceChildren(...flying.map(makeHandle));
   if (focused) byId("flight").querySelector(`[data-handle="${focused}"]`)?.focus();
@@ -18,13 +26,16 @@ function makeHandle(message) {
     node.dataset.handle = `${kind}-${message.number}`;
     return node;
   };
-  const buttons = make("span", { class: "buttons" }, does("deliver"), does("lose"));
+  const buttons = make("span", { class: "buttons" });
+  if (!past.shown) buttons.append(does("deliver"), does("lose"));
+  if (past.shown) return make("li", {}, make("span", { class: "text" }, aboutMessage(message)));
   if (message.repeats) buttons.append(does("repeat"));
   if (!message.held) buttons.append(does("delay"));
-  const about = `${message.number}. ${fullName(message.from)} → ${fullName(message.to)}: ${message.text}`;
   const why = [message.held ? word("held") : "", message.note].filter(Boolean).join("; ");
-  return make("li", {}, make("span", { class: "text" }, about), make("span", { class: "why" }, why), buttons);
+  return make("li", {}, make("span", { class: "text" }, aboutMessage(message)), make("span", { class: "why" }, why), buttons);
 }
+
+const aboutMessage = (message) => `${message.number}. ${fullName(message.from)} → ${fullName(message.to)}: ${message.text}`;
 
 // --- The sequence diagram ------------------------------------------------------------------------------------------
 
@@ -40,8 +51,9 @@ function svg(tag, attributes, text = "") {
 }
 
 function drawSequence() {
-  const { messages, actions } = stage.state;
-  const ids = [-1, ...Object.keys(stage.view().brokers).map(Number).sort((a, b) => a - b)];
+  const { actions } = desk.state;
+  const messages = messagesShown();
+  const ids = [-1, ...Object.keys(desk.view().brokers).map(Number).sort((a, b) => a - b)];
   const x = (id) => 40 + LANE * (ids.indexOf(id) + 0.5);
   const rows = []; // what stands in each line, from the top: an action, or a message
   const said = (number) => (number ? `${number}. ${actions[number - 1].said}` : word("start"));
@@ -53,7 +65,7 @@ function drawSequence() {
     }
     rows.push({ message });
   }
-  const width = 40 + LANE * ids.length + 420;
+  const width = 40 + LANE * ids.length + 640;
   const height = LINE * (rows.length + 2);
   const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": word("sequence") });
   for (const id of ids) {
@@ -95,7 +107,8 @@ function drawRows() {
   const head = table.tHead.rows[0];
   if (!head.cells.length) head.append(...COLUMNS.map((name) => make("th", { scope: "col" }, word(name))));
   const body = table.tBodies[0];
-  const { rows } = stage.state;
+  const now = actionShown();
+  const rows = desk.state.rows.filter((row) => Number(row.step) <= now);
   if (body.rows.length > rows.length) body.replaceChildren();
   for (const row of rows.slice(body.rows.length)) {
     body.append(make("tr", {}, ...["step", ...COLUMNS.slice(1)].map((name) => make("td", {}, row[name]))));

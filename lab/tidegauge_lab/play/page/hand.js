@@ -1,7 +1,7 @@
 // The controls of the page `play`: what a person does, and the settings of the cluster.
 "use strict";
 
-const hand = { brokers: "", fields: {}, selects: [] };
+const hand = { brokers: "", leader: null, fields: {}, selects: [] };
 
 function numberField(name, least, most, value) {
   const node = make("input", { type: "number", min: least, max: most, value, id: `hand-${name}` });
@@ -52,6 +52,7 @@ function makeHand() {
       own(`${word("cut")}: ZooKeeper`, () => act("part_zookeeper", { broker: value("from") })),
       own(word("heal"), () => act("heal_links")),
     ),
+    makeApplications(value),
     group(
       word("wait"),
       ...[[100, "0.1 s"], [500, "0.5 s"], [5000, "5 s"], [18000, "18 s"], [30000, "30 s"]].map(([ms, text]) => own(text, () => act("wait", { ms }), `${word("wait")}: ${text}`)),
@@ -62,23 +63,53 @@ function makeHand() {
     ),
     group(
       word("action"),
-      own(word("back"), () => request({ op: "back", count: Math.max(0, stage.state.actions.length - 1) })),
+      own(word("back"), () => request({ op: "back", count: Math.max(0, desk.state.actions.length - 1) })),
       own(word("on"), () => request({ op: "back", count: actionShown() })),
-      own(word("again"), () => request({ op: "begin", settings: stage.state.settings })),
+      own(word("again"), () => request({ op: "begin", settings: desk.state.settings })),
     ),
   );
+}
+
+// Transactional producers and members of a group, where the cluster has coordinators; else a button that begins one.
+function makeApplications(value) {
+  const client = () => ({ client: value("client") });
+  const member = () => ({ member: value("member") });
+  const does = (kind, values) => own(word(kind), () => act(kind, values()));
+  hand.without = own(word("with-coordinators"), () => request({ op: "begin", settings: { ...desk.state.settings, coordinators: 1 } }));
+  hand.with = make(
+    "div", { class: "tools" },
+    group(
+      word("transactions"),
+      choice("client", [1, 2, 3, 4].map((one) => [one, `t${(one + 1) >> 1}${one % 2 ? "" : ` (${word("second-process")})`}`]), word("producer")),
+      does("init_transactions", client), does("begin_transaction", client),
+      own(word("produce"), () => act("produce_in_transaction", { count: value("count"), ...client() }), word("produce_in_transaction")),
+      does("commit_transaction", client), does("abort_transaction", client),
+      own(word("read_committed"), () => act("read_committed", { broker: value("at") })),
+    ),
+    group(
+      word("group"),
+      choice("member", [1, 2, 3, 4].map((one) => [one, `c${one}`])),
+      does("join_group", member), does("commit_offsets", member), does("leave_group", member), does("stop_member", member),
+    ),
+  );
+  return make("div", {}, hand.without, hand.with);
 }
 
 // The action up to which the time line shows the run; all of them while it is not dragged back.
 function actionShown() {
   const step = past.shown && run.count ? run.steps[run.count - 1] : null;
-  return past.shown ? (step ? step.action : 0) : stage.state.actions.length;
+  return past.shown ? (step ? step.action : 0) : desk.state.actions.length;
 }
 
 function drawHand() {
-  const brokers = Object.keys(view.brokers).map(Number).sort((a, b) => a - b);
-  const known = brokers.length ? brokers : Object.keys(stage.state.logs).map(Number);
-  if (known.join() === hand.brokers) return;
+  show(hand.without, !desk.state.settings.coordinators);
+  show(hand.with, Boolean(desk.state.settings.coordinators));
+  const known = Object.keys(desk.view().brokers).map(Number).sort((a, b) => a - b);
+  if (known.join() !== hand.brokers) drawChoices(known);
+  followLeader();
+}
+
+function drawChoices(known) {
   hand.brokers = known.join();
   for (const select of hand.selects) {
     const chosen = select.value;
@@ -87,12 +118,20 @@ function drawHand() {
   }
 }
 
+// A client's requests go to the leader, until a person chooses another broker.
+function followLeader() {
+  const { leader } = Object.values(desk.view().partitions).find((one) => !one.internal);
+  if (leader === null || leader === hand.leader) return;
+  hand.leader = leader;
+  byId("hand-at").value = String(leader);
+}
+
 const settingsFields = new Map();
 
 function makeSettings() {
-  for (const { name, least, most } of stage.vocabulary.settings) {
+  for (const { name, least, most } of desk.vocabulary.settings) {
     let node;
-    if (name === "rule") node = make("select", {}, ...stage.vocabulary.rules.map((rule, place) => make("option", { value: place }, rule)));
+    if (name === "rule") node = make("select", {}, ...desk.vocabulary.rules.map((rule, place) => make("option", { value: place }, rule)));
     else if (most === 1) node = make("select", {}, make("option", { value: 0 }, word("no")), make("option", { value: 1 }, word("yes")));
     else node = make("input", { type: "number", min: least, max: most });
     node.id = `setting-${name}`;
@@ -110,7 +149,7 @@ async function changeSettings() {
 
 function drawSettings() {
   for (const [name, node] of settingsFields) {
-    const value = String(stage.state.settings[name]);
+    const value = String(desk.state.settings[name]);
     if (node.value !== value) node.value = value;
   }
 }

@@ -5,7 +5,7 @@ const AT_MOST_ADDRESS = 8000;
 
 source.listen(({ stage: at, problem, state }) => {
   if (at === "state") {
-    stage.state = state;
+    desk.state = state;
     drawPlay();
     return;
   }
@@ -15,29 +15,45 @@ source.listen(({ stage: at, problem, state }) => {
 });
 
 function drawPlay() {
-  const { state } = stage;
   show(byId("loading"), false);
-  show(byId("desk-of-play"), true);
-  const { broken, lost } = state.verdict;
-  const said = [...lost, ...(broken ? [`${broken}.`] : [])];
-  show(byId("verdict"), said.length > 0);
-  if (said.length) write(byId("verdict"), said.join("\n"));
-  drawLogs();
+  for (const name of ["tale", "desk-of-play"]) show(byId(name), true);
+  flyNew();
   drawHand();
-  drawFlight();
-  drawSequence();
-  drawRows();
+  drawMessages();
   drawSettings();
   drawTale();
   drawAddress();
-  stage.drawn += 1;
-  document.documentElement.dataset.played = String(stage.drawn);
+  desk.drawn += 1;
+  document.documentElement.dataset.played = String(desk.drawn);
+}
+
+// The messages and the table, as they were at the moment that is shown.
+function drawMessages() {
+  desk.shownAction = actionShown();
+  drawFlight();
+  drawSequence();
+  drawRows();
+}
+
+// The views of `tidegauge watch` draw a moment of the past by themselves; the rest follows.
+new MutationObserver(() => {
+  if (desk.state && desk.shownAction !== actionShown()) drawMessages();
+}).observe(document.documentElement, { attributes: true, attributeFilter: ["data-drawn"] });
+
+// Let the messages fly that this response has brought.
+function flyNew() {
+  const { messages, schedule } = desk.state;
+  const goesOn = schedule.startsWith(desk.before);
+  const last = messages.length ? messages[messages.length - 1].number : 0;
+  const isShown = (one) => one.number > desk.flown && !/^UpdateMetadata|no records/.test(one.text); // they move nothing
+  if (goesOn) fly(messages.filter(isShown).map((one) => ({ ...one, lost: one.fate === "lost" })), desk.speed);
+  Object.assign(desk, { flown: last, before: schedule });
 }
 
 // The address holds everything; going back in the browser's history is no undo, so no entries are added.
 function drawAddress() {
   const address = new URL(window.location.href);
-  address.hash = stage.state.schedule;
+  address.hash = desk.state.schedule;
   if (address.href !== window.location.href) window.history.replaceState(null, "", address);
   if (byId("address").value !== address.href) byId("address").value = address.href;
 }
@@ -54,7 +70,7 @@ async function openAddress() {
     }
   } else {
     await request({ op: "begin", settings: {} });
-    if (named) await beginStory(named);
+    await beginStory(named || tales.list[0].name, false); // a first visit begins with the tour
   }
 }
 
@@ -68,7 +84,7 @@ async function beginPlay() {
     other.hash = window.location.hash;
     window.location.assign(other);
   });
-  stage.vocabulary = await source.ask({ op: "vocabulary" });
+  desk.vocabulary = await source.ask({ op: "vocabulary" });
   await source.opened;
   makeHand();
   makeSettings();

@@ -66,6 +66,7 @@ function draw() {
   drawForm();
   drawTopics();
   drawCount();
+  drawStage();
   drawLesson();
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
 }

@@ -18,7 +18,7 @@ from tidegauge.groups import OFFSETS_TOPIC, OffsetFetchResult
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
 from tidegauge.transaction_marker import TransactionMarker, make_marker
-from tidegauge.transactions import TRANSACTION_TOPIC, AddPartitionsToTxn
+from tidegauge.transactions import TRANSACTION_TOPIC, AddPartitionsToTxn, SupportedOperation
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import (
     AllocateProducerId,
@@ -335,7 +335,7 @@ class Cluster:
             lambda at, batch: broker.core.begin_verification(at, batch, self.world.now_ms),
             partial(self._verify, broker),
         )
-        found = verification.of(request, wanted.transactional_id, supports_abortable_error=True)
+        found = verification.of(request, wanted.transactional_id, SupportedOperation.GENERIC_ERROR_SUPPORTED)
         incarnation = broker.incarnation
 
         def go_on(verified: Verified) -> None:
@@ -356,8 +356,7 @@ class Cluster:
         self,
         broker: MemoryBroker,
         wanted: AddPartitionsToTxn,
-        *,
-        supports_abortable_error: bool,  # noqa: ARG002 - as called
+        _operation: SupportedOperation,
     ) -> Errors:
         errors: Errors = await Awaited(partial(self._verify_at_coordinator, broker, wanted))
         return errors

@@ -2,9 +2,7 @@
 
 The messages are those of ZooKeeper mode's brokers, some with fields of later versions besides (``LATER``); of the APIs
 that only KRaft mode has they are a controller's (``apis``). Lower versions were removed by KIP-896, and so were the
-control requests of ZooKeeper mode (4 to 7). Versions above those here bring what brokers here do not have: transactions
-of version 2 (KIP-890), topic ids in Produce, OffsetCommit and OffsetFetch, and share groups; delegation tokens are not
-served at all.
+control requests of ZooKeeper mode (4 to 7). Delegation tokens are not served at all.
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; KIP-896; the ApiVersions response of a broker of 4.3.1.
 """
 
@@ -22,10 +20,15 @@ from tidegauge.kafka.kraft.apis import (
 )
 
 LATER: dict[int, int] = {
+    apis.PRODUCE: 13,
     apis.FETCH: 18,
     apis.LIST_OFFSETS: 11,
     apis.METADATA: 13,
+    apis.OFFSET_COMMIT: 10,
+    apis.OFFSET_FETCH: 10,
+    apis.END_TXN: 5,
     apis.WRITE_TXN_MARKERS: 2,
+    apis.TXN_OFFSET_COMMIT: 5,
     apis.ALTER_PARTITION_REASSIGNMENTS: 1,
     apis.UPDATE_FEATURES: 2,
     apis.DESCRIBE_CLUSTER: 2,
@@ -100,6 +103,10 @@ KRAFT_BROKER_APIS: dict[int, Api] = {
 }
 """By key; what of them is served follows from the handlers that there are, and from the controller's versions."""
 
+AMONG_BROKERS = Protocol(
+    {**APIS, apis.WRITE_TXN_MARKERS: _row(APIS[apis.WRITE_TXN_MARKERS])._replace(first=0)}, "tidegauge.kafka.messages"
+)
+"""What a broker of either mode asks of another one: a marker says its transaction's version if the peer can read it."""
 KRAFT_BROKER_PROTOCOL = Protocol(
     KRAFT_BROKER_APIS, "tidegauge.kafka.messages", dict.fromkeys(OF_KRAFT, "tidegauge.kafka.kraft.messages")
 )

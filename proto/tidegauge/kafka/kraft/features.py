@@ -16,6 +16,8 @@ METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"
+SHARE_VERSION = "share.version"
+TRANSACTION_VERSION = "transaction.version"
 LEVELS = {
     7: "3.3-IV3",
     8: "3.4-IV0",
@@ -80,9 +82,9 @@ FEATURES = {
         Feature(ELR_VERSION, 1, ((26, 1),), {1: 23}),
         Feature(GROUP_VERSION, 1, ((22, 1),)),
         Feature(KRAFT_VERSION, 1),
-        Feature("share.version", 1, ((28, 1),)),
+        Feature(SHARE_VERSION, 1, ((28, 1),)),
         Feature("streams.version", 1, ((29, 1),)),
-        Feature("transaction.version", 2, ((24, 2),)),
+        Feature(TRANSACTION_VERSION, 2, ((24, 2),)),
     )
 }
 """By name, in the order of the names."""

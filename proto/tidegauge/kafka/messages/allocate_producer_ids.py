@@ -5,9 +5,8 @@ Generated: make kafka-messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidegauge.kafka.fields import int16, int32, int64
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)

@@ -1,13 +1,14 @@
 """EndTxn (key 26) of Kafka 3.9.1: versions 0-4, flexible in 3+.
 
+The versions up to 5 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidegauge.kafka.fields import boolean, int16, int32, int64, string
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -22,3 +23,5 @@ class EndTxnRequest:
 class EndTxnResponse:
     throttle_time_ms: int = int32()
     error_code: int = int16()
+    producer_id: int = int64("5+", default=-1)
+    producer_epoch: int = int16("5+", default=-1)

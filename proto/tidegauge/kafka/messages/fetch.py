@@ -8,10 +8,10 @@ Generated: make kafka-messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidegauge.kafka.fields import array, int8, int16, int32, int64, records, string, struct, uuid
 from tidegauge.kafka.records import Records
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)

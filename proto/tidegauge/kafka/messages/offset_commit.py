@@ -1,14 +1,16 @@
 """OffsetCommit (key 8) of Kafka 3.9.1: versions 0-9, flexible in 8+.
 
+The versions up to 10 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tidegauge.kafka.fields import array, int16, int32, int64, string
+from tidegauge.kafka.fields import array, int16, int32, int64, string, uuid
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -22,7 +24,8 @@ class OffsetCommitRequestPartition:
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic:
-    name: str = string()
+    name: str = string("0-9")
+    topic_id: bytes = uuid("10+")
     partitions: Sequence[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
@@ -44,7 +47,8 @@ class OffsetCommitResponsePartition:
 
 @dataclass(slots=True)
 class OffsetCommitResponseTopic:
-    name: str = string()
+    name: str = string("0-9")
+    topic_id: bytes = uuid("10+")
     partitions: Sequence[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 

@@ -1,14 +1,16 @@
 """OffsetFetch (key 9) of Kafka 3.9.1: versions 0-9, flexible in 6+.
 
+The versions up to 10 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tidegauge.kafka.fields import array, boolean, int16, int32, int64, string
+from tidegauge.kafka.fields import array, boolean, int16, int32, int64, string, uuid
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -19,7 +21,8 @@ class OffsetFetchRequestTopic:
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopics:
-    name: str = string("8+")
+    name: str = string("8-9")
+    topic_id: bytes = uuid("10+")
     partition_indexes: Sequence[int] = array("int32", "8+")
 
 
@@ -65,7 +68,8 @@ class OffsetFetchResponsePartitions:
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopics:
-    name: str = string("8+")
+    name: str = string("8-9")
+    topic_id: bytes = uuid("10+")
     partitions: Sequence[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+")
 
 

@@ -1,15 +1,17 @@
 """Produce (key 0) of Kafka 3.9.1: versions 0-11, flexible in 9+.
 
+The versions up to 13 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tidegauge.kafka.fields import array, int16, int32, int64, records, string, struct
+from tidegauge.kafka.fields import array, int16, int32, int64, records, string, struct, uuid
 from tidegauge.kafka.records import Records
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -20,7 +22,8 @@ class PartitionProduceData:
 
 @dataclass(slots=True)
 class TopicProduceData:
-    name: str = string()
+    name: str = string("0-12")
+    topic_id: bytes = uuid("13+")
     partition_data: Sequence[PartitionProduceData] = array(PartitionProduceData)
 
 
@@ -58,7 +61,8 @@ class PartitionProduceResponse:
 
 @dataclass(slots=True)
 class TopicProduceResponse:
-    name: str = string()
+    name: str = string("0-12")
+    topic_id: bytes = uuid("13+")
     partition_responses: Sequence[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 

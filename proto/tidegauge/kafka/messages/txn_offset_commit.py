@@ -1,14 +1,16 @@
 """TxnOffsetCommit (key 28) of Kafka 3.9.1: versions 0-4, flexible in 3+.
 
+The versions up to 5 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidegauge.kafka.fields import array, int16, int32, int64, string
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ Generated: make kafka-messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)

@@ -170,8 +170,8 @@ def test_a_member_may_join_again_at_any_time():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"member_id": ""}, "MemberId can't be empty."),
-        ({"member_id": "x" * 37}, "MemberId has more than 36 characters."),
+        ({"member_id": ""}, "Invalid member id in the request."),
+        ({"member_id": "x" * 37}, "Invalid member id in the request."),
         ({"group_id": ""}, "GroupId can't be empty."),
         ({"rack_id": ""}, "RackId can't be empty."),
         ({"topic_names": ()}, "SubscribedTopicNames must be set in first request."),

@@ -1,6 +1,8 @@
 """The same requests get the responses of Kafka 4.3.1 in the same bytes, and the same records are written."""
 
-from typing import Any
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.unit.coordinator.share_groups.harness import S1, ShareGroupHarness, story
@@ -9,22 +11,9 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import DeleteGroup
 from tidegauge.kafka.apis import SHARE_APIS, Protocol
 from tidegauge.kafka.frames import decode, encode, joined, read_request_header
-from tidegauge.kafka.messages import (
-    alter_share_group_offsets,
-    delete_share_group_offsets,
-    share_group_describe,
-    share_group_heartbeat,
-)
 from tidegauge.kafka.topic_ids import topic_id_text
-from tidegauge.share_groups import (
-    AlterShareOffsets,
-    DeleteShareOffsets,
-    DescribeShareGroup,
-    DescribeShareGroupResult,
-    ShareGroupHeartbeat,
-    ShareGroupHeartbeatResult,
-)
 from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
+from tidegauge_broker.server.wire.kafka.served import SERVED
 
 STORY = story()
 SHARE = Protocol(SHARE_APIS, "tidegauge.kafka.messages")
@@ -33,107 +22,28 @@ RESPONSE_HEADER_BYTES = 5
 RANDOM_TIMES = {"assignmentTimestamp"}
 
 
-def _heartbeat_response(result: ShareGroupHeartbeatResult) -> share_group_heartbeat.ShareGroupHeartbeatResponse:
-    assignment = None
-    if result.assignment is not None:
-        topics = [share_group_heartbeat.TopicPartitions(*one) for one in result.assignment]
-        assignment = share_group_heartbeat.Assignment(topics)
-    return share_group_heartbeat.ShareGroupHeartbeatResponse(
-        error_code=result.error,
-        error_message=result.message,
-        member_id=result.member_id,
-        member_epoch=result.member_epoch,
-        heartbeat_interval_ms=result.heartbeat_interval_ms,
-        assignment=assignment,
-    )
-
-
-def _described_group(result: DescribeShareGroupResult) -> share_group_describe.DescribedGroup:
-    members = [
-        share_group_describe.Member(
-            one.member_id,
-            one.rack_id,
-            one.member_epoch,
-            one.client_id,
-            one.client_host,
-            one.topic_names,
-            share_group_describe.Assignment(
-                [
-                    share_group_describe.TopicPartitions(topic.topic_id, topic.topic, topic.partitions)
-                    for topic in one.assignment
-                ]
-            ),
-        )
-        for one in sorted(result.members, key=lambda one: one.member_id)
-    ]
-    return share_group_describe.DescribedGroup(
-        result.error,
-        result.message,
-        result.group_id,
-        result.state,
-        result.group_epoch,
-        result.assignment_epoch,
-        result.assignor,
-        members,
-    )
-
-
-def _alter(broker: ShareGroupHarness, request: Any) -> alter_share_group_offsets.AlterShareGroupOffsetsResponse:
-    offsets = {
-        topic.topic_name: {one.partition_index: one.start_offset for one in topic.partitions}
-        for topic in request.topics
-    }
-    result = broker.ask(AlterShareOffsets(request.group_id, offsets))
-    topics = [
-        alter_share_group_offsets.AlterShareGroupOffsetsResponseTopic(
-            name,
-            S1,
-            [
-                alter_share_group_offsets.AlterShareGroupOffsetsResponsePartition(partition, one.error, one.message)
-                for partition, one in partitions.items()
-            ],
-        )
-        for name, partitions in result.partitions.items()
-    ]
-    return alter_share_group_offsets.AlterShareGroupOffsetsResponse(0, result.error, result.message, topics)
-
-
-def _delete(broker: ShareGroupHarness, request: Any) -> delete_share_group_offsets.DeleteShareGroupOffsetsResponse:
-    result = broker.ask(DeleteShareOffsets(request.group_id, [topic.topic_name for topic in request.topics]))
-    topics = [
-        delete_share_group_offsets.DeleteShareGroupOffsetsResponseTopic(name, S1, one.error, one.message)
-        for name, one in result.topics.items()
-    ]
-    return delete_share_group_offsets.DeleteShareGroupOffsetsResponse(0, result.error, result.message, topics)
-
-
 def respond(broker: ShareGroupHarness, step: Any) -> bytes:
+    """The response of the API's handler to a request, as its client reads it."""
     frame = memoryview(bytes.fromhex(step["request"]))
     header = read_request_header(frame, SHARE)
     request, _ = decode(header.key, header.version, frame, header.body_at, protocol=SHARE)
-    response: Any
-    if header.key == HEARTBEAT:
-        names = request.subscribed_topic_names
-        response = _heartbeat_response(
-            broker.ask(
-                ShareGroupHeartbeat(
-                    request.group_id,
-                    request.member_id,
-                    request.member_epoch,
-                    request.rack_id,
-                    None if names is None else tuple(names),
-                    header.client_id,
-                    "/127.0.0.1",
-                )
-            )
-        )
-    elif header.key == ALTER:
-        response = _alter(broker, request)
-    elif header.key == DELETE:
-        response = _delete(broker, request)
-    else:
-        groups = [_described_group(broker.ask(DescribeShareGroup(group))) for group in request.group_ids]
-        response = share_group_describe.ShareGroupDescribeResponse(groups=groups)
+
+    async def ask(wanted: Any) -> Any:
+        return broker.ask(wanted)
+
+    groups = SimpleNamespace(ask=ask, shares=SimpleNamespace(topic_id=lambda _: S1))
+    context = SimpleNamespace(
+        service=SimpleNamespace(groups=groups), header=header, caller=SimpleNamespace(host="127.0.0.1")
+    )
+
+    async def handled() -> Any:
+        found: Any = SERVED[header.key].handle(request, cast("Any", context))
+        return await found if hasattr(found, "__await__") else found
+
+    response = asyncio.run(handled())
+    if header.key == DESCRIBE:  # the order of a group's members is that of Kafka's map
+        for group in response.groups:
+            group.members = sorted(group.members, key=lambda one: one.member_id)
     return joined(encode(header.key, header.version, response, SHARE))
 
 

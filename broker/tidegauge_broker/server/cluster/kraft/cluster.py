@@ -17,9 +17,7 @@ from pathlib import Path
 
 from tidegauge.cluster_metadata import BrokerRegistration, Leadership
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
-from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import PartitionState
 from tidegauge.settings import Values
@@ -38,6 +36,7 @@ from tidegauge_broker.server.cluster.kraft.requests import KRaftRequests
 from tidegauge_broker.server.cluster.kraft.stores import KRaftStores
 from tidegauge_broker.server.cluster.kraft.supported import SUPPORTED
 from tidegauge_broker.server.cluster.ports import Features, Member, Session
+from tidegauge_broker.server.quorum.node_lab import NodeLab
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_controller.metadata.image import MetadataImage, PartitionRegistration, RegisteredBroker, TopicImage
 from tidegauge_controller.metadata.versions import supports_cordoned_directories
@@ -62,9 +61,13 @@ class KRaftCluster:
         directories: its log directories.
         source: its node of the quorum.
         clock: of the process.
+        lab: opens the channels to controllers.
     """
 
-    def __init__(self, node: NodeSettings, directories: KRaftDirectories, source: MetadataSource, clock: Clock) -> None:
+    def __init__(
+        self, node: NodeSettings, directories: KRaftDirectories, source: MetadataSource, clock: Clock, lab: NodeLab
+    ) -> None:
+        self._lab = lab
         self.cluster_id = directories.cluster_id
         self.log_owner = directories
         self._node = node
@@ -84,7 +87,7 @@ class KRaftCluster:
         self._watch: asyncio.Task[None] | None = None
 
     @classmethod
-    async def connect(cls, settings: Values, node: NodeSettings, clock: Clock) -> KRaftCluster:
+    async def connect(cls, settings: Values, node: NodeSettings, clock: Clock, lab: NodeLab) -> KRaftCluster:
         """Follow the metadata log until all that is committed is known.
 
         Raises:
@@ -96,25 +99,24 @@ class KRaftCluster:
         read = partial(KRaftDirectories.read, metadata_directory, paths, node.node_id, clock.wall_ms())
         directories = await asyncio.to_thread(read)
         source: MetadataSource = (
-            OwnController(node, clock) if node.is_controller else QuorumObserver(node, directories.properties, clock)
+            OwnController(node, clock)
+            if node.is_controller
+            else QuorumObserver(node, directories.properties, clock, lab)
         )
         try:
             await source.begin()
+            await lab.start(source.known_nodes, lambda _: None)
             LOG.info("Waiting for the metadata of cluster %s", directories.cluster_id)
             await source.until_caught_up()
         except BaseException:
             await source.close()
             raise
-        return cls(node, directories, source, clock)
+        return cls(node, directories, source, clock, lab)
 
     def _channel(self, purpose: str) -> ControllerChannel:
         """Return a channel to the controller; each purpose has a connection of its own."""
-
-        def open_channel(address: str, client_id: str) -> KafkaChannel:
-            return KafkaChannel(address, client_id, protocol=KRAFT_PROTOCOL)
-
-        leader = self._source.leader_address
-        return ControllerChannel(purpose, str(self._node.node_id), leader, open_channel, self._timeout_seconds)
+        leader, client_id = self._source.leader_address, str(self._node.node_id)
+        return ControllerChannel(purpose, client_id, leader, self._lab.open_channel, self._timeout_seconds)
 
     # What the cluster keeps
 

@@ -24,8 +24,10 @@ from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller_process import SHUTDOWN_SECONDS, ControllerProcess, quorum_config
 from tidegauge_broker.server.quorum.driver import QuorumDriver
+from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.metadata_store import MetadataStore
+from tidegauge_broker.server.quorum.node_lab import NodeLab
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.quorum.snapshot_maker import SnapshotMaker
 from tidegauge_controller.metadata.image import MetadataImage
@@ -93,6 +95,11 @@ class MetadataSource(ABC):
         return self._driver.node.history.version
 
     @property
+    def known_nodes(self) -> KnownNodes:
+        """The controllers that the node knows."""
+        return KnownNodes(self._driver.node, lambda: self.image)
+
+    @property
     def leader_id(self) -> int | None:
         """The quorum's leader, as far as the node knows; None: it knows none."""
         return self._driver.node.state.leader_id
@@ -142,16 +149,23 @@ class QuorumObserver(MetadataSource):
         settings: the broker's as a node.
         properties: of its metadata directory.
         clock: of the process.
+        lab: opens the channels to the controllers.
     """
 
-    def __init__(self, settings: NodeSettings, properties: NodeProperties, clock: Clock) -> None:
+    def __init__(self, settings: NodeSettings, properties: NodeProperties, clock: Clock, lab: NodeLab) -> None:
         super().__init__(settings)
         self._properties = properties
         self._clock = clock
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="quorum")
         self._store = MetadataStore(Path(settings.metadata_directory), settings.values, clock)
         timeout_seconds = settings.values.integer("controller.quorum.request.timeout.ms") / 1000
-        self._links = QuorumLinks(settings.node_id, settings.listener_name, timeout_seconds)
+        client_id = f"raft-client-{settings.node_id}"
+        self._links = QuorumLinks(
+            settings.node_id,
+            settings.listener_name,
+            timeout_seconds,
+            lambda address: lab.open_channel(address, client_id),
+        )
         self._driving: QuorumDriver | None = None
         self._following: CommittedMetadata | None = None
         self._snapshots: SnapshotMaker | None = None

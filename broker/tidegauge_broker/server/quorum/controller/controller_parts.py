@@ -18,7 +18,7 @@ from tidegauge_broker.server.quorum.metadata_store import MetadataStore
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.quorum.snapshot_maker import SnapshotMaker
 from tidegauge_controller.metadata.decisions.view import ControllerSettings
-from tidegauge_controller.metadata.image import MetadataImage
+from tidegauge_controller.metadata.image import EMPTY, MetadataImage
 from tidegauge_controller.metadata.loader import ReplayFault
 from tidegauge_controller.raft.node import RaftNode
 from tidegauge_controller.raft.values import Endpoint
@@ -37,6 +37,7 @@ def controller_settings(settings: NodeSettings, cluster_id: str) -> ControllerSe
         values.integer("num.partitions"),
         values.integer("min.insync.replicas"),
         values.flag("unclean.leader.election.enable"),
+        of_groups=values,
     )
 
 
@@ -53,6 +54,7 @@ class ControllerParts:
 
     Attributes:
         on_image: is called when there is another image, after the controller has taken it in.
+        on_decided: is called with the image before and the new one while this controller is the active one.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class ControllerParts:
         self._registration: OwnRegistration | None = None
         self._driver: QuorumDriver | None = None
         self.on_image: Callable[[], None] = lambda: None
+        self.on_decided: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
+        self._image = EMPTY
         self.controller = QuorumController(node, controller_settings(settings, cluster_id), bootstrap, now_ms)
         self.committed = CommittedMetadata(node, store, self._on_image, self._on_fault)
         self.controller.committed = self.committed
@@ -106,7 +110,10 @@ class ControllerParts:
             return self._settings.endpoints[0]
         return None if leader_id is None else self._node.history.current.endpoint(leader_id)
 
-    def _on_image(self, _: MetadataImage) -> None:
+    def _on_image(self, image: MetadataImage) -> None:
+        before, self._image = self._image, image
+        if self.controller.active is not None:
+            self.on_decided(before, image)
         self.controller.image_changed()
         if self._snapshots is not None:
             self._snapshots.consider()

@@ -27,7 +27,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import message_class
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge_broker.server.cluster.ports import AccessLists
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.authorized_calls.forms import FORMS, Form, form_of, name_of
 from tidegauge_broker.server.wire.grpc import injected_responses as errors

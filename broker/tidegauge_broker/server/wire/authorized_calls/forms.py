@@ -99,7 +99,7 @@ def _produce(request: Any) -> Any:
     topics: dict[str, list[Any]] = {}
     for one in request.partitions:
         topics.setdefault(one.topic, []).append(produce.PartitionProduceData(one.partition, one.records))
-    data = [produce.TopicProduceData(name, partitions) for name, partitions in topics.items()]
+    data = [produce.TopicProduceData(name, partition_data=partitions) for name, partitions in topics.items()]
     return produce.ProduceRequest(request.transactional_id or None, request.acks, topic_data=data)
 
 

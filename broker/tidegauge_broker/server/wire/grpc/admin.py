@@ -15,8 +15,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import SettingView
 from tidegauge.v1 import admin_service_pb2_grpc, common_pb2, reassignments_pb2, topics_pb2
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
-from tidegauge_broker.server.service import BrokerService
 from tidegauge_broker.server.service.admin_outcomes import ElectionType
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_controller import wire
 from tidegauge_controller.admin import NAMED_TWICE, NewPartitions, NewTopic, TopicOutcome, repeated_names
 

@@ -11,10 +11,11 @@ import grpc.aio
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge.transactions import SupportedOperation
 from tidegauge.v1 import broker_service_pb2_grpc, fetch_pb2, metadata_pb2, offsets_pb2, produce_pb2
 from tidegauge.with_turns import with_turns
 from tidegauge_broker.replica.messages import CONSUMER, FetchRequest, OffsetLookup, ProduceResult, RecordsToDelete
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.cluster_view import ClusterView, TopicView, Unreachable
 from tidegauge_broker.server.service.open_produces import UnacknowledgedAppendFailed
 from tidegauge_broker.server.service.produce_portions import append
@@ -68,7 +69,9 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
     async def _verified(self, message: produce_pb2.ProduceRequest) -> Verified:
         """Return what may be appended; the first batch of a transaction waits for its coordinator (KIP-890)."""
         request = convert.from_produce(message)
-        found = self._service.verification.of(request, message.transactional_id or None, supports_abortable_error=True)
+        found = self._service.verification.of(
+            request, message.transactional_id or None, SupportedOperation.GENERIC_ERROR_SUPPORTED
+        )
         return found if isinstance(found, Verified) else await found
 
     async def ProduceStream(

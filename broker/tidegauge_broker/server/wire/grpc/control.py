@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 
 from tidegauge.v1 import control_pb2, control_service_pb2_grpc
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_controller import wire
 
 Context = grpc.aio.ServicerContext[Any, Any]

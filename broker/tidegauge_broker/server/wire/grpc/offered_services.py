@@ -29,7 +29,7 @@ from tidegauge.v1 import (
     replication_service_pb2_grpc,
 )
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.wire.grpc.admin import AdminServicer
 from tidegauge_broker.server.wire.grpc.broker import BrokerServicer
 from tidegauge_broker.server.wire.grpc.control import ControlServicer

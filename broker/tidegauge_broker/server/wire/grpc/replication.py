@@ -20,7 +20,7 @@ from tidegauge.v1 import (
 )
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction
 from tidegauge_broker.server.replication.fetch_session import FetchSession
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.wire.grpc import convert
 from tidegauge_broker.server.wire.grpc.callers import caller_of
 from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
@@ -91,7 +91,7 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
         """Write markers; the response comes when all are committed."""
         for one in request.markers:
             await _check_epoch(one.producer_epoch, context)
-        errors = await self._service.transactions.write_markers([_from_marker(one) for one in request.markers])
+        errors = await self._service.transactions.write_markers([from_marker(one) for one in request.markers])
         response = transaction_markers_pb2.WriteMarkersResponse(markers=request.markers)
         for one in response.markers:
             found = errors[one.producer_id]
@@ -102,14 +102,15 @@ class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceService
     async def VerifyPartitions(
         self, request: transaction_markers_pb2.VerifyPartitionsRequest, context: Context
     ) -> transaction_markers_pb2.VerifyPartitionsResponse:
-        """Say whether partitions are in a transaction."""
+        """Say whether partitions are in a transaction, or add them."""
         await _check_epoch(request.producer_epoch, context)
         wanted = AddPartitionsToTxn(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
             tuple(TopicPartition(one.topic, one.partition) for one in request.partitions),
-            verify_only=True,
+            verify_only=not request.adds,
+            is_implicit=request.adds,
         )
         result = await self._service.transactions.add_partitions(wanted, may_be_internal=True)
         return transaction_markers_pb2.VerifyPartitionsResponse(
@@ -124,9 +125,12 @@ async def _check_epoch(producer_epoch: int, context: Context) -> None:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, words)
 
 
-def _from_marker(one: transaction_markers_pb2.Marker) -> MarkersOfTransaction:
+def from_marker(one: transaction_markers_pb2.Marker) -> MarkersOfTransaction:
+    """Convert a marker and its partitions."""
     outcome = Outcome.COMMIT if one.committed else Outcome.ABORT
-    marker = TransactionMarker(one.producer_id, one.producer_epoch, outcome, one.coordinator_epoch)
+    marker = TransactionMarker(
+        one.producer_id, one.producer_epoch, outcome, one.coordinator_epoch, one.transaction_version
+    )
     return MarkersOfTransaction(marker, tuple(TopicPartition(at.topic, at.partition) for at in one.partitions))
 
 

@@ -13,11 +13,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, EXTENSIONS, Protocol
+from tidegauge.kafka.apis import (
+    API_VERSIONS,
+    BROKER_PROTOCOL,
+    INITIALIZE_SHARE_GROUP_STATE,
+    OF_CONSUMER_GROUPS,
+    READ_SHARE_GROUP_STATE_SUMMARY,
+    SHARE_APIS,
+    Protocol,
+)
 from tidegauge.kafka.frames import codec_of, encode, joined
 from tidegauge.kafka.kraft.apis import DESCRIBE_TOPIC_PARTITIONS
 from tidegauge.kafka.kraft.broker_apis import ADVERTISED_FROM, FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
-from tidegauge.kafka.kraft.features import GROUP_VERSION
+from tidegauge.kafka.kraft.features import GROUP_VERSION, SHARE_VERSION
 from tidegauge.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -26,6 +34,7 @@ from tidegauge.kafka.messages.api_versions import (
     SupportedFeatureKey,
 )
 from tidegauge_broker.server.cluster.ports import Features, Forwarding
+from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
 from tidegauge_broker.server.wire.kafka.handlers import describe_topic_partitions
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
@@ -53,7 +62,11 @@ class Serving(NamedTuple):
 
 
 def serving_of(
-    forwarding: Forwarding | None, features: Callable[[], Features | None], *, serves_consumer_groups: bool
+    forwarding: Forwarding | None,
+    features: Callable[[], Features | None],
+    *,
+    serves_consumer_groups: bool,
+    serves_share_groups: bool,
 ) -> Serving:
     """Return what a broker serves.
 
@@ -61,17 +74,20 @@ def serving_of(
         forwarding: hands requests on to the controller; None: the broker is in ZooKeeper mode.
         features: returns the features that are in force.
         serves_consumer_groups: whether groups of the consumer protocol are served (KIP-848).
+        serves_share_groups: whether groups of the share protocol are served (KIP-932).
     """
-    extensions = EXTENSIONS if serves_consumer_groups else frozenset[int]()
+    extensions = frozenset(
+        {*(OF_CONSUMER_GROUPS if serves_consumer_groups else ()), *(SHARE_APIS if serves_share_groups else ())}
+    )
     if forwarding is None:
         return Serving(BROKER_PROTOCOL, SERVED, handlers_with(extensions))
     known = {**SERVED, DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.KRAFT_API}
     apis = {key: _served(key, known.get(key)) for key in KRAFT_BROKER_APIS if key in known or key in FORWARDED}
-    keys = [key for key in sorted(apis) if key not in EXTENSIONS or key in extensions]
+    apis |= {key: _with_feature(features, apis[key]) for key in _FEATURE_OF.keys() & apis.keys()}
+    keys = sorted(apis)
     handlers: dict[int, Handler] = {
         key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
     }
-    handlers |= {key: partial(_if_enabled, features, apis[key]) for key in keys if key in EXTENSIONS}
     handlers[API_VERSIONS] = partial(_api_versions, keys, forwarding, features)
     return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers)
 
@@ -105,15 +121,40 @@ async def _forward(forwarding: Forwarding, api: ServedApi, request: Any, context
     return message
 
 
-def _if_enabled(features: Callable[[], Features | None], api: ServedApi, request: Any, context: Context) -> Any:
-    """Handle a request about groups of the consumer protocol if the cluster's group.version has them.
+_FEATURE_OF: Mapping[int, str] = {
+    **dict.fromkeys(OF_CONSUMER_GROUPS, GROUP_VERSION),
+    **{
+        key: SHARE_VERSION
+        for key in SHARE_APIS
+        if not INITIALIZE_SHARE_GROUP_STATE <= key <= READ_SHARE_GROUP_STATE_SUMMARY
+    },
+}
+"""The feature that must be at level 1 at least, by API. Those of states of share partitions need none."""
 
-    Source: ``KafkaApis.isConsumerGroupProtocolEnabled``, ``GroupVersion.isConsumerRebalanceProtocolSupported``.
+
+def _with_feature(features: Callable[[], Features | None], api: ServedApi) -> ServedApi:
+    """Return an API that is refused, before anything else is asked, while the cluster's feature is not there.
+
+    Source: ``KafkaApis.isConsumerGroupProtocolEnabled`` and ``isShareGroupProtocolEnabled``.
     """
-    found = features()
-    if found is None or found.finalized.get(GROUP_VERSION, 0) < 1:
-        return api.refusal(context.header.version, request, ErrorCode.UNSUPPORTED_VERSION, None)
-    return api.handle(request, context)
+    name, guard = _FEATURE_OF[api.key], api.guard
+
+    def refusal(request: Any, context: Context) -> Any:
+        found = features()
+        if found is None or found.finalized.get(name, 0) < 1:
+            return api.refusal(context.header.version, request, ErrorCode.UNSUPPORTED_VERSION, None)
+        return None
+
+    def handle(request: Any, context: Context) -> Any:
+        refused = refusal(request, context)
+        return api.handle(request, context) if refused is None else refused
+
+    def guarded(request: Any, ask: Ask, handler: Handler) -> Any:
+        assert guard is not None
+        refused = refusal(request, ask.context)
+        return guard(request, ask, handler) if refused is None else refused
+
+    return api._replace(handle=handle, guard=None if guard is None else guarded)
 
 
 def _api_versions(

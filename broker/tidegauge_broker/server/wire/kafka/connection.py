@@ -55,7 +55,7 @@ from tidegauge.kafka.frames import (
 from tidegauge.kafka.header_tags import NO_TAGS, Tags
 from tidegauge.kafka.records import Buffer
 from tidegauge.principal import ANONYMOUS
-from tidegauge_broker.server.service import Caller
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Entry, Gate
 from tidegauge_broker.server.service.middleware import Responded
 from tidegauge_broker.server.service.pending_responses import PendingResponse, PendingResponses

@@ -73,9 +73,9 @@ def same(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-def by_topic(name: str = "name", partitions: str = "partitions", partition: str = "partition_index") -> Part:
-    """Return the part of a response whose topics and partitions have the request's own names."""
-    return Part("topics", "topics", same(name), Part(partitions, partitions, same(partition)))
+def by_topic(*names: str, partitions: str = "partitions", partition: str = "partition_index") -> Part:
+    """Return the part of a response whose topics and partitions have the request's own names; ``names``: of topics."""
+    return Part("topics", "topics", same(*(names or ("name",))), Part(partitions, partitions, same(partition)))
 
 
 AT_TOP = Form()

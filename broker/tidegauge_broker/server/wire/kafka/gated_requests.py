@@ -21,11 +21,11 @@ from typing import Any
 
 from tidegauge.channel_options import LAB_AGENT
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.apis import FETCH, PRODUCE
+from tidegauge.kafka.apis import FETCH, PRODUCE, SHARE_FETCH
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
-from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.wire.kafka import error_responses, partial_errors
 from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
@@ -38,6 +38,7 @@ from tidegauge_broker.server.wire.kafka.named_partitions import (
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Silent, settled
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.share.sessions import INITIAL_EPOCH, SessionKey
 
 _FOLLOWERS_FETCH = "ReplicaFetch"
 
@@ -72,6 +73,8 @@ async def gated(
     named = list(named_partitions(request, lambda topic_id: _topic_name(topic_id, context)))
     if key == FETCH and request.session_id:
         named += _of_session(request.session_id, context)
+    elif key == SHARE_FETCH:
+        named += _of_share_session(request, context, named)
     asked = GatedRequest(
         api=_FOLLOWERS_FETCH if key == FETCH and is_followers(request, context.version) else api.name,
         caller=caller,
@@ -100,6 +103,17 @@ def _of_session(session_id: int, context: Context) -> Iterator[TopicPartition]:
     for topic, partition in context.sessions.standing(session_id):
         name = topic if isinstance(topic, str) else _topic_name(topic, context)
         if name is not None:
+            yield TopicPartition(name, partition)
+
+
+def _of_share_session(request: Any, context: Context, named: Sequence[TopicPartition]) -> Iterator[TopicPartition]:
+    """Yield what a ShareFetch is about besides what it names: the partitions of the member's session."""
+    share = context.service.share
+    if share is None or request.share_session_epoch == INITIAL_EPOCH:
+        return
+    for topic_id, partition in share.session_partitions(SessionKey(request.group_id or "", request.member_id or "")):
+        name = _topic_name(topic_id, context)
+        if name is not None and TopicPartition(name, partition) not in named:
             yield TopicPartition(name, partition)
 
 

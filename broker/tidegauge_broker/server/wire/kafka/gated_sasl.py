@@ -19,8 +19,8 @@ from tidegauge.kafka.frames import RequestHeader, UnsupportedRequest, read_reque
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateResponse
 from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeResponse
 from tidegauge_broker.security.sasl.authenticator import Effect, Failed, Respond, in_hash_order
-from tidegauge_broker.server.service import Caller
 from tidegauge_broker.server.service.admission import INJECTED, through
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import Gate, GatedRequest, InjectedError
 
 

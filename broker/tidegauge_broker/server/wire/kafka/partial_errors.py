@@ -82,12 +82,16 @@ def join(response: Any, refused: Any) -> None:
     results = list(getattr(response, name))
     for result in getattr(refused, name):
         partitions = next((one for one in _PARTITION_RESULTS if hasattr(result, one)), None)
-        same = next((one for one in results if one.name == result.name), None) if partitions else None
+        same = next((one for one in results if _topic(one) == _topic(result)), None) if partitions else None
         if partitions is None or same is None:
             results.append(result)
         else:
             setattr(same, partitions, [*getattr(same, partitions), *getattr(result, partitions)])
     setattr(response, name, results)
+
+
+def _topic(result: Any) -> tuple[str, bytes | None]:
+    return result.name, getattr(result, "topic_id", None)
 
 
 def put(response: Any, error: int, meant: Meant, name_of: NameOf) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.kafka.frames import RequestHeader
-from tidegauge_broker.server.service import BrokerService, Caller
+from tidegauge_broker.server.service.broker_service import BrokerService
+from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.kafka.responses import Response
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 from tidegauge_broker.server.wire.kafka.throttling import RequestQuotas

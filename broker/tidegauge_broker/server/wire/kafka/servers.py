@@ -23,7 +23,7 @@ from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge.security import Security
 from tidegauge.settings import INT_MAX, Values
 from tidegauge_broker.server.periodic import Periodic
-from tidegauge_broker.server.service import BrokerService
+from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.pending_responses import PendingResponses
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
@@ -262,6 +262,8 @@ class _KafkaListener:
         """Forget a connection."""
         if connection in self.connections:
             self.connections.remove(connection)
+            if self._service.share is not None:
+                self._service.share.connection_closed(connection.caller.connection)
             self._slots.release(self.name)
             self._per_ip[connection.peer_host] -= 1
             if not self._per_ip[connection.peer_host]:

@@ -5,8 +5,8 @@ Rules (KafkaApis, RequestHandlerHelper, KIP-124, KIP-219, KIP-599):
        further request. Of two quotas that are exceeded the longer time counts.
     2. A Produce uses the bytes of its request, header included, counted when acks is fulfilled; one with acks=0 is no
        use of the request quota, and mutes the connection without a response.
-    3. A Fetch uses the bytes of its response. Where that exceeds a quota the response is empty, and the bytes do not
-       count. No response is larger than what the quota gives in its window.
+    3. A Fetch or ShareFetch uses the bytes of its response. Where that exceeds a quota the response is empty, and the
+       bytes do not count. No response is larger than what the quota gives in its window.
     4. Every request uses the time that the event loop spent on it, as a percentage of a second, until its response is
        made; waits are free, and what the codec and the socket take is not counted.
     5. Followers' fetches, and what only brokers send each other, are exempt.
@@ -27,6 +27,7 @@ from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Paced, Pending, Response, Silent
 
 _PERCENT_PER_NS = 100 / 1e9
+_THROTTLED_BY_HANDLERS = frozenset({apis.FETCH, apis.SHARE_FETCH})
 
 
 class _Watch:
@@ -109,7 +110,7 @@ class RequestQuotas:
             return Pending(response.future, lambda results: self._throttled(make(results), acks, size_bytes))
         if isinstance(response, Paced):
             return response._replace(response=self._throttled(response.response, acks, size_bytes))
-        if self._header.key == apis.FETCH:
+        if self._header.key in _THROTTLED_BY_HANDLERS:
             return response
         throttle_ms = self._used_ms() if acks is None else self._produced_ms(acks, size_bytes)
         return _with_throttle_time(response, throttle_ms, self._header.key) if throttle_ms else response

@@ -6,9 +6,9 @@ Generated: make kafka-messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidegauge.kafka.fields import array, boolean, int16, int32, int64, string, uint16, uuid
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)

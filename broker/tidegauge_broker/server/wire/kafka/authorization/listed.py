@@ -21,6 +21,7 @@ from tidegauge.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
+    BY_CLUSTER,
     BY_GROUP,
     BY_GROUP_MESSAGE,
     BY_TOPIC,
@@ -30,7 +31,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     merged,
     parted,
 )
-from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
+from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR, is_unknown, name_topics
 from tidegauge_broker.server.wire.kafka.request import Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 
@@ -38,7 +39,8 @@ _DESCRIBE = Operation.DESCRIBE
 _SEVERAL_KEYS_FROM = 4
 _SEVERAL_GROUPS_FROM = 8
 _GROUP_ERROR_FROM = 2
-_GROUP_KEY, _TRANSACTION_KEY = 0, 1
+_SHARES_FROM = 6
+_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
 _MESSAGES = {BY_GROUP: BY_GROUP_MESSAGE, BY_TRANSACTION: "Transactional Id authorization failed."}
 
 
@@ -46,13 +48,16 @@ _MESSAGES = {BY_GROUP: BY_GROUP_MESSAGE, BY_TRANSACTION: "Transactional Id autho
 
 
 def find_coordinator(request: Any, ask: Ask, handler: Handler) -> Response:
-    """FindCoordinator: DESCRIBE of the group or of the transactional id."""
+    """FindCoordinator: DESCRIBE of the group or of the transactional id, CLUSTER_ACTION for a share partition."""
 
     def error_of(key: str) -> ErrorCode:
         if request.key_type == _GROUP_KEY and not ask.group(_DESCRIBE, key):
             return BY_GROUP
         if request.key_type == _TRANSACTION_KEY and not ask.transaction(_DESCRIBE, key):
             return BY_TRANSACTION
+        is_share = request.key_type == _SHARE_KEY and ask.context.version >= _SHARES_FROM
+        if is_share and not ask.cluster(Operation.CLUSTER_ACTION):
+            return BY_CLUSTER
         return ErrorCode.NONE
 
     if ask.context.version < _SEVERAL_KEYS_FROM:
@@ -160,13 +165,14 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
         if not verdicts[-1]:
             failed.append(OffsetFetchResponseGroup(group.group_id, [], BY_GROUP))
             continue
-        topics, refused, _ = parted(group.topics or (), lambda one: may_describe(one.name))
+        name_topics(group.topics or (), ask.context)
+        topics, refused, _ = parted(group.topics or (), lambda one: is_unknown(one) or may_describe(one.name))
         refusals.append([_refused_topics(one) for one in refused])
         wanted.append(dataclasses.replace(group, topics=None if group.topics is None else topics))
 
     def change(message: Any) -> None:
         for group in message.groups:
-            group.topics = [one for one in group.topics if may_describe(one.name)]
+            group.topics = [one for one in group.topics if is_unknown(one) or may_describe(one.name)]
         # By position: a request may name a group more than once, with different topics.
         for group, refused in zip(message.groups, refusals, strict=False):
             if not group.error_code:
@@ -178,7 +184,7 @@ def _offset_fetch_of_several(request: Any, ask: Ask, handler: Handler) -> Respon
 
 def _refused_topics(topic: Any) -> OffsetFetchResponseTopics:
     partitions = [OffsetFetchResponsePartitions(one, -1, -1, "", BY_TOPIC) for one in topic.partition_indexes]
-    return OffsetFetchResponseTopics(topic.name, partitions)
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
 
 def offset_delete(request: Any, ask: Ask, handler: Handler) -> Response:

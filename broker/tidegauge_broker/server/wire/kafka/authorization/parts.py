@@ -38,9 +38,17 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     merged,
     parted,
 )
+from tidegauge_broker.server.wire.kafka.handlers.common import is_unknown, name_topics
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 from tidegauge_controller.admin import NAMED_TWICE, repeated_names
+
+
+def _by_known_name(ask: Ask, operation: Operation, topics: Sequence[Any]) -> Callable[[Any], bool]:
+    """Return what says whether a topic of a request is allowed; one of an unknown id is the handler's to refuse."""
+    name_topics(topics, ask.context)
+    may = ask.topics(operation)
+    return lambda item: is_unknown(item) or may(item.name)
 
 
 def _by_name(ask: Ask, operation: Operation) -> Callable[[Any], bool]:
@@ -148,7 +156,7 @@ def produce(request: Any, ask: Ask, handler: Handler) -> Response:
     """Produce: WRITE of the transactional id where a batch is transactional, then WRITE of each topic."""
     if _has_transactional(request) and not ask.transaction(Operation.WRITE, request.transactional_id):
         return _unless_silent(request, ask.refused(request, BY_TRANSACTION))
-    parts = parted(request.topic_data, _by_name(ask, Operation.WRITE))
+    parts = parted(request.topic_data, _by_known_name(ask, Operation.WRITE, request.topic_data))
     if parts.refused and request.acks == 0:
         return _unless_silent(request, None)
     return _joined(ask, request, handler, "topic_data", parts)
@@ -183,7 +191,7 @@ def offset_commit(request: Any, ask: Ask, handler: Handler) -> Response:
     """OffsetCommit: READ of the group, then READ of each topic."""
     if not ask.group(Operation.READ, request.group_id):
         return ask.refused(request, BY_GROUP)
-    parts = parted(request.topics, _by_name(ask, Operation.READ))
+    parts = parted(request.topics, _by_known_name(ask, Operation.READ, request.topics))
     return _joined(ask, request, handler, "topics", parts, refused_first=True)
 
 

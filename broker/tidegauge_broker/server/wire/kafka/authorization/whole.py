@@ -8,6 +8,7 @@ from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, Res
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_CLUSTER,
+    BY_CLUSTER_MESSAGE,
     BY_GROUP,
     BY_TRANSACTION,
     Ask,
@@ -25,6 +26,17 @@ def of_cluster(operation: Operation) -> Guard:
     def guard(request: Any, ask: Ask, handler: Handler) -> Response:
         if not ask.cluster(operation):
             return ask.refused(request, BY_CLUSTER)
+        return handler(request, ask.context)
+
+    return guard
+
+
+def of_cluster_explained(operation: Operation) -> Guard:
+    """Return a guard of requests that need an operation with the cluster, whose refusal has Kafka's sentence."""
+
+    def guard(request: Any, ask: Ask, handler: Handler) -> Response:
+        if not ask.cluster(operation):
+            return ask.refused(request, BY_CLUSTER, BY_CLUSTER_MESSAGE)
         return handler(request, ask.context)
 
     return guard

@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (24), versions 0-5: partitions that a transaction writes to.
 
 Versions 0 to 3 are clients', for one transaction. Later ones are brokers', for several: they may ask only whether the
-partitions are in the transaction (KIP-890). Versions 0 and 1 know INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
+partitions are in the transaction, or add them for a producer of transactions v2 (KIP-890). Versions 0 and 1 know
+INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
 What is named twice stands twice in the response to versions 0 to 3, once where the coordinator was not asked, since a
 partition is unknown or internal, and in later versions; there a topic without partitions is not named.
 Source: ``KafkaApis.handleAddPartitionsToTxnRequest``, ``AddPartitionsToTxnResponse.resultForTransaction``.
@@ -62,7 +63,12 @@ async def _of_several(request: AddPartitionsToTxnRequest, context: Context) -> A
     found = []
     for one in request.transactions:
         wanted = transactions.AddPartitionsToTxn(
-            one.transactional_id, one.producer_id, one.producer_epoch, _partitions(one.topics), one.verify_only
+            one.transactional_id,
+            one.producer_id,
+            one.producer_epoch,
+            _partitions(one.topics),
+            one.verify_only,
+            is_implicit=not one.verify_only,
         )
         result = await context.service.transactions.add_partitions(wanted, may_be_internal=True)
         found.append(AddPartitionsToTxnResult(one.transactional_id, _named_once(one.topics, result.partitions)))

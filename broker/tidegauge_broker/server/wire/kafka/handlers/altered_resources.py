@@ -45,9 +45,9 @@ Problem = tuple[ErrorCode, str]
 
 
 def is_altered(context: Context, resource_type: int) -> bool:
-    """Return whether resources of this kind have settings here: groups do where the consumer protocol is served."""
+    """Return whether resources of this kind have settings here: groups do where a new protocol is served."""
     if resource_type == ConfigResourceType.GROUP:
-        return context.service.groups.serves_consumer_groups
+        return context.service.groups.has_group_settings
     return resource_type in RESOURCE_TABLES
 
 

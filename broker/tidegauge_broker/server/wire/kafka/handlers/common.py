@@ -8,8 +8,11 @@ from typing import Any, TypeVar
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka.fields import NIL_UUID
+from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.settings import SettingView
 from tidegauge.settings.dynamic import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, DYNAMIC_GROUP, DYNAMIC_TOPIC, STATIC
+from tidegauge.transactions import SupportedOperation
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.admin import Mutate, unlimited
@@ -67,6 +70,31 @@ def mutate_of(context: Context, first_strict: int) -> Mutate:
     (``ControllerMutationQuotaManager.newQuotaFor``).
     """
     return unlimited if context.quotas is None else context.quotas.mutate(is_strict=context.version >= first_strict)
+
+
+def supported_operation(version: int, first_with_abortable: int) -> SupportedOperation:
+    """Return what a request supports; the version after the first with TRANSACTION_ABORTABLE adds partitions.
+
+    Source: AddPartitionsToTxnManager (produceRequestVersionToTransactionSupportedOperation and the one of
+    TxnOffsetCommit).
+    """
+    if version < first_with_abortable:
+        return SupportedOperation.DEFAULT_ERROR
+    if version == first_with_abortable:
+        return SupportedOperation.GENERIC_ERROR_SUPPORTED
+    return SupportedOperation.ADD_PARTITION
+
+
+def name_topics(topics: Iterable[Any], context: Context) -> None:
+    """Give the topics of a request that it names by id their names; one that is unknown keeps none."""
+    for topic in topics:
+        if is_unknown(topic):
+            topic.name = context.service.topic_name(topic_id_text(topic.topic_id)) or ""
+
+
+def is_unknown(topic: Any) -> bool:
+    """Return whether a request names a topic by an id, and nothing has given it a name."""
+    return not topic.name and getattr(topic, "topic_id", NIL_UUID) != NIL_UUID
 
 
 def known_fence(error: ErrorCode, context: Context, first_version: int) -> ErrorCode:

@@ -1,15 +1,18 @@
-"""FindCoordinator (10), versions 0-6: the broker that coordinates a group.
+"""FindCoordinator (10), versions 0-6: the broker that coordinates a group, a transactional id or a share partition.
 
-Any broker responds, from its metadata; the first request creates __consumer_offsets. Versions 0 to 3 ask for one key,
-and have the error at the top of the response; from version 4 on each key has its own (KIP-699). An empty key is a key.
+Any broker responds, from its metadata; the first request creates the internal topic. Share partitions are known from
+version 6 on, below they get INVALID_REQUEST; brokers ask for them, which need CLUSTER_ACTION.
+Versions 0 to 3 ask for one key, and have the error at the top of the response; from version 4 on each key has its own
+(KIP-699). An empty key is a key.
 Source: ``KafkaApis.handleFindCoordinatorRequest``, ``getCoordinator``.
 """
 
 from __future__ import annotations
 
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ERROR_TABLE, ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from tidegauge_broker.server.service.group_service import KeyType
 from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
 from tidegauge_broker.server.wire.kafka.portions import Division
@@ -17,6 +20,7 @@ from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _FIRST_WITH_SEVERAL_KEYS = 4
+_FIRST_WITH_SHARE_PARTITIONS = 6
 _NO_NODE = (-1, "", -1)
 
 
@@ -34,6 +38,9 @@ def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinator
 
 
 def _coordinator(key: str, key_type: int, context: Context) -> Coordinator:
+    if key_type == KeyType.SHARE and context.version < _FIRST_WITH_SHARE_PARTITIONS:
+        message = ERROR_TABLE[ErrorCode.INVALID_REQUEST].meaning
+        return Coordinator(key, *_NO_NODE, ErrorCode.INVALID_REQUEST, message)
     found = context.service.groups.find_coordinator(context.caller, key_type, key)
     at = found.endpoint
     node_id, host, port = _NO_NODE if at is None else (at.broker_id, at.host, at.port)

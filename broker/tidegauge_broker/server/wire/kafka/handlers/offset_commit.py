@@ -1,7 +1,7 @@
-"""OffsetCommit (8), versions 0-9: store offsets of a group; the response comes when they are committed.
+"""OffsetCommit (8), versions 0-10: store offsets of a group; the response comes when they are committed.
 
 Version 0 is that of offsets in ZooKeeper, which are not kept here: its partitions get UNSUPPORTED_VERSION. Version 1
-brings a timestamp of the commit, versions 2 to 4 a retention time.
+brings a timestamp of the commit, versions 2 to 4 a retention time. From version 10 on topics have ids instead of names.
 Source: ``KafkaApis.handleOffsetCommitRequest``, ``GroupCoordinatorAdapter.commitOffsets``.
 """
 
@@ -22,18 +22,21 @@ from tidegauge.kafka.messages.offset_commit import (
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.eager import begun
-from tidegauge_broker.server.wire.kafka.error_forms import BY_TOPIC
-from tidegauge_broker.server.wire.kafka.handlers.common import named_once
+from tidegauge_broker.server.wire.kafka.error_forms import Form, by_topic
+from tidegauge_broker.server.wire.kafka.handlers.common import name_topics
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 _OF_ZOOKEEPER = 0
 _WITH_TIMESTAMP = 1
 _FIRST_WITH_MEMBER_EPOCH = 9
+_FIRST_WITH_IDS = 10
 
 
 def handle(request: OffsetCommitRequest, context: Context) -> Any:
     """Commit."""
+    if context.version >= _FIRST_WITH_IDS:
+        name_topics(request.topics, context)
     if context.version == _OF_ZOOKEEPER:
         return response_to(request, lambda _: ErrorCode.UNSUPPORTED_VERSION)
     return begun(_commit(request, context))
@@ -43,6 +46,7 @@ async def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
     offsets = tuple(
         _offset(TopicPartition(topic.name, one.partition_index), one, context.version)
         for topic in request.topics
+        if topic.name or context.version < _FIRST_WITH_IDS
         for one in topic.partitions
     )
     result = await context.service.groups.commit_offsets(
@@ -56,7 +60,9 @@ async def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
             knows_member_epochs=context.version >= _FIRST_WITH_MEMBER_EPOCH,
         )
     )
-    return response_to(request, result.partitions.__getitem__)
+    if context.version < _FIRST_WITH_IDS:
+        return response_to(request, result.partitions.__getitem__)
+    return response_to(request, lambda at: result.partitions[at] if at.topic else ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def _offset(at: TopicPartition, one: OffsetCommitRequestPartition, version: int) -> groups.OffsetToCommit:
@@ -79,18 +85,29 @@ def response_to(request: OffsetCommitRequest, error_of: Any) -> OffsetCommitResp
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
-                name, [OffsetCommitResponsePartition(at, error_of(TopicPartition(name, at))) for at in partitions]
+                name,
+                topic_id,
+                [OffsetCommitResponsePartition(at, error_of(TopicPartition(name, at))) for at in partitions],
             )
-            for name, partitions in named_once(request.topics).items()
+            for (name, topic_id), partitions in _named_once(request).items()
         ]
     )
+
+
+def _named_once(request: OffsetCommitRequest) -> dict[tuple[str, bytes], dict[int, None]]:
+    """Return the partitions that a request names, each once, by the topic's name and id."""
+    named: dict[tuple[str, bytes], dict[int, None]] = {}
+    for topic in request.topics:
+        for item in topic.partitions:
+            named.setdefault((topic.name, topic.topic_id), {})[item.partition_index] = None
+    return named
 
 
 API = ServedApi(
     apis.OFFSET_COMMIT,
     handle,
     guard=parts.offset_commit,
-    form=BY_TOPIC,
+    form=Form((by_topic("name", "topic_id"),)),
     divisible=(("topics", "partitions"),),
     is_small=True,
 )

@@ -1,14 +1,15 @@
-"""Produce (0), versions 0-11: append record batches, one for each partition, and respond when acks is fulfilled.
+"""Produce (0), versions 0-13: append record batches, one for each partition, and respond when acks is fulfilled.
 
 Versions 0 to 2 carry the message formats before RecordBatch v2 (or batches), which the leader converts; nothing is
 looked at before it does.
 A batch that is refused because of some of its records names them (KIP-467, version 8 on), with a message.
 With acks=0 there is no response, and an error closes the connection. NOT_LEADER_OR_FOLLOWER names the leader and its
 address from version 10 on (KIP-951). zstd needs version 7. The first batch of a transaction waits until the transaction
-coordinator has verified it (KIP-890); clients know TRANSACTION_ABORTABLE from version 11 on. A large one waits until it
-is checked (``produce_preparation``).
+coordinator has verified it (KIP-890); clients know TRANSACTION_ABORTABLE from version 11 on. From version 12 on its
+partition is added to the transaction instead, from version 13 on topics have ids instead of names. A large batch waits
+until it is checked (``produce_preparation``).
 A partition that is named twice is refused and stands once in the response; Kafka appends the last of its batches, drops
-the others without a word, and acknowledges them.
+the others without a word, and acknowledges them. A topic of an unknown id gets UNKNOWN_TOPIC_ID.
 Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
 """
 
@@ -48,7 +49,7 @@ from tidegauge_broker.server.service.produce_portions import PORTION_BYTES, appe
 from tidegauge_broker.server.service.produce_verification import Verified
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
-from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
+from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of, name_topics, supported_operation
 from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context
 from tidegauge_broker.server.wire.kafka.responses import SILENT, Pending, Silent, settled
@@ -61,6 +62,7 @@ _FIRST_WITH_BATCHES = 3
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_LEADERS = 10
 _FIRST_WITH_ABORTABLE = 11
+_FIRST_WITH_IDS = 13
 _LENGTH_AT = 8
 _BATCH = struct.Struct(">i4xb4xh")
 """Of a batch at ``_LENGTH_AT``: its length, magic and attributes."""
@@ -72,6 +74,8 @@ def handle(
     request: ProduceRequest, context: Context
 ) -> Pending | ProduceResponse | Silent | Coroutine[Any, Any, ProduceResponse | Silent]:
     """Append now, or when the transaction is verified; the response comes when acks is fulfilled."""
+    if context.version >= _FIRST_WITH_IDS:
+        name_topics(request.topic_data, context)
     refused: dict[TopicPartition, core.ProduceResult] = {}
     wanted: list[core.ProducePartition] = []
     partitions = _partitions(request)
@@ -88,7 +92,7 @@ def handle(
     is_admin = context.header.client_id == _ADMIN_CLIENT_ID
     asked = core.ProduceRequest(request.acks, request.timeout_ms, wanted, may_be_internal=is_admin)
     verified = context.service.verification.of(
-        asked, request.transactional_id, supports_abortable_error=context.version >= _FIRST_WITH_ABORTABLE
+        asked, request.transactional_id, supported_operation(context.version, _FIRST_WITH_ABORTABLE)
     )
     if isinstance(verified, Verified):
         return _append(request, context, verified, refused)
@@ -138,7 +142,7 @@ def _appended(
     def respond(results: Sequence[core.ProduceResult]) -> ProduceResponse:
         topics = request.topic_data
         if len(results) == len(topics) == 1 == len(topics[0].partition_data):  # nothing to look up
-            return _response_of_one(results[0], context)
+            return _response_of_one(results[0], topics[0].topic_id, context)
         found = {result.topic_partition: result for result in results}
         found.update(refused)
         response = _response(request, found, context)
@@ -170,15 +174,17 @@ def _partitions(request: ProduceRequest) -> list[tuple[TopicPartition, Buffer | 
 
 
 def _named_twice(partitions: Sequence[tuple[TopicPartition, Buffer | None]]) -> Collection[TopicPartition]:
-    """Return the partitions that a request names more than once."""
+    """Return the partitions that a request names more than once; those of unknown topics have no name."""
     if len({at for at, _ in partitions}) == len(partitions):
         return ()
-    named = Counter(at for at, _ in partitions)
+    named = Counter(at for at, _ in partitions if at.topic)
     return {at for at, count in named.items() if count > 1}
 
 
 def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> ErrorCode | None:
     """Return why the records are refused before the partition's leader looks at them, by ``validateRecords``."""
+    if not at.topic and context.version >= _FIRST_WITH_IDS:
+        return ErrorCode.UNKNOWN_TOPIC_ID
     if not context.service.knows(at):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if records is None:
@@ -213,22 +219,22 @@ def _response(
     request: ProduceRequest, results: dict[TopicPartition, core.ProduceResult], context: Context
 ) -> ProduceResponse:
     leaders: dict[int, NodeEndpoint] = {}
-    named: dict[str, dict[int, None]] = {}
+    named: dict[tuple[str, bytes], dict[int, None]] = {}
     for topic in request.topic_data:
-        named.setdefault(topic.name, {}).update((item.index, None) for item in topic.partition_data)
+        named.setdefault((topic.name, topic.topic_id), {}).update((item.index, None) for item in topic.partition_data)
     topics = [
         TopicProduceResponse(
-            name, [_partition(results[TopicPartition(name, at)], context, leaders) for at in partitions]
+            name, topic_id, [_partition(results[TopicPartition(name, at)], context, leaders) for at in partitions]
         )
-        for name, partitions in named.items()
+        for (name, topic_id), partitions in named.items()
     ]
     return ProduceResponse(topics, node_endpoints=list(leaders.values()))
 
 
-def _response_of_one(result: core.ProduceResult, context: Context) -> ProduceResponse:
+def _response_of_one(result: core.ProduceResult, topic_id: bytes, context: Context) -> ProduceResponse:
     leaders: dict[int, NodeEndpoint] = {}
     partition = _partition(result, context, leaders)
-    topic = TopicProduceResponse(result.topic_partition.topic, [partition])
+    topic = TopicProduceResponse(result.topic_partition.topic, topic_id, [partition])
     return ProduceResponse([topic], node_endpoints=list(leaders.values()))
 
 
@@ -270,7 +276,7 @@ API = ServedApi(
             Part(
                 "responses",
                 "topic_data",
-                same("name"),
+                same("name", "topic_id"),
                 Part("partition_responses", "partition_data", same("index"), values={"base_offset": -1}),
             ),
         )

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit (28), versions 0-4: offsets of a group that count when the transaction is committed.
+"""TxnOffsetCommit (28), versions 0-5: offsets of a group that count when the transaction is committed.
 
 Version 3 brings the member and its generation, which fence it (KIP-447). Versions 0 and 1 know
-COORDINATOR_NOT_AVAILABLE instead of COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
+COORDINATOR_NOT_AVAILABLE instead of COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296). Version 5 is that of transactions v2:
+the group coordinator adds its partition to the transaction (KIP-890, part 2).
 Source: ``KafkaApis.handleTxnOffsetCommitRequest``.
 """
 
@@ -21,7 +22,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.error_forms import BY_TOPIC
-from tidegauge_broker.server.wire.kafka.handlers.common import named_once
+from tidegauge_broker.server.wire.kafka.handlers.common import named_once, supported_operation
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
@@ -55,7 +56,7 @@ async def _commit(request: TxnOffsetCommitRequest, context: Context) -> TxnOffse
             request.generation_id,
             request.member_id,
             request.group_instance_id,
-            supports_abortable_error=context.version >= _FIRST_WITH_ABORTABLE,
+            operation=supported_operation(context.version, _FIRST_WITH_ABORTABLE),
             is_load_unavailable=context.version < _FIRST_WITH_LOAD,
         )
     )

@@ -1,4 +1,6 @@
-"""WriteTxnMarkers (27), versions 0-1: markers for partitions that this broker leads.
+"""WriteTxnMarkers (27), versions 0-2: markers for partitions that this broker leads.
+
+Version 2 says the version of the transaction, by which the leader judges the epoch (KIP-890, part 2).
 
 They come from transaction coordinators, and from an administrator who aborts a hanging transaction (KIP-664).
 Source: ``KafkaApis.handleWriteTxnMarkersRequest``.
@@ -51,7 +53,9 @@ def _topics(errors: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarke
 
 def _marker(one: WritableTxnMarker) -> MarkersOfTransaction:
     outcome = Outcome.COMMIT if one.transaction_result else Outcome.ABORT
-    marker = TransactionMarker(one.producer_id, one.producer_epoch, outcome, one.coordinator_epoch)
+    marker = TransactionMarker(
+        one.producer_id, one.producer_epoch, outcome, one.coordinator_epoch, one.transaction_version
+    )
     return MarkersOfTransaction(
         marker, tuple(TopicPartition(topic.name, at) for topic in one.topics for at in topic.partition_indexes)
     )

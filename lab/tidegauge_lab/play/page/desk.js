@@ -1,11 +1,14 @@
 // What the scripts of the page `play` share: the state that the worker gave last, and buttons that ask it.
 "use strict";
 
-const stage = {
+const desk = {
   state: null, // the last response of the worker
   vocabulary: null, // what can be done and set, with bounds
   story: null, // the story that is played
   drawn: 0,
+  flown: 0, // number of the newest message that was drawn
+  before: " ", // the schedule that was drawn last
+  speed: 1, // of a story that plays on, and of what flies
   view: () => live, // the cluster as it is now, also while a moment of the past is shown
 };
 
@@ -25,10 +28,7 @@ function own(text, does, label = "") {
   return node;
 }
 
-function sayHere(text, bad = false) {
-  byId("play-said").classList.toggle("bad", bad);
-  write(byId("play-said"), text);
-}
+const sayHere = (text, bad = false) => sayOnStage(text, bad);
 
 // Ask the worker, show what it responds, and say what was refused.
 async function request(wanted) {

@@ -1,0 +1,128 @@
+"""What a broker in KRaft mode sends to the controllers: partitioned, delayed, lost, held or failed by its own faults.
+
+Rules:
+    1. Network faults from ``controllers``, or from a controller's id, apply to its fetches of the metadata log and to
+       all that it asks the active controller.
+    2. Faults of requests, which mean those that arrive everywhere else, mean here what the broker sends, too:
+       BrokerHeartbeat, BrokerRegistration, AlterPartition, AllocateProducerIds, AssignReplicasToDirs. No client sends
+       these to a broker. An error takes the place of the controller's response.
+    3. A held request ends as one does whose response does not come: at its sender's timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.kraft import apis
+from tidegauge.kafka.kraft.apis import KRAFT_APIS, KRAFT_PROTOCOL
+from tidegauge.kafka_channel import Dialer, KafkaChannel
+from tidegauge.security import PLAIN
+from tidegauge_broker.server.lab import fault_table
+from tidegauge_broker.server.lab.channels import Calls
+from tidegauge_broker.server.lab.fault_table import FaultTable, MetError, MetHold
+from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
+from tidegauge_broker.server.quorum.known_nodes import KnownNodes
+from tidegauge_broker.server.quorum.node_lab import NodeLab, Note
+from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.service.gate import CallRefused, GatedRequest
+
+OF_BROKERS = frozenset(
+    {
+        *(apis.BROKER_HEARTBEAT, apis.BROKER_REGISTRATION, apis.ALTER_PARTITION),
+        *(apis.ALLOCATE_PRODUCER_IDS, apis.ASSIGN_REPLICAS_TO_DIRS),
+    }
+)
+"""The APIs of rule 2: a response of each has its error at the top."""
+
+
+class ControllersLab(NodeLab):
+    """See the module.
+
+    Args:
+        faults: of the broker.
+    """
+
+    def __init__(self, faults: FaultTable) -> None:
+        super().__init__()
+        self._faults = faults
+        self._nodes: KnownNodes | None = None
+        self._calls = Calls(faults, self._node_at, end=fault_table.controller)
+
+    def _node_at(self, address: str) -> int | None:
+        return None if self._nodes is None else self._nodes.at(address)
+
+    def open_channel(self, address: str, client_id: str) -> KafkaChannel:
+        """Open a channel to which the faults apply."""
+        return ControllersChannel(self._faults, self._calls, address, client_id)
+
+    async def start(self, nodes: KnownNodes, note: Note) -> None:
+        """Learn which controller listens where; the broker's own Lab service serves the faults."""
+        del note
+        self._nodes = nodes
+
+
+class ControllersChannel(LabKafkaChannel):
+    """A channel to a controller.
+
+    Args:
+        faults: of the broker.
+        calls: all of its calls to controllers.
+        address: the controller's.
+        client_id: goes with each request.
+    """
+
+    def __init__(self, faults: FaultTable, calls: Calls, address: str, client_id: str) -> None:
+        super().__init__(calls, address, client_id, Dialer(PLAIN), None, None, KRAFT_PROTOCOL)
+        self._faults = faults
+
+    async def request(self, key: int, message: Any, timeout_seconds: float, **more: Any) -> Any:
+        """Send a request if the faults let it pass; return its response, or what a fault puts in its place."""
+        if self._faults.is_empty or key not in OF_BROKERS:
+            return await super().request(key, message, timeout_seconds, **more)
+        sent = GatedRequest(
+            KRAFT_APIS[key].name,
+            Caller("", "CONTROLLER", self._faults.broker_id),
+            client_id=self.client_id,
+            is_of_kafka=True,
+        )
+        await _held(self._faults.hold(sent, after_effect=False), timeout_seconds)
+        met = self._faults.error(sent)
+        if met is not None and not met.error.after_effect:
+            return _failed(key, met)
+        response = await super().request(key, message, timeout_seconds, **more)
+        if met is not None:
+            return _failed(key, met)
+        await _held(self._faults.hold(sent, after_effect=True), timeout_seconds)
+        return response
+
+
+async def _held(hold: MetHold | None, limit_seconds: float) -> None:
+    """Wait until a hold is released.
+
+    Raises:
+        TidegaugeError: REQUEST_TIMED_OUT, the time is over; NETWORK_EXCEPTION, the broker stops.
+    """
+    if hold is None:
+        return
+    try:
+        async with asyncio.timeout(limit_seconds):
+            await hold.barrier.wait()
+    except TimeoutError:
+        raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"held by the lab (fault {hold.fault_id})") from None
+    except CallRefused as refused:
+        raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, str(refused)) from None
+
+
+def _failed(key: int, met: MetError) -> Any:
+    """Return the response that carries the error of a fault.
+
+    Raises:
+        TidegaugeError: NETWORK_EXCEPTION, the fault ends the call without a response.
+    """
+    if met.error.grpc_status:
+        raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"ended by the lab (fault {met.fault_id})")
+    fields: Mapping[str, int] = {"error_code": int(met.error.error)}
+    return KRAFT_PROTOCOL.message_class(key, response=True)(**fields)

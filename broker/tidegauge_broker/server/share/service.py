@@ -1,0 +1,158 @@
+"""What a broker does for the members of share groups that fetch from it: the APIs 78 and 79 in plain values (KIP-932).
+
+Rules:
+    1. A session ends with its last request, or with the connection on which it was opened; what its member has
+       acquired, of the partitions that the session has, is released then, and that is persisted.
+    2. When a connection on which a session was opened has closed, and no member of the group has a session here any
+       more, the group's share partitions are dropped: their states are read again by the next fetch.
+    3. Whether a member belongs to the group, or has a partition assigned, is not looked at; that is the group
+       coordinator's, which spreads the members over the partitions.
+
+Source: SharePartitionManager, ShareSessionCache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import SharePartitionKey
+from tidegauge_broker.replica.messages import LeaderHint
+from tidegauge_broker.server.share.fetching import ShareFetches
+from tidegauge_broker.server.share.hosted import Outcome
+from tidegauge_broker.server.share.led import Led
+from tidegauge_broker.server.share.partitions import SettingsOf, SharePartitions
+from tidegauge_broker.share.acknowledging import Acknowledgement
+from tidegauge_broker.share.sessions import (
+    INITIAL_EPOCH,
+    PartitionId,
+    SessionKey,
+    ShareFetchContext,
+    ShareSession,
+    ShareSessions,
+)
+
+
+class ShareService:
+    """See the module.
+
+    Args:
+        partitions: the share partitions that this broker leads.
+        fetches: of members.
+        sessions: of members.
+        settings_of: returns the settings of a group.
+        led: the partitions that this broker leads.
+
+    Attributes:
+        fetch: returns what a member's fetch gives (``ShareFetches.fetch``).
+    """
+
+    def __init__(
+        self,
+        partitions: SharePartitions,
+        fetches: ShareFetches,
+        sessions: ShareSessions,
+        settings_of: SettingsOf,
+        led: Led,
+    ) -> None:
+        self.partitions = partitions
+        self.fetch = fetches.fetch
+        self.sessions = sessions
+        self._settings_of = settings_of
+        self._led = led
+        self._groups: dict[object, set[str]] = {}
+
+    # Sessions
+
+    def context(
+        self,
+        key: SessionKey,
+        epoch: int,
+        added: Sequence[PartitionId],
+        forgotten: Sequence[PartitionId],
+        connection: str,
+        *,
+        acknowledges: bool,
+    ) -> ShareFetchContext:
+        """Take the session's part of a ShareFetch; see ``ShareSessions.fetch``.
+
+        Raises:
+            SessionRefused: the request is refused as a whole.
+        """
+        context = self.sessions.fetch(key, epoch, added, forgotten, connection, acknowledges=acknowledges)
+        if epoch == INITIAL_EPOCH:
+            self._groups.setdefault(connection, set()).add(key.group_id)
+        return context
+
+    def session_partitions(self, key: SessionKey) -> tuple[PartitionId, ...]:
+        """Return the partitions of a session; none if there is no such session."""
+        return self.sessions.partitions_of(key)
+
+    def release(self, key: SessionKey) -> None:
+        """End a session, and release what its member has acquired; rule 1."""
+        session = self.sessions.end(key)
+        if session is not None:
+            self._release(session)
+
+    def _release(self, session: ShareSession) -> None:
+        group_id, member_id = session.key
+        for one in session.partitions:
+            hosted = self.partitions.get(SharePartitionKey(group_id, *one))
+            if hosted is not None:
+                self.partitions.acknowledged(hosted, lambda core, token, now_ms: core.release(token, member_id, now_ms))
+
+    def connection_closed(self, connection: str) -> None:
+        """End the sessions that were opened on a connection; rules 1 and 2."""
+        groups = self._groups.pop(connection, None)
+        if groups is None:
+            return
+        for session in self.sessions.connection_closed(connection):
+            self._release(session)
+        for group_id in groups:
+            if not self.sessions.has_group(group_id):
+                self.partitions.drop_group(group_id)
+
+    # Acknowledgements
+
+    def acknowledge(
+        self, key: SessionKey, batches: Mapping[PartitionId, Sequence[Acknowledgement]]
+    ) -> dict[PartitionId, asyncio.Future[Outcome] | None]:
+        """Take a member's acknowledgements; the futures are done when they are written, or refused.
+
+        Returns:
+            For each partition a future; None: the share partition is not loaded here.
+        """
+        self.partitions.refresh_settings(key.group_id)
+        return {one: self._acknowledge(key, one, of_it) for one, of_it in batches.items()}
+
+    def _acknowledge(
+        self, key: SessionKey, one: PartitionId, batches: Sequence[Acknowledgement]
+    ) -> asyncio.Future[Outcome] | None:
+        hosted = self.partitions.get(SharePartitionKey(key.group_id, *one))
+        if hosted is None:
+            return None
+        return self.partitions.acknowledged(
+            hosted, lambda core, token, now_ms: core.acknowledge(token, key.member_id, batches, now_ms)
+        )
+
+    # What responses say besides
+
+    def lock_duration_ms(self, group_id: str) -> int:
+        """Return for how long a member of a group may keep a record."""
+        return self._settings_of(group_id).record_lock_duration_ms
+
+    def leader_hint(self, at: TopicPartition) -> LeaderHint | None:
+        """Return the newest leader of a partition that this broker knows; None: it knows none."""
+        return self._led.leader_hint(at)
+
+    # What changes around
+
+    def leadership_changed(self, at: TopicPartition, *, leads: bool) -> None:
+        """Take up that this broker has gained or lost a partition."""
+        if not leads:
+            self.partitions.leadership_lost(at)
+
+    async def close(self) -> None:
+        """Let no lock time out any more, and end what is being read and written."""
+        await self.partitions.close()

@@ -1,0 +1,159 @@
+"""What ShareFetch and ShareAcknowledge have in common: the names of topics, acknowledgements, and leaders in responses.
+
+Source: ``KafkaApis`` (handleAcknowledgements, validateAcknowledgementBatches, getCurrentLeader) of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from tidegauge.control import Endpoint
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka.topic_ids import topic_id_text
+from tidegauge.partition import TopicPartition
+from tidegauge_broker.server.share.hosted import Outcome
+from tidegauge_broker.server.share.service import ShareService
+from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
+from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.share.acknowledging import Acknowledgement
+from tidegauge_broker.share.requests import are_valid
+from tidegauge_broker.share.sessions import PartitionId, SessionKey
+
+FIRST_WITH_RENEWALS = 2
+NAMES_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors with which a response names the leader of a partition, and its address."""
+_NO_LEADER = -1
+
+Outcomes = dict[PartitionId, Outcome]
+
+
+class Names:
+    """The names of topics as this broker knows them at the time of a request.
+
+    Args:
+        context: of the request.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._names: dict[bytes, str | None] = {}
+
+    def of(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id; None: this broker knows none."""
+        if topic_id not in self._names:
+            self._names[topic_id] = self._context.service.topic_name(topic_id_text(topic_id))
+        return self._names[topic_id]
+
+    def refusal(self, one: PartitionId) -> ErrorCode:
+        """Return why a member may not fetch or acknowledge at a partition; NONE: it may."""
+        name, may_read = self.of(one.topic_id), self._context.may_read
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if may_read is not None and not may_read(name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not self._context.service.knows(TopicPartition(name, one.partition)):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+    def partition(self, one: PartitionId) -> TopicPartition:
+        """Return a partition by its topic's name, which must be known."""
+        return TopicPartition(self.of(one.topic_id) or "", one.partition)
+
+
+def service_of(context: Context) -> ShareService:
+    """Return what serves the members of share groups; only a broker that serves them has these APIs."""
+    share = context.service.share
+    assert share is not None, "the API is served"
+    return share
+
+
+def named(topics: Iterable[Any]) -> dict[PartitionId, Any]:
+    """Return the partitions that a request names, with what it says of each."""
+    return {
+        PartitionId(bytes(topic.topic_id), one.partition_index): one for topic in topics for one in topic.partitions
+    }
+
+
+class Acknowledging(NamedTuple):
+    """The acknowledgements of a request, which are being written.
+
+    Attributes:
+        outcomes: of the partitions whose acknowledgements were refused, or are not loaded here.
+        futures: of the others.
+    """
+
+    outcomes: Outcomes
+    futures: Mapping[PartitionId, asyncio.Future[Outcome]]
+
+    async def settled(self) -> Outcomes:
+        """Return the outcomes of all, when they are there."""
+        if self.futures:
+            await asyncio.wait(self.futures.values())
+        return self.outcomes | {one: future.result() for one, future in self.futures.items()}
+
+
+def acknowledge(
+    key: SessionKey, partitions: Mapping[PartitionId, Any], names: Names, context: Context, *, renews: bool
+) -> Acknowledging:
+    """Take the acknowledgements of a request.
+
+    A partition without any has a result only if another one has some that are accepted for a look, as in Kafka.
+    """
+    outcomes: Outcomes = {}
+    empty: Outcomes = {}
+    wanted: dict[PartitionId, list[Acknowledgement]] = {}
+    for one, of_it in partitions.items():
+        batches = [
+            Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+            for batch in of_it.acknowledgement_batches
+        ]
+        if names.of(one.topic_id) is None:
+            outcomes[one] = ErrorCode.UNKNOWN_TOPIC_ID, None
+        elif not are_valid(batches, renews=renews):
+            outcomes[one] = ErrorCode.INVALID_REQUEST, None
+        elif (error := names.refusal(one)) is not ErrorCode.NONE:
+            outcomes[one] = error, None
+        elif batches:
+            wanted[one] = batches
+        else:
+            empty[one] = ErrorCode.NONE, None
+    if not wanted:
+        return Acknowledging(outcomes, {})
+    found = service_of(context).acknowledge(key, wanted)
+    missing = {
+        one: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOT_HERE) for one, future in found.items() if future is None
+    }
+    futures = {one: future for one, future in found.items() if future is not None}
+    return Acknowledging(outcomes | empty | missing, futures)
+
+
+_NOT_HERE = "This server does not host this topic-partition."
+
+
+class Leaders:
+    """The leaders that a response names, and their addresses.
+
+    Args:
+        names: of topics.
+        context: of the request.
+
+    Attributes:
+        endpoints: by broker.
+    """
+
+    def __init__(self, names: Names, context: Context) -> None:
+        self._names = names
+        self._context = context
+        self.endpoints: dict[int, Endpoint] = {}
+
+    def of(self, one: PartitionId) -> tuple[int, int]:
+        """Return the leader of a partition and its epoch, -1 and -1 if it is unknown, and note its address."""
+        hint = service_of(self._context).leader_hint(self._names.partition(one))
+        if hint is None:
+            return _NO_LEADER, _NO_LEADER
+        at = endpoint_of(self._context, hint.leader)
+        if at is not None:
+            self.endpoints[hint.leader] = at
+        return hint.leader, hint.leader_epoch

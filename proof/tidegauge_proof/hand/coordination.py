@@ -1,0 +1,351 @@
+"""Transaction and group coordinators in a cluster that is driven by hand, and the requests that concern them.
+
+The coordinators are those of broker processes, on every broker; their logs are replicated partitions of the same
+cluster (``CoordinatorWorld``). What a broker's shell does around them is done here as there: a transactional batch is
+verified before it is appended (``ProduceVerification``, KIP-890), a marker is appended as a control batch. Each request
+and each response is a message in flight (``Post``).
+
+This module is imported when a cluster has coordinators, not before: it takes a browser seconds to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tidegauge.control import NO_LEADER
+from tidegauge.errors import ErrorCode
+from tidegauge.groups import OFFSETS_TOPIC
+from tidegauge.partition import TopicPartition
+from tidegauge.transaction_marker import make_marker
+from tidegauge.transactions import TRANSACTION_TOPIC, AddPartitionsToTxn, SupportedOperation
+from tidegauge_broker.coordinator.coordinator import GroupCoordinator
+from tidegauge_broker.coordinator.effects import AllocateProducerId, Effect, FindLeaders, WriteMarkers
+from tidegauge_broker.coordinator.events import (
+    NO_BROKER,
+    LeadersFound,
+    MarkersWritten,
+    ProducerIdAllocated,
+    RequestArrived,
+    TransactionRequestArrived,
+)
+from tidegauge_broker.coordinator.settings import GroupSettings, TransactionSettings
+from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from tidegauge_broker.replica.effects import LeadershipChanged
+from tidegauge_broker.replica.messages import ACKS_ALL, ProducePartition, ProduceRequest, ProduceResult
+from tidegauge_broker.server.service.produce_verification import ProduceVerification, Verified
+from tidegauge_proof.hand import messages as kinds
+from tidegauge_proof.hand.coordinator_texts import text_of
+from tidegauge_proof.hand.messages import Coordinated
+from tidegauge_proof.simulator.clients import Produced
+from tidegauge_proof.simulator.coordinator_world import Arrived, CoordinatorWorld, Process, Response, Sending
+from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
+from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
+from tidegauge_proof.simulator.traffic import Sent
+from tidegauge_proof.simulator.world import World
+
+E = ErrorCode
+TRANSACTIONS, OFFSETS = TopicPartition(TRANSACTION_TOPIC, 0), TopicPartition(OFFSETS_TOPIC, 0)
+NAMES = (AT, TRANSACTIONS, OFFSETS)
+TRANSACTION_TIMEOUT_MS = 60_000
+"""transaction.timeout.ms of a producer by default."""
+_PRODUCE_TIMEOUT_MS = 30_000
+_RETENTION_MS = 1 << 50  # nothing expires while a person looks
+_MOST_ROUNDS = 200
+Send = Callable[[str, int, int, str, Coordinated], object]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A request to a coordinator.
+
+    Attributes:
+        source: the broker that sent it, or ``CLIENT``.
+        request: what is sent.
+        done: takes the result, each time that a response arrives.
+    """
+
+    source: int
+    request: Any
+    done: Callable[[Any], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Marked:
+    """The token of an append of a marker."""
+
+    incarnation: int
+    done: Callable[[Sequence[ProduceResult]], None]
+
+
+class Unjudged:
+    """The place of a checker of coordinators: a person looks at them here, and the proofs run in the simulator."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Return what takes any event."""
+        return lambda *_, **__: None
+
+
+class _Transactions(CoordinatorWorld[TransactionCoordinator]):
+    """The transaction coordinators."""
+
+    def __init__(self, owner: Coordination, world: World) -> None:
+        self.owner = owner
+        super().__init__(world, Unjudged(), owner.partitions[TRANSACTIONS])
+
+    def new_coordinator(self, broker: MemoryBroker) -> TransactionCoordinator:
+        """Return the coordinator of a new process."""
+        settings = TransactionSettings(partitions=1, transactional_id_expiration_ms=_RETENTION_MS)
+        return TransactionCoordinator(settings, self.world.now_ms, broker.wall)
+
+    def event_of(self, token: Arrived[TransactionCoordinator]) -> object:
+        """Return the event of a request that arrives."""
+        return TransactionRequestArrived(token, token.call.request)
+
+    def carry_out_other(self, process: Process[TransactionCoordinator], effect: Effect) -> None:
+        """Allocate producer ids, look up leaders, send markers."""
+        if isinstance(effect, AllocateProducerId):
+            self.owner.producer_ids += 1
+            allocated = ProducerIdAllocated(effect.allocation_id, E.NONE, self.owner.producer_ids)
+            process.events.append(allocated)
+        elif isinstance(effect, FindLeaders):
+            process.events.append(LeadersFound(effect.lookup_id, self.owner.leaders_known(process.broker, effect)))
+        elif isinstance(effect, WriteMarkers):
+            self.owner.send_markers(process, effect)
+
+
+class _Groups(CoordinatorWorld[GroupCoordinator]):
+    """The group coordinators."""
+
+    def __init__(self, owner: Coordination, world: World) -> None:
+        self._member_ids = 0
+        super().__init__(world, Unjudged(), owner.partitions[OFFSETS])
+
+    def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
+        """Return the coordinator of a new process, after the first retention run, which finds nothing."""
+        settings = GroupSettings(
+            partitions=1, offsets_retention_ms=_RETENTION_MS, offsets_retention_check_interval_ms=1 << 40
+        )
+        coordinator = GroupCoordinator(settings, self.world.now_ms, broker.wall)
+        coordinator.step(self.world.now_ms)
+        return coordinator
+
+    def event_of(self, token: Arrived[GroupCoordinator]) -> object:
+        """Return the event of a request that arrives, with a member id of its own."""
+        self._member_ids += 1
+        return RequestArrived(token, token.call.request, f"{self._member_ids}")
+
+
+class Coordination:
+    """Both kinds of coordinators on one cluster; to the world it is its ``Coordinators``.
+
+    Args:
+        world: has the partitions ``NAMES``.
+        send: puts a message into flight (``Post.send``).
+    """
+
+    def __init__(self, world: World, send: Send) -> None:
+        self.world = world
+        self.producer_ids = 0
+        self._send = send
+        self.partitions = {partition.at: partition for partition in world.partitions}
+        self.transactions = _Transactions(self, world)
+        self.groups = _Groups(self, world)
+        world.coordinators = self
+        self.settle()
+
+    # What the replica cores report
+
+    def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
+        """Hand a leadership that was gained or lost to the coordinators."""
+        self.transactions.leadership_changed(broker, change)
+        self.groups.leadership_changed(broker, change)
+
+    def produced(self, broker: MemoryBroker, token: object, results: Sequence[ProduceResult]) -> None:
+        """Hand the outcome of an append to whoever waits for it."""
+        if isinstance(token, _Marked):
+            if token.incarnation == broker.incarnation:
+                token.done(results)
+            return
+        self.transactions.produced(broker, token, results)
+        self.groups.produced(broker, token, results)
+
+    # What follows by itself
+
+    def settle(self) -> None:
+        """Carry out what is to be done inside the processes, and put the responses into flight."""
+        both: tuple[CoordinatorWorld[Any], ...] = (self.transactions, self.groups)
+        for _ in range(_MOST_ROUNDS):
+            for one in both:
+                one.run()
+                for process in one.loading():
+                    one.go_on_loading(process)
+            if not any(process.events or process.load for one in both for process in self._running(one)):
+                break
+        for one in both:
+            responses, one.responses = one.responses, []
+            for response in responses:
+                self._respond(response)
+
+    def _running(self, one: CoordinatorWorld[Any]) -> Iterator[Process[Any]]:
+        return (process for broker, process in one.processes.items() if self.world.is_up(broker))
+
+    def step_timers(self) -> None:
+        """Run the timers of the coordinators that are due."""
+        self.transactions.step_timers()
+        self.groups.step_timers()
+        self.settle()
+
+    # Messages
+
+    def leader_of(self, at: TopicPartition) -> int:
+        """Return the leader of a partition; -1: there is none."""
+        return self.partitions[at].state_now.leader
+
+    def _in_flight(self, kind: str, ends: tuple[int, int], text: str, arrive: Callable[[], str], lose: Any) -> None:
+        self._send(kind, *ends, text, Coordinated(arrive, lose))
+
+    def ask(self, at: TopicPartition, call: Call, lose: Callable[[], None] = lambda: None) -> bool:
+        """Send a request to the coordinator that leads a partition; return whether there is one."""
+        broker_id = self.leader_of(at)
+        if broker_id == NO_LEADER:
+            return False
+        coordinators: CoordinatorWorld[Any] = self.transactions if at == TRANSACTIONS else self.groups
+
+        def arrive() -> str:
+            if coordinators.arrive(Sending(call, broker_id)):
+                self.settle()
+                return ""
+            lose()
+            return f"broker {broker_id} does not take connections"
+
+        self._in_flight(kinds.COORDINATOR_REQUEST, (call.source, broker_id), text_of(call.request), arrive, lose)
+        return True
+
+    def _respond(self, response: Response) -> None:
+        call: Call = response.call
+
+        def arrive() -> str:
+            call.done(response.result)
+            self.settle()
+            return ""
+
+        ends = (response.process.broker.broker_id, call.source)
+        self._in_flight(kinds.COORDINATOR_RESPONSE, ends, text_of(response.result), arrive, lambda: None)
+
+    # Transactional batches
+
+    def arrive_produce(self, broker_id: int, transactional_id: str, produced: Produced) -> None:
+        """Deliver a transactional batch: the broker has it verified by the coordinator, then appends it."""
+        broker = self.world.brokers[broker_id]
+        request = ProduceRequest(ACKS_ALL, _PRODUCE_TIMEOUT_MS, [ProducePartition(AT, produced.data)])
+        verification = ProduceVerification(
+            lambda at, batch: broker.core.begin_verification(at, batch, self.world.now_ms),
+            partial(self._verify, broker),
+        )
+        found = verification.of(request, transactional_id, SupportedOperation.GENERIC_ERROR_SUPPORTED)
+        incarnation = broker.incarnation
+
+        def go_on(verified: Verified) -> None:
+            if broker.incarnation != incarnation or not broker.is_running:
+                return
+            if verified.refused:
+                self.world.clients.responded(produced, verified.refused[0].error, -1, at_once=False)
+            else:
+                broker.execute(broker.core.produce(verified.request, Sent([produced]), self.world.now_ms))
+            self.settle()
+
+        if isinstance(found, Verified):
+            go_on(found)
+        else:
+            drive(found, go_on)
+
+    async def _verify(
+        self,
+        broker: MemoryBroker,
+        wanted: AddPartitionsToTxn,
+        _: SupportedOperation,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        errors: Mapping[TopicPartition, ErrorCode] = await Awaited(partial(self._ask_coordinator, broker, wanted))
+        return errors
+
+    def _ask_coordinator(
+        self, broker: MemoryBroker, wanted: AddPartitionsToTxn, responded: Callable[[Any], None]
+    ) -> None:
+        """Verify at the coordinator, as ``PartitionVerifier`` does (its rules 3 and 4)."""
+        is_over: list[bool] = []
+
+        def end(result: Any) -> None:
+            if is_over:
+                return  # a repeated response
+            is_over.append(True)
+            known = {E.PRODUCER_FENCED: E.INVALID_PRODUCER_EPOCH}
+            errors = dict.fromkeys(wanted.partitions, E.NETWORK_EXCEPTION) if result is None else result.partitions
+            responded({at: known.get(error, error) for at, error in errors.items() if error is not E.NONE})
+
+        if not self.ask(TRANSACTIONS, Call(broker.broker_id, wanted, end), lose=lambda: end(None)):
+            responded(dict.fromkeys(wanted.partitions, E.COORDINATOR_NOT_AVAILABLE))
+
+    # Markers
+
+    def leaders_known(self, broker: MemoryBroker, effect: FindLeaders) -> dict[TopicPartition, int]:
+        """Return the leaders that a broker's metadata name."""
+        found = {}
+        for at in effect.partitions:
+            state = broker.metadata.states.get(at)
+            is_known = state is not None and state.leader >= 0 and broker.metadata.is_alive(state.leader)
+            found[at] = state.leader if is_known else NO_BROKER
+        return found
+
+    def send_markers(self, process: Process[TransactionCoordinator], effect: WriteMarkers) -> None:
+        """Send a WriteTxnMarkers request; its response, or its loss, goes to the coordinator once."""
+        own, incarnation = process.broker, process.incarnation
+        is_over: list[bool] = []
+
+        def end(errors: Any) -> None:
+            alive = own.is_running and own.incarnation == incarnation
+            if not is_over and alive and self.transactions.processes.get(own.broker_id) is process:
+                process.events.append(MarkersWritten(effect.request_id, errors))
+                is_over.append(True)
+                self.settle()
+
+        def arrive() -> str:
+            if not self.world.is_up(effect.broker_id):
+                end(None)
+                return f"broker {effect.broker_id} does not take connections"
+            self._write_markers(self.world.brokers[effect.broker_id], effect, own.broker_id, end)
+            self.settle()
+            return ""
+
+        ends = (own.broker_id, effect.broker_id)
+        self._in_flight(kinds.COORDINATOR_REQUEST, ends, text_of(effect), arrive, lambda: end(None))
+
+    def _write_markers(
+        self, broker: MemoryBroker, effect: WriteMarkers, coordinator: int, end: Callable[[Any], None]
+    ) -> None:
+        found: dict[int, dict[TopicPartition, ErrorCode]] = {}
+        left = [len(effect.markers)]
+
+        def respond() -> str:
+            end(found)
+            return ""
+
+        def appended(producer_id: int, partitions: Sequence[TopicPartition], results: Sequence[ProduceResult]) -> None:
+            errors = dict.fromkeys(partitions, E.UNKNOWN_TOPIC_OR_PARTITION)
+            errors |= {result.topic_partition: result.error for result in results}
+            found.setdefault(producer_id, {}).update(errors)
+            left[0] -= 1
+            if not left[0]:
+                names = sorted({error.name for one in found.values() for error in one.values()})
+                text = f"WriteTxnMarkers response({', '.join(names)})"
+                ends = (broker.broker_id, coordinator)
+                self._in_flight(kinds.COORDINATOR_RESPONSE, ends, text, respond, lambda: end(None))
+
+        for one in effect.markers:
+            batch = make_marker(one.marker, broker.wall.at(self.world.now_ms))
+            items = [ProducePartition(at, batch) for at in one.partitions]
+            request = ProduceRequest(ACKS_ALL, _PRODUCE_TIMEOUT_MS, items, from_coordinator=True)
+            token = _Marked(broker.incarnation, partial(appended, one.marker.producer_id, one.partitions))
+            broker.execute(broker.core.produce(request, token, self.world.now_ms))
