@@ -286,6 +286,11 @@ def java_attempts(version: str) -> Attempts:
     return Attempts(client, version, command, mechanisms=("PLAIN",) if is_old else MECHANISMS)
 
 
+def java_program_of(version: str, name: str) -> list[str]:
+    """Return the command of a program of tests/clients/java with the clients of a Kafka; raises as ``tool``."""
+    return [java_program(), *JVM, "-cp", f"{_jars.kafka_jars(version)}/*", str(HERE / "java" / f"{name}.java")]
+
+
 def python_attempts(name: str) -> Attempts:
     """Return tests/clients/python_attempts.py with one of its clients: confluent, aiokafka or kafka-python."""
     package = {"confluent": "confluent-kafka"}.get(name, name)

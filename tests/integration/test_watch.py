@@ -204,11 +204,12 @@ def test_a_page_in_a_real_browser(cluster: LocalCluster, watching: Watching, tmp
 
 
 def names_are_shown(page: Page, at: str) -> None:
+    page.look(1280, 2000, dark=False)  # the tree has no rows below the window (content-visibility)
+    until(lambda: any(role == "rowheader" and name.startswith(at) for role, name in page.accessible()))
     reported = page.accessible()
     assert {("button", "Kill Broker 2"), ("button", "Stop Broker 0")} <= set(reported)
     heads = [name.split()[:2] for role, name in reported if role == "columnheader"]
     assert heads == [["Partition"], ["Broker", "0"], ["Broker", "1"], ["Broker", "2"]]
-    assert any(role == "rowheader" and name.startswith(at) for role, name in reported)
     assert ("combobox", "What to isolate Broker 0 from") in reported
     nameless = [role for role, name in reported if role in {"button", "checkbox", "searchbox", "combobox"} and not name]
     assert nameless == []
@@ -218,7 +219,7 @@ def sizes_and_colours_fit(page: Page) -> None:
     papers = set()
     for width in (360, 719, 720, 1280, 1600):
         for dark in (False, True):
-            page.look(width, 900, dark=dark)
+            page.look(width, 900, dark=dark, still=True)
             assert page.run("document.documentElement.scrollWidth") <= width, f"{width} px scrolls sideways"
             papers.add(page.run("getComputedStyle(document.body).backgroundColor"))
     assert len(papers) == 2
@@ -228,7 +229,7 @@ def nothing_stands_in_anybodys_way(page: Page) -> None:
     """axe-core's rules for contrast, names, roles, landmarks and order, wide and narrow, light and dark."""
     page.run("(() => {" + AXE.read_text() + "})()")
     for width, dark in ((1280, False), (360, True)):
-        page.look(width, 900, dark=dark)
+        page.look(width, 900, dark=dark, still=True)
         found = json.loads(page.run("axe.run().then(found => JSON.stringify([found.violations, found.passes.length]))"))
         assert found[0] == []
         assert found[1] > 20, "its rules found something to look at"

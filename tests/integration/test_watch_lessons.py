@@ -215,7 +215,7 @@ def fits_and_stands_in_nobodys_way(page: Page) -> None:
     page.run("(() => {" + AXE.read_text() + "})()")
     for width in (1440, 768, 390):
         for dark in (False, True):
-            page.look(width, 900, dark=dark)
+            page.look(width, 900, dark=dark, still=True)
             assert page.run("document.documentElement.scrollWidth") <= width, f"{width} px scrolls sideways"
             found = json.loads(page.run("axe.run().then(one => JSON.stringify([one.violations, one.passes.length]))"))
             assert found[0] == [], f"{width} px, {'dark' if dark else 'light'}"

@@ -90,9 +90,12 @@ def _fetch_request(core: Core) -> FetchRequest:
     )
 
 
-def handle_fetch_response(core: Core, node_id: int, response: FetchResponse) -> None:
+def handle_fetch_response(core: Core, node_id: int, request: FetchRequest, response: FetchResponse) -> None:
     """Take records, a truncation or a snapshot in; the common rule for epochs and leaders has been applied.
 
+    Two fetches may be in flight to one node, since a follower asks bootstrap servers while its leader's slot backs off.
+    A response that finds another end of the log than its request named is the later of the two, and changes nothing.
+    (Kafka's node would append the same records once more, and end its process.)
     Source: KafkaRaftClient.handleFetchResponse.
 
     Raises:
@@ -105,13 +108,15 @@ def handle_fetch_response(core: Core, node_id: int, response: FetchResponse) -> 
     if response.error is not ErrorCode.NONE or state.leader_id not in {node_id, response.leader_id}:
         core.connections.back_off(node_id, core.now_ms)
         return
-    if response.diverging is not None:
+    if (request.offset, request.last_epoch) != (core.log.end_offset, core.log.last_epoch):
+        goes_on = True
+    elif response.diverging is not None:
         goes_on = _truncate(core, response.diverging)
     elif response.snapshot is not None:
         goes_on = True
         _begin_download(core, state, response.snapshot)
     else:
-        goes_on = _append(core, state, response)
+        goes_on = _append(core, state, request, response)
     if not goes_on:  # the same request would bring the same response, as fast as the network allows
         core.connections.back_off(node_id, core.now_ms)
     _heard_of_leader(core, state)
@@ -145,7 +150,7 @@ def _truncate(core: Core, diverging: OffsetAndEpoch) -> bool:
     return True
 
 
-def _append(core: Core, state: Follower, response: FetchResponse) -> bool:
+def _append(core: Core, state: Follower, request: FetchRequest, response: FetchResponse) -> bool:
     """Append the batches that follow the log; return whether one did, or none was sent."""
     before = core.log.end_offset
     for batch in response.batches:
@@ -156,16 +161,19 @@ def _append(core: Core, state: Follower, response: FetchResponse) -> bool:
     if core.config.can_become_voter:
         core.flush()
     if response.high_watermark >= 0:
-        _follow_high_watermark(core, response.high_watermark)
+        _follow_high_watermark(core, request.high_watermark, response.high_watermark)
     return core.log.end_offset > before or not response.batches
 
 
-def _follow_high_watermark(core: Core, leaders: int) -> None:
+def _follow_high_watermark(core: Core, asked: int | None, leaders: int) -> None:
+    """Take over the leader's high watermark, unless another response has brought a later one meanwhile.
+
+    Raises:
+        IllegalTransitionError: it is below the one that the request named.
+    """
     bound = min(leaders, core.log.end_offset)
-    if core.high_watermark is not None and bound < core.high_watermark:
-        raise IllegalTransitionError(
-            f"the leader's high watermark {leaders} is below this node's {core.high_watermark}"
-        )
+    if asked is not None and bound < asked:
+        raise IllegalTransitionError(f"the leader's high watermark {leaders} is below this node's {asked}")
     core.move_high_watermark(bound)
 
 

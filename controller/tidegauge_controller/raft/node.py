@@ -285,7 +285,7 @@ class RaftNode:
             case VoteRequest(), VoteResponse():
                 elections.handle_vote_response(core, node_id, request, response)
             case FetchRequest(), FetchResponse():
-                following.handle_fetch_response(core, node_id, response)
+                following.handle_fetch_response(core, node_id, request, response)
             case FetchSnapshotRequest(), FetchSnapshotResponse():
                 following.handle_snapshot_response(core, node_id, request, response)
             case UpdateVoterRequest(), ChangeVoterResponse():

@@ -141,8 +141,8 @@ class Progress:
         if not audits:
             return []
         lost = [line for line in self.played[audits[-1]].details if line.startswith(_GRAVE)]
-        told: list[Json] = [{"kind": "told", "text": line, "step": audits[-1] + 1} for line in lost]
-        return told or [{"kind": "kept", "values": [], "holders": []}]
+        found: list[Json] = [{"kind": "told", "text": line, "step": audits[-1] + 1} for line in lost]
+        return found or [{"kind": "kept", "values": [], "holders": []}]
 
     def _step(self, number: int) -> Json:
         step = self.story.steps[number]

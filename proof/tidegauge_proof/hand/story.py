@@ -34,6 +34,8 @@ _EXPECTED = frozenset(
 )
 _OF_PRODUCE = frozenset({"values", "acks", "via", "answer", "error"})
 _MOST_VALUES = 20
+_ASIDE = frozenset({"note", "kraft"})
+"""What a step has beside its verb; ``kraft`` says what differs in KRaft mode, and this cluster has ZooKeeper's."""
 _OWN = frozenset({"act", "note"})
 """What a step of the page's own stories may have."""
 
@@ -61,7 +63,7 @@ def unplayable(scenario: Mapping[str, Any]) -> str:
         return "has an order of brokers that this cluster has not"
     for step in scenario.get("steps", []):
         for name, value in step.items():
-            if name != "note" and (reason := _unplayable_step(name, value)):
+            if name not in _ASIDE and (reason := _unplayable_step(name, value)):
                 return reason
     return ""
 
@@ -137,7 +139,7 @@ class Story:
     def next(self) -> Json:
         """Do the next step; return what it found: ``done``, sentences, and ``wrong``, expectations that do not hold."""
         step = self._steps[self.place]
-        name, value = next((name, value) for name, value in step.items() if name != "note")
+        name, value = next((name, value) for name, value in step.items() if name not in _ASIDE)
         said: list[str] = []
         wrong: list[str] = []
         try:

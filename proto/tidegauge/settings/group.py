@@ -97,6 +97,15 @@ def _bounds_of(name: str) -> _Bounds:
     return _Bounds(f"group.{protocol}.min.{rest}", f"group.{protocol}.max.{rest}")
 
 
+BOUNDING = frozenset(
+    name
+    for config in GROUP_CONFIGS.values()
+    if config.broker_key is not None
+    for name in (config.broker_key, *_bounds_of(config.name))
+)
+"""The broker settings by which groups' own are checked: a controller in KRaft mode has them, too."""
+
+
 def check_group_configs(
     texts: Mapping[str, str], broker: Values, configs: Mapping[str, Setting] = GROUP_CONFIGS
 ) -> None:

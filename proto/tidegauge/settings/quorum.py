@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings.broker_groups import GROUP_SETTINGS
+from tidegauge.settings.broker_share import SHARE_SETTINGS
+from tidegauge.settings.group import BOUNDING
 from tidegauge.settings.model import Setting, Values
 from tidegauge.settings.tables import flag, long, names, text, whole
 
@@ -175,12 +178,14 @@ _CLUSTER = (
     flag("allow.everyone.if.no.acl.found", False, "Whether a resource without any list may be used by everyone."),
 )
 
+_GROUPS = tuple(one for one in (*GROUP_SETTINGS, *SHARE_SETTINGS) if one.name in BOUNDING)
 CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "identity and listeners": _IDENTITY,
     "quorum": _QUORUM,
     "metadata log": _METADATA_LOG,
     "lifecycle of a broker": _LIFECYCLE,
     "brokers and topics": _CLUSTER,
+    "bounds of groups' settings": _GROUPS,
 }
 CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}
 

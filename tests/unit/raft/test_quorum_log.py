@@ -337,6 +337,46 @@ def test_a_late_response_of_a_former_state_changes_nothing():
     assert not [effect for effect in node.done[before:] if isinstance(effect, effects.Append)]
 
 
+def with_two_fetches_in_flight() -> tuple[Driven, effects.Send, effects.Send]:
+    """Return a follower whose leader's slot backed off, so that a bootstrap server, the leader too, was asked."""
+    node = follower(batch(0, 1), request_timeout_ms=100)
+    first = node.last_send(FetchRequest)
+    node.wait(100)
+    to_bootstrap = node.last_send(FetchRequest)
+    node.wait(20)
+    to_leader = node.last_send(FetchRequest)
+    assert len({first.correlation_id, to_bootstrap.correlation_id, to_leader.correlation_id}) == 3
+    assert to_bootstrap.node_id != to_leader.node_id == 1
+    return node, to_bootstrap, to_leader
+
+
+def test_the_later_of_two_responses_in_flight_is_no_regression():
+    """Found by the search of whole clusters: the one that waited at the leader has an older high watermark.
+
+    KafkaRaftClient sends both requests as well, and ends its process at the second response.
+    """
+    node, to_bootstrap, to_leader = with_two_fetches_in_flight()
+    one = FetchResponse(leader_id=1, epoch=1, high_watermark=1, batches=(batch(1, 1),))
+    node.respond(to_leader, FetchResponse(leader_id=1, epoch=1, high_watermark=2, batches=(batch(1, 1),)))
+    before = len(node.done)
+    node.respond(to_bootstrap, one)
+    assert (node.node.log.end_offset, node.node.high_watermark) == (2, 2)
+    assert not [effect for effect in node.done[before:] if isinstance(effect, effects.Append | effects.Truncate)]
+
+
+@pytest.mark.parametrize(
+    "late", [{"diverging": OffsetAndEpoch(0, 0)}, {"snapshot": OffsetAndEpoch(9, 1)}], ids=["diverging", "snapshot"]
+)
+def test_the_later_of_two_responses_takes_nothing_back(late: dict[str, OffsetAndEpoch]):
+    """What it says is about a log that ended elsewhere: records that came meanwhile stay."""
+    node, to_bootstrap, to_leader = with_two_fetches_in_flight()
+    node.respond(to_leader, FetchResponse(leader_id=1, epoch=1, high_watermark=1, batches=(batch(1, 1),)))
+    node.respond(to_bootstrap, FetchResponse(leader_id=1, epoch=1, **late))  # type: ignore[arg-type]
+    assert node.node.log.end_offset == 2
+    assert isinstance(node.last_send(FetchRequest).request, FetchRequest)
+    assert not node.of(effects.Truncate)
+
+
 def test_describe_quorum_is_the_leaders():
     node = leader()
     fetch(node, 1, 1, 1)

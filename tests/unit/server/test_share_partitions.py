@@ -28,6 +28,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import iterate_headers
 from tidegauge.share_groups import SharePartitionKey, StateBatch
 from tidegauge_broker.replica.messages import RecordsToDelete
+from tidegauge_broker.server.share.led import Led
 from tidegauge_broker.share.sessions import PartitionId, SessionKey
 from tidegauge_broker.share.settings import AcquireMode, ShareSettings
 
@@ -206,7 +207,7 @@ async def test_a_renewed_lock_holds_longer(broker: ShareBroker) -> None:
 
 
 async def test_two_that_wait_get_different_records_of_one_append(broker: ShareBroker) -> None:
-    """DelayedShareFetch.releasePartitionLocksAndAddToActionQueue: the second looks again when the first is served."""
+    """The second one looks when the first is served: Kafka locks the share partition for each of them in turn."""
     await broker.open()
     first = broker.begin_fetch("a", max_records=1, mode=AcquireMode.RECORD_LIMIT)
     second = broker.begin_fetch("b", max_records=1, mode=AcquireMode.RECORD_LIMIT)
@@ -272,6 +273,18 @@ async def test_a_start_beyond_the_log_is_responded_to_at_once_and_empty(broker: 
     broker.produce(2)
     broker.states.start_offset = 1000
     await broker.open()
+    found = await asyncio.wait_for(broker.service.fetch(broker.wanted(wait_ms=60_000)), 30)
+    assert (found[PARTITION].error, acquired(found)) == (ErrorCode.NONE, [])
+
+
+async def test_a_start_beyond_what_can_be_read_is_no_wait_either(
+    broker: ShareBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The high watermark of a new leader, or the last stable offset, may be below the next offset."""
+    broker.produce(2)
+    broker.states.start_offset = 2
+    await broker.open()
+    monkeypatch.setattr(Led, "readable_end", lambda *_, **__: 1)
     found = await asyncio.wait_for(broker.service.fetch(broker.wanted(wait_ms=60_000)), 30)
     assert (found[PARTITION].error, acquired(found)) == (ErrorCode.NONE, [])
 

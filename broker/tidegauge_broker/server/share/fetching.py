@@ -5,7 +5,7 @@ Rules (DelayedShareFetch):
        offset on at which each reads next, or one of them has an error; whether these records can be acquired is not
        looked at. When its time is over it is served with what there is.
     2. It looks again when the log grows by so much, when records are released or acknowledged, when locks time out,
-       when a state is loaded, and when another fetch has been served.
+       and when a state is loaded. All that wait look again then, those that have waited longest first.
     3. Each partition is read once, up to its high watermark, or its last stable offset if the group reads committed
        records, and of a limit of its own. The maximum number of records is over all partitions, in their turn.
     4. A state that cannot be loaded is an error of its partition, given when the fetch is served: it is not served
@@ -13,7 +13,8 @@ Rules (DelayedShareFetch):
        the first state is loaded, the fetch is served at once.
     5. A read below the log start moves the share partition's start, and gives no error and no records.
 
-Where Kafka locks a share partition for a fetch that waits for its read, a read here is one step of the event loop.
+Where Kafka locks a share partition for one fetch, and has the others try again when that is over, a fetch is served
+here in one step of the event loop.
 """
 
 from __future__ import annotations
@@ -213,7 +214,6 @@ class ShareFetches:
             found = self._acquired(wanted, one, hosted, offset, result, records, left)
             left -= sum(part.size for part in found.acquired)
             served[one] = found
-        asyncio.get_running_loop().call_soon(self._wake, {one: hosted for one, (hosted, _) in acquirable.items()})
         return served
 
     def _acquired(
@@ -261,11 +261,6 @@ class ShareFetches:
             return ()
 
         self._partitions.step(hosted, move)
-
-    def _wake(self, hosted: Mapping[PartitionId, HostedSharePartition]) -> None:
-        """Have other fetches look again where there may be more to acquire."""
-        for partition, _ in self._acquirable({one: found for one, found in hosted.items() if found.waiting}).values():
-            partition.wake()
 
 
 async def _news(hosted: Iterable[HostedSharePartition], enough: asyncio.Future[Any] | None, wait_ms: int) -> None:

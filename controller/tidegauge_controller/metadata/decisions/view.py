@@ -65,7 +65,7 @@ class ControllerSettings:
         min_insync_replicas: min.insync.replicas.
         unclean_leader_election: unclean.leader.election.enable.
         max_elections: elections in one run of a periodic task.
-        of_groups: all settings of the process, those that bound groups' own among them.
+        of_groups: settings of the process, those that bound groups' own among them.
     """
 
     node_id: int

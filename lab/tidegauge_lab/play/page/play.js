@@ -68,9 +68,10 @@ async function openAddress() {
       await request({ op: "begin", settings: {} });
       sayHere(response.error, true);
     }
-  } else {
-    await request({ op: "begin", settings: {} });
-    await beginStory(named || tales.list[0].name, false); // a first visit begins with the tour
+  } else { // a first visit begins with the tour
+    const wanted = named || tales.list[0].name;
+    if (!storyNamed(wanted)) await request({ op: "begin", settings: {} });
+    await beginStory(wanted, false);
   }
 }
 
@@ -79,6 +80,7 @@ async function beginPlay() {
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   const other = new URL(window.location.href);
   other.searchParams.set("lang", language === "zh" ? "en" : "zh");
+  byId("by-hand").before(byId("transactions"), byId("groups")); // beside the stage, not below the partitions
   byId("other-language").textContent = word("language");
   byId("other-language").addEventListener("click", () => {
     other.hash = window.location.hash;

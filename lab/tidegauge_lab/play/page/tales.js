@@ -134,7 +134,7 @@ async function cure() {
 const noteOf = (step) => (typeof step.note === "object" ? step.note[language] || step.note.en : step.note || "").trim();
 
 function plainStep(step) {
-  const [name, value] = Object.entries(step).find(([key]) => key !== "note");
+  const [name, value] = Object.entries(step).find(([key]) => key !== "note" && key !== "kraft");
   return `${name}: ${typeof value === "object" ? JSON.stringify(value).replaceAll('"', "") : String(value)}`;
 }
 
