@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ PORTS = 16
 _KAFKA = 4
 _ZOOKEEPER = 8
 _CONTROL = 9
+_VERDICT = re.compile(r"^[a-z0-9-]+: done\..*$", re.MULTILINE)
 _START = re.compile(r"^tidegauge lab start ([a-z0-9-]+)$", re.MULTILINE)
 
 
@@ -39,7 +41,13 @@ class LabReader(Reader):
         return _START.sub(rf"\g<0> {options}", text)
 
     def do(self, block: Block, where: str) -> None:
-        """Run a block; after the start the check must not pass."""
+        """Run a block; after the start the check must not pass.
+
+        In KRaft mode the check's verdict alone is compared: pages show causes and epochs of ZooKeeper mode.
+        """
+        if self._kraft:
+            verdict = _VERDICT.search(block.expected or "")
+            block = dataclasses.replace(block, expected=None if verdict is None else f"...\n{verdict[0]}")
         super().do(block, where)
         if (started := _START.search(block.text)) is not None:
             self.before = self.check(started[1])

@@ -127,6 +127,7 @@ MODULES = (
     "tidegauge_proof/simulator/exactly_once/*.py",
     "tidegauge_proof/simulator/groups/*.py",
     "tidegauge_proof/simulator/isr_proposals.py",
+    "tidegauge_proof/simulator/follower_rounds.py",
     "tidegauge_proof/simulator/memory_broker.py",
     "tidegauge_proof/simulator/memory_log.py",
     "tidegauge_proof/simulator/controllers/known_cluster.py",

@@ -130,7 +130,7 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
         yield Sentence(
             "leader",
             f"Broker {facts.leader} was elected in epoch {facts.leader_epoch} and does not lead yet: "
-            f"{facts.words.not_told}.",
+            f"{facts.words.why_not_yet}.",
             facts.words.rule_leads,
             "",
             facts.leader,

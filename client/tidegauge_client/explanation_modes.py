@@ -23,7 +23,7 @@ class MembershipWords(NamedTuple):
         rule_settings: where settings are kept.
         news: what tells a replica of a new leader, epoch or ISR.
         rule_leads: from when on a broker leads.
-        not_told: why an elected broker does not lead yet.
+        why_not_yet: why an elected broker does not lead yet.
         names_controller: whether metadata name the controller.
     """
 
@@ -36,7 +36,7 @@ class MembershipWords(NamedTuple):
     rule_settings: str
     news: str
     rule_leads: str
-    not_told: str
+    why_not_yet: str
     names_controller: bool
 
 
@@ -51,7 +51,7 @@ ZOOKEEPER = MembershipWords(
     rule_settings="topic settings are kept in /config/topics, and brokers read them there (ZkConfigRepository)",
     news="LeaderAndIsr",
     rule_leads="a broker leads once it has applied the controller's LeaderAndIsr request",
-    not_told="the controller's request has not reached it",
+    why_not_yet="the controller's request has not reached it",
     names_controller=True,
 )
 KRAFT = MembershipWords(
@@ -67,6 +67,6 @@ KRAFT = MembershipWords(
     news="record of the partition in the metadata log",
     rule_leads="a broker leads once it has applied the record of its election in the metadata log (KIP-500, "
     "BrokerMetadataPublisher)",
-    not_told="it has not applied the metadata log so far",
+    why_not_yet="it has not applied the metadata log so far",
     names_controller=False,
 )

@@ -10,6 +10,7 @@ import asyncio
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -257,6 +258,37 @@ def test_the_lab_holds_and_fails_fetches_and_acknowledgements(
         fetching.close()
 
     runner.run(story())
+
+
+def test_zookeeper_mode_serves_them_by_its_extension(
+    tmp_path: Path, next_base_port: Callable[[], int], runner: asyncio.Runner
+) -> None:
+    """tidegauge.zookeeper.group.protocols: no release of Kafka has share groups there."""
+    made = LocalCluster.create(
+        tmp_path / "cluster",
+        base_port=next_base_port(),
+        settings={"tidegauge.zookeeper.group.protocols": "classic,share"},
+    )
+    try:
+        made.up()
+        client = admin(made)
+        for future in client.create_topics([NewTopic("t", 1, 3)]).values():
+            future.result(LIMIT_SECONDS)
+        produce(made, "t", "x", "y")
+
+        async def story() -> None:
+            servers = Servers(made.kafka_bootstrap_servers)
+            led = await servers.leader("t")
+            await servers.begin_group("g", "t")
+            member = Member(led, "g", "a")
+            assert await member.fetch(max_records=1, exact=True) == [(0, 0, 1)]
+            assert await member.acknowledge(0, 0, ACCEPT) is ErrorCode.NONE
+            assert await member.fetch() == [(1, 1, 1)]
+            member.close()
+
+        runner.run(story())
+    finally:
+        made.down()
 
 
 # Real clients

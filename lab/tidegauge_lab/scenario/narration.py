@@ -244,7 +244,8 @@ def _(step: steps.WaitController) -> str:
 @_sentence.register
 def _(step: steps.WaitQuorum) -> str:
     who = {ANY: "a controller", NONE: "no controller"}.get(str(step.leader), f"controller {step.leader}")
-    return f"Wait until {who} leads the quorum"
+    when = {None: "", True: " in another epoch", False: ", still in the same epoch"}[step.changed]
+    return f"Wait until {who} leads the quorum{when}"
 
 
 @_sentence.register

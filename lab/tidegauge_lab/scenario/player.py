@@ -32,6 +32,7 @@ from tidegauge_lab.scenario.group_player import GroupPlayer
 from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Hands, Response
 from tidegauge_lab.scenario.model import Scenario
+from tidegauge_lab.scenario.narration import brokers
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
@@ -362,7 +363,7 @@ class Player:
     def _broker_with(self, role: Role, fits: ProcessState) -> int:
         """Return the broker that has a role now, of several followers one in this state, and report it."""
         broker_id = self._cluster.resolve(role, fits)
-        self._detail(f"the {role} is broker {broker_id}")
+        self._detail(f"{brokers([role])} is {brokers([broker_id])}")
         return broker_id
 
     @_do.register

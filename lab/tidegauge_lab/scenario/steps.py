@@ -437,6 +437,9 @@ class WaitQuorum(Step):
     )
 
     leader: int | str = argument(readers.quorum_leader, "a controller's id, any, or none: until no controller leads")
+    changed: bool | None = argument(
+        readers.truth, "true: in another epoch than at the last such step; false: still in that one", default=None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

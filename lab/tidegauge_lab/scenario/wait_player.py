@@ -60,6 +60,7 @@ class WaitPlayer:
         self._partition_of = partition_of
         self._wait = wait
         self._ids = ids
+        self._quorum_epoch = -1
 
     @singledispatchmethod
     def do(self, step: WaitStep) -> None:
@@ -155,9 +156,12 @@ class WaitPlayer:
             view = self._cluster.quorum()
             if view is None or view.high_watermark < 0:
                 return [] if step.leader == NONE else ["no controller leads the quorum"]
-            if step.leader in {ANY, view.leader_id}:
+            is_other = view.epoch != self._quorum_epoch
+            if step.leader in {ANY, view.leader_id} and step.changed in {None, is_other}:
+                self._quorum_epoch = view.epoch
                 return []
-            return [f"controller {view.leader_id} leads the quorum in epoch {view.epoch}"]
+            before = f"; it was {self._quorum_epoch}" if step.changed is not None else ""
+            return [f"controller {view.leader_id} leads the quorum in epoch {view.epoch}{before}"]
 
         self._wait(differing)
 

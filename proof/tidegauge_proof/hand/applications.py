@@ -62,7 +62,7 @@ class Applications:
 
     Args:
         coordination: the cluster's coordinators.
-        produced: the clients' batches, which it adds to (``HandCluster.produced``).
+        note: takes each batch that a client produced (``HandCluster.produced``).
         send: puts a message into flight.
     """
 

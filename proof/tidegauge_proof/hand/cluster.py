@@ -29,10 +29,11 @@ from tidegauge_proof.hand.settings import LAG_TIME_MAX_MS, SESSION_TIMEOUT_MS, S
 from tidegauge_proof.simulator.clients import Produced
 from tidegauge_proof.simulator.controllers import chosen
 from tidegauge_proof.simulator.controllers.ports import Store
+from tidegauge_proof.simulator.follower_rounds import FETCH_WAIT_MS
 from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.sim_partition import SimPartition
 from tidegauge_proof.simulator.witness import Witness
-from tidegauge_proof.simulator.world import FETCH_WAIT_MS, World
+from tidegauge_proof.simulator.world import World
 
 _PRODUCE_TIMEOUT_MS = 30_000
 _MOST_ARRIVALS = 2_000

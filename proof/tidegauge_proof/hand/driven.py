@@ -11,8 +11,8 @@ from tidegauge_proof.hand.cluster import HandCluster, Read
 from tidegauge_proof.hand.messages import CLIENT, IN_FLIGHT, Message
 from tidegauge_proof.hand.settings import SESSION_TIMEOUT_MS
 from tidegauge_proof.simulator.clients import Produced
+from tidegauge_proof.simulator.follower_rounds import FETCH_WAIT_MS
 from tidegauge_proof.simulator.memory_broker import AT, Reading
-from tidegauge_proof.simulator.world import FETCH_WAIT_MS
 
 
 class HandDriven(HandCluster):

@@ -27,6 +27,7 @@ from tidegauge_proof.simulator.exactly_once.forced_schedules import forced_of
 from tidegauge_proof.simulator.exactly_once.joint_history import joint_history_of
 from tidegauge_proof.simulator.exactly_once.network import LATE, LATE_ENDS, TIMELY
 from tidegauge_proof.simulator.groups.group_history import group_history_of
+from tidegauge_proof.simulator.kraft.kraft_history import kraft_history_of
 from tidegauge_proof.simulator.quorum.quorum_history import quorum_history_of
 from tidegauge_proof.simulator.record import cpu_seconds, lines_of
 from tidegauge_proof.simulator.search import IS_COMPILED, without_ctrl_c
@@ -38,6 +39,7 @@ _CHUNK_RUNS = 2
 
 GROUPS, TRANSACTIONS, EXACTLY_ONCE, FORCED, QUORUM = "groups", "transactions", "exactly-once", "forced", "quorum"
 CONSUMER_GROUPS = "consumer-groups"
+KRAFT, KRAFT_WITHOUT_ELR = "kraft", "kraft-without-elr"
 
 
 class Kind(NamedTuple):
@@ -84,12 +86,28 @@ def _quorum(seed: int, steps: int, requests: str, tells: bool) -> History:
     return quorum_history_of(seed, steps, tells=tells)
 
 
+def _kraft(seed: int, steps: int, requests: str, tells: bool) -> History:
+    del requests
+    return kraft_history_of(seed, steps, tells=tells)
+
+
+def _kraft_without_elr(seed: int, steps: int, requests: str, tells: bool) -> History:
+    del requests
+    return kraft_history_of(seed, steps, elr=False, tells=tells)
+
+
 _JOINT_COUNTS = {
     "transactions": "transactions",
     "committed": "committed",
     "aborted": "aborted",
     "copied": "copied records",
     "reads": "reads",
+}
+_KRAFT_COUNTS = {
+    "acknowledged": "acknowledged batches",
+    "elections": "elections of the quorum",
+    "images": "images",
+    "visible_losses": "records that recorded unclean elections took",
 }
 KINDS: dict[str, Kind] = {
     GROUPS: Kind("a group", _group, (TIMELY,), {"generations": "rebalances", "commits": "acknowledged commits"}),
@@ -122,6 +140,10 @@ KINDS: dict[str, Kind] = {
             "voter_changes": "changes of the voters",
             "snapshots": "snapshots fetched",
         },
+    ),
+    KRAFT: Kind("a cluster in KRaft mode", _kraft, (TIMELY,), _KRAFT_COUNTS),
+    KRAFT_WITHOUT_ELR: Kind(
+        "a cluster in KRaft mode without eligible leader replicas", _kraft_without_elr, (TIMELY,), _KRAFT_COUNTS
     ),
 }
 

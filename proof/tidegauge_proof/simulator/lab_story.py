@@ -19,9 +19,10 @@ from typing import Any
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
 from tidegauge_proof.simulator.checker import Violation
+from tidegauge_proof.simulator.follower_rounds import FETCH_WAIT_MS
 from tidegauge_proof.simulator.shrink import shortest
 from tidegauge_proof.simulator.witness import Witness
-from tidegauge_proof.simulator.world import FETCH_WAIT_MS, World
+from tidegauge_proof.simulator.world import World
 
 CONTROLLER = 0
 ASSIGNMENTS = ((1, 2, 3), (1, 2))

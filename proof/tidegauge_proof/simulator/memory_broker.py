@@ -11,7 +11,7 @@ other exception that leaves a port is a finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -242,13 +242,7 @@ class MemoryBroker:
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, now_ms: int) -> PartitionsResponse:
         """Carry out the controller's request; return the core's response, with an error for what failed on the way."""
-        loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
-        for at in self.control_requests.logs_needed(request):
-            replica = self.replicas[at]
-            if replica.directory in self.offline_directories:
-                loaded[at] = ErrorCode.KAFKA_STORAGE_ERROR
-            else:
-                loaded[at] = replica.log.loaded(replica.checkpoint, replica.former_epoch)
+        loaded = self._loaded(self.control_requests.logs_needed(request))
         response, effects = self.control_requests.leader_and_isr(request, loaded, now_ms)
         self._decides_in_turn = len(request.partitions) > 1
         self.execute(effects)
@@ -260,6 +254,33 @@ class MemoryBroker:
             for at, error in response.partitions.items()
         }
         return PartitionsResponse(response.error, errors)
+
+    def _loaded(self, needed: Iterable[TopicPartition]) -> dict[TopicPartition, LoadedLog | ErrorCode]:
+        """Open the logs of replicas that the core does not have yet."""
+        loaded: dict[TopicPartition, LoadedLog | ErrorCode] = {}
+        for at in needed:
+            replica = self.replicas[at]
+            if replica.directory in self.offline_directories:
+                loaded[at] = ErrorCode.KAFKA_STORAGE_ERROR
+            else:
+                loaded[at] = replica.log.loaded(replica.checkpoint, replica.former_epoch)
+        return loaded
+
+    def take_over(self, states: Sequence[PartitionState], now_ms: int) -> None:
+        """Take over what an image of a KRaft cluster says of replicas (``server.replication.DecidedStates``)."""
+        loaded = self._loaded(self.core.logs_needed(states))
+        _, effects = self.core.take_over(
+            states,
+            loaded,
+            now_ms,
+            cause="Metadata",
+            may_refuse=False,
+            report=lambda *_: None,
+            of_metadata=True,
+        )
+        self._decides_in_turn = len(states) > 1
+        self.execute(effects)
+        self._decides_in_turn = False
 
     def execute(self, effects: Sequence[Effect]) -> None:
         """Carry out a step of the core."""

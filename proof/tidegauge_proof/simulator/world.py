@@ -11,7 +11,7 @@ looks at its replica.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never
 
 from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import (
@@ -25,22 +25,18 @@ from tidegauge.partition import TopicPartition, partition_named
 from tidegauge_broker.replica.messages import (
     CONSUMER,
     CoreSettings,
-    EpochEndResult,
-    EpochRound,
-    FetchedPartition,
     FetchPartition,
     FetchRequest,
-    FetchRound,
     ProducePartition,
     ProduceRequest,
     ProduceResult,
     TopicRules,
-    Wait,
 )
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.clients import Clients, Produced
 from tidegauge_proof.simulator.controllers import chosen
 from tidegauge_proof.simulator.controllers.ports import MakeStore, Term
+from tidegauge_proof.simulator.follower_rounds import FollowerRounds
 from tidegauge_proof.simulator.isr_proposals import IsrProposals
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog
@@ -52,12 +48,10 @@ if TYPE_CHECKING:
     from tidegauge_proof.simulator.checker import Checker
 
 Batches = Sequence[tuple[SimPartition, Produced]]
-FETCH_WAIT_MS = 500
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
-RESPONSE_MAX_BYTES = 10 * 1024 * 1024
 
 
-class World:
+class World(FollowerRounds):
     """The cluster.
 
     Args:
@@ -102,7 +96,7 @@ class World:
             checker.reports_leaderships = checker.at.topic in settings.coordinator_topics
         self._checked = [(partition.checker, partition.brokers) for partition in self.partitions]
         self.traffic = Traffic()
-        self.open_rounds: dict[int, list[Exchange]] = {b: [] for b in self.brokers}
+        self.open_rounds = {b: [] for b in self.brokers}
         self.sessions = dict.fromkeys(self.brokers, 0)
         """The number of each broker's newest session."""
         self.without_session: set[int] = set(self.brokers)
@@ -309,68 +303,6 @@ class World:
 
     # Followers
 
-    def ask(self, broker_id: int) -> list[Exchange]:
-        """Let the broker send a fetch to each leader that it follows, where one is due."""
-        broker = self.brokers[broker_id]
-        asked: list[Exchange] = []
-        followed = broker.core.leaders_followed()
-        for leader in sorted(followed) if len(followed) > 1 else followed:
-            chosen = broker.core.next_round(leader, self.now_ms)
-            if not isinstance(chosen, Wait):
-                exchange = Exchange(broker, broker.incarnation, broker.broker_epoch, chosen)
-                if isinstance(chosen, FetchRound):
-                    for wanted in chosen.partitions:
-                        replica = broker.replicas[wanted.topic_partition]
-                        replica.reported = max(replica.reported, wanted.fetch_offset)
-                asked.append(exchange)
-                self.open_rounds[broker_id].append(exchange)
-                broker.inputs += 1
-        return asked
-
-    def arrive(self, exchange: Exchange, wait_ms: int = FETCH_WAIT_MS) -> None:
-        """Deliver the request to its leader; without a process there, the follower gets an error."""
-        chosen = exchange.chosen
-        leader = self.brokers[chosen.leader]
-        if not leader.is_running:
-            self.give_up(exchange)
-        elif isinstance(chosen, EpochRound):
-            leader.inputs += 1
-            exchange.response = [leader.core.offset_for_leader_epoch(question) for question in chosen.partitions]
-            self.traffic.responses.append(exchange)
-        else:
-            wanted = list(chosen.partitions)
-            request = FetchRequest(
-                exchange.follower.broker_id, wait_ms, 1, RESPONSE_MAX_BYTES, wanted, exchange.broker_epoch
-            )
-            leader.execute(leader.core.fetch(request, exchange, self.now_ms))
-
-    def deliver_response(self, exchange: Exchange) -> None:
-        """Deliver the response to the follower, if that is still the process that asked."""
-        broker, chosen, response = exchange.follower, exchange.chosen, exchange.response
-        if not broker.is_running or broker.incarnation != exchange.incarnation:
-            return
-        self._close(exchange)
-        if isinstance(chosen, FetchRound):
-            fetched = cast("list[FetchedPartition]", response)
-            effects = broker.core.fetch_response_received(chosen.leader, chosen.request_id, fetched, self.now_ms)
-        else:
-            ends = cast("list[EpochEndResult]", response)
-            effects = broker.core.epoch_ends_received(chosen.leader, chosen.request_id, ends, self.now_ms)
-        broker.execute(effects)
-
-    def give_up(self, exchange: Exchange) -> None:
-        """Time the round out at the follower; the request or its response may still arrive."""
-        broker = exchange.follower
-        if broker.is_running and broker.incarnation == exchange.incarnation:
-            self._close(exchange)
-            chosen = exchange.chosen
-            broker.execute(broker.core.round_failed(chosen.leader, chosen.request_id, self.now_ms))
-
-    def _close(self, exchange: Exchange) -> None:
-        rounds = self.open_rounds[exchange.follower.broker_id]
-        if exchange in rounds:
-            rounds.remove(exchange)
-
     def whole_round(self, broker_id: int) -> bool:
         """Ask, arrive, respond, without a hitch and without waiting for data; says whether it was time to ask."""
         asked = self.ask(broker_id)
@@ -475,15 +407,7 @@ class World:
         self.proposals.forget(broker_id)
         if broker_id in self.controllers:
             self.end_term(broker_id)
-        self._lose_requests_at(broker_id)
-
-    def _lose_requests_at(self, broker_id: int) -> None:
-        """Followers' requests that the dead process had taken: the connection breaks."""
-        for rounds in list(self.open_rounds.values()):
-            for exchange in list(rounds):
-                is_parked = exchange.response is None and exchange not in self.traffic.requests
-                if is_parked and exchange.chosen.leader == broker_id:
-                    self.give_up(exchange)
+        self.lose_requests_at(broker_id)
 
     def cut_power(self, broker_id: int, keep: int | Mapping[TopicPartition, int], torn: int = 0) -> None:
         """End the machine's power supply: each log loses what lies beyond an offset, but for ``torn`` bytes of a batch.

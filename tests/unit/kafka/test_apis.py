@@ -27,6 +27,18 @@ LATER = {
     "AllocateProducerIds": 67,
     "ConsumerGroupHeartbeat": 68,
     "ConsumerGroupDescribe": 69,
+    "ShareGroupHeartbeat": 76,
+    "ShareGroupDescribe": 77,
+    "ShareFetch": 78,
+    "ShareAcknowledge": 79,
+    "InitializeShareGroupState": 83,
+    "ReadShareGroupState": 84,
+    "WriteShareGroupState": 85,
+    "DeleteShareGroupState": 86,
+    "ReadShareGroupStateSummary": 87,
+    "DescribeShareGroupOffsets": 90,
+    "AlterShareGroupOffsets": 91,
+    "DeleteShareGroupOffsets": 92,
 }
 
 

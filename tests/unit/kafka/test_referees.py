@@ -10,8 +10,8 @@ from tidegauge.kafka.frames import encode, joined
 
 MESSAGES = list(message_versions())
 SEEDS = range(3)
-UNKNOWN_TO_KAFKA_PYTHON = {4, 5, 6, 7, 38, 39, 40, 41, 56, 67, 68, 69}
-"""Requests among brokers, delegation tokens, and consumer groups of KIP-848."""
+UNKNOWN_TO_KAFKA_PYTHON = {4, 5, 6, 7, 38, 39, 40, 41, 56, 67, 68, 69, *range(76, 80), *range(83, 88), *range(90, 93)}
+"""Requests among brokers, delegation tokens, consumer groups of KIP-848 and share groups."""
 
 
 @pytest.mark.parametrize("key", APIS, ids=lambda key: APIS[key].name)

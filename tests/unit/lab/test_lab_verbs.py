@@ -89,7 +89,7 @@ def test_check_and_stop_without_a_cluster(tmp_path: Path):
 
 
 def test_an_interrupted_start_says_that_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tidegauge_lab.cli.lab.begin", interrupted)

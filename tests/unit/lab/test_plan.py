@@ -222,6 +222,9 @@ def test_the_fast_profile_is_the_one_of_the_design() -> None:
         "transaction.state.log.num.partitions": "10",
         "transaction.state.log.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
+        "share.coordinator.state.topic.num.partitions": "10",
+        "share.coordinator.state.topic.replication.factor": "3",
+        "share.coordinator.state.topic.min.isr": "2",
         "group.initial.rebalance.delay.ms": "0",
     }
     assert PROFILES["kafka"] == {}

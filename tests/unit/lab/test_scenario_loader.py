@@ -248,6 +248,9 @@ def test_a_controller_is_named_as_one_in_the_story() -> None:
     kill, _, wait, _ = parse(QUORUM, "q").steps
     assert narrated(kill) == "Kill controller 3002 (SIGKILL)"
     assert narrated(wait) == "Wait until controller 3001 leads the quorum"
+    for text, words in (("true", "a controller leads the quorum in another epoch"), ("false", ", still in the same")):
+        one = parse(QUORUM.replace("wait_quorum: any", f"wait_quorum: {{leader: any, changed: {text}}}"), "q").steps[1]
+        assert words in narrated(one)
 
 
 IN_BOTH = (

@@ -44,6 +44,7 @@ NAMES = [
     "offsets-leader-dies",
     "one-offsets-replica",
     "producer-fencing",
+    "quorum-cut-off-leader",
     "quorum-majority-lost",
     "rebalance-storm",
     "restart-within-session",

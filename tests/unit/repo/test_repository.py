@@ -31,7 +31,7 @@ def test_constraints_are_name_and_version_only():
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []
 
 
-EXTRAS_OF = {"broker": (), "cluster": ("watch",), "spark": ("spark", "demo"), "action": ("spark", "watch")}
+EXTRAS_OF = {"broker": (), "spark": ("spark", "demo"), "action": ("spark",)}
 
 
 def pins(text: str) -> dict[str, str]:

@@ -64,6 +64,7 @@ class Service(SimpleNamespace):
 
     is_controller = True
     settings = SimpleNamespace(flag=lambda _: True)
+    groups = SimpleNamespace(shares=SimpleNamespace(topic_id=lambda _: NIL_UUID))
 
     def topic_name(self, topic_id: str) -> str | None:
         return TOPIC_BY_ID

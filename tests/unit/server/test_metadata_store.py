@@ -255,3 +255,45 @@ def test_a_directory_that_is_not_formatted_is_refused(tmp_path: Path):
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
     with pytest.raises(TidegaugeError, match="it has version 0, expected 1"):
         read_node_properties(tmp_path)
+
+
+def test_a_damaged_log_ends_before_the_damage_and_says_so(
+    stores: Reopen, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """KafkaRaftLog.createLog recovers the whole log: a batch that is not what was written ends it.
+
+    The voter has less than it had acknowledged, as Kafka's would; what it lacks it fetches from the leader.
+    """
+    store, opened = stores()
+    for batch in (Batch(0, 1, 1, (LeaderChange(3000, VOTERS.keys, VOTERS.keys),)), no_ops(1, 1, 3), no_ops(4, 1)):
+        store.append(batch)
+        opened.log.append(batch)
+    store.note_epochs(opened.log.epochs)
+    store.flush()
+    path = next((tmp_path / "__cluster_metadata-0").glob("*.log"))
+    size = path.stat().st_size
+    _, whole = stores()
+    assert whole.log.end_offset == 5
+    data = bytearray(path.read_bytes())
+    data[size // 2] ^= 0x55
+    path.write_bytes(data)
+    with caplog.at_level("WARNING"):
+        _, shorter = stores()
+    assert 0 < shorter.log.end_offset < 5
+    assert "__cluster_metadata-0" in caplog.text
+    assert "truncat" in caplog.text.lower()
+
+
+def test_a_damaged_snapshot_at_the_logs_start_is_refused_with_its_name(stores: Reopen, tmp_path: Path):
+    """It has the voters and the metadata below the log: the node must not begin without them."""
+    path = tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint"
+    data = bytearray(path.read_bytes())
+    data[80] ^= 0x55
+    path.chmod(stat.S_IRUSR | stat.S_IWUSR)
+    path.write_bytes(data)
+    with pytest.raises(
+        TidegaugeError, match=r"00000000000000000000-0000000000\.checkpoint can't be used: .*format"
+    ) as refused:
+        stores()
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert path.read_bytes() == data, "nothing was changed"

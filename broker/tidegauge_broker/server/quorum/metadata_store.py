@@ -134,13 +134,29 @@ class MetadataStore:
         history = VoterHistory(static_voters)
         base = next((one for one in snapshots if one.offset == log.log_start_offset), None)
         if base is not None:
-            head = self.snapshots.head_of(base)
+            head = self._head_of(base)
             history.restart(head.voter_set, head.kraft_version, is_bootstrap=base == BOOTSTRAP)
         history.replay_all(self._control_batches())
         self.flush()
         start, end = log.log_start_offset, log.log_end_offset
         epochs = [OffsetAndEpoch(max(entry.start_offset, start), entry.epoch) for entry in log.epochs]
         return Opened(LogView(start, end, end, epochs, snapshots), history, election)
+
+    def _head_of(self, snapshot: OffsetAndEpoch) -> SnapshotHead:
+        """Return what the snapshot at the log's start says of the voters.
+
+        Raises:
+            TidegaugeError: KAFKA_STORAGE_ERROR, it is damaged.
+        """
+        try:
+            return self.snapshots.head_of(snapshot)
+        except TidegaugeError as problem:
+            raise TidegaugeError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.snapshots.path_of(snapshot)} can't be used: {problem.message}. It holds the voters and the "
+                "metadata below the log: restore the file, or format the directory again and add the node as a new "
+                "voter",
+            ) from None
 
     def _read_election(self) -> ElectionState:
         path = self._path / FILE_NAME

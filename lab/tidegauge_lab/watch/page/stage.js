@@ -9,7 +9,7 @@ const STAGE_WORDS = {
     epoch: "epoch", leader: "leader", follower: "follower", offline: "offline", unknown: "no role", down: "process is down", paused: "process is paused",
     kill: "Kill", start: "Start", hold_fetch: "Hold fetches", release_fetch: "Release", step_fetch: "One fetch",
     held: "fetches held", outOfIsr: "not in ISR", broker: "Broker", knows: "the leader knows that broker {0} has all records before offset {1}",
-    earlier: "offsets before {0} are left out", seen: "as seen last", on: "{0} with epoch {1} at offset {2}",
+    earlier: "Offsets before {0} are left out.", seen: "as seen last", on: "{0} with epoch {1} at offset {2}",
     lost: "LOST: {0}, acknowledged by acks={1} at offset {2}, is on no replica.",
     missing: "{0}, acknowledged by acks={1} at offset {2}, is not on the leader (broker {3}); only broker {4} still has it.",
     unread: "A consumer has read {0}, and no replica has it any more.",
@@ -32,7 +32,7 @@ const STAGE_WORDS = {
     epoch: "epoch", leader: "Leader", follower: "Follower", offline: "离线", unknown: "没有角色", down: "进程已死", paused: "进程已暂停",
     kill: "杀死", start: "启动", hold_fetch: "扣住 fetch", release_fetch: "放开", step_fetch: "fetch 一次",
     held: "fetch 被扣住", outOfIsr: "不在 ISR", broker: "Broker", knows: "Leader 知道 broker {0} 已有位移 {1} 之前的所有记录",
-    earlier: "位移 {0} 之前的记录未画出", seen: "最后一次看到的状态", on: "{0}，epoch {1}，位移 {2}",
+    earlier: "位移 {0} 之前的记录未画出。", seen: "最后一次看到的状态", on: "{0}，epoch {1}，位移 {2}",
     lost: "丢失：{0} 已由 acks={1} 确认（位移 {2}），却不在任何副本上。",
     missing: "{0} 已由 acks={1} 确认（位移 {2}），但 Leader（broker {3}）没有它；只有 broker {4} 还有。",
     unread: "消费者读过 {0}，但已没有副本保存它。",
@@ -198,7 +198,7 @@ function drawLane(lane, partition, id, from, follows) {
   const replica = partition.replicas[id] || { role: "unknown" };
   const broker = view.brokers[id];
   const state = broker ? broker.state : "down";
-  const leads = replica.role === "leader";
+  const leads = replica.role === "leader" && state !== "down"; // of a dead process the role is as it was seen last
   mark(lane.node, "class", `lane ${state} ${leads ? "leads" : ""}`);
   write(lane.role, state === "down" ? phrase("down") : `${phrase(replica.role)}${Number.isInteger(replica.epoch) ? `, ${phrase("epoch")} ${replica.epoch}` : ""}`);
   const flags = [state === "paused" ? phrase("paused") : "", replica.isr === false ? phrase("outOfIsr") : "", replica.held ? phrase("held") : ""];
