@@ -300,18 +300,24 @@ def test_kafkas_tool_lists_describes_resets_and_deletes(classpath: str, brokers:
     """kafka-share-groups 4.3.1, as far as it goes without a fetch."""
     cluster = Cluster(brokers)
     member = cluster.join("tools", "A")
-    assert ["tools"] in tool(classpath, brokers, "--list")
-    heading, *rows = tool(classpath, brokers, "--describe", "--group", "tools")
+
+    def while_alive(*arguments: str) -> list[list[str]]:
+        """Run the tool while the member has just been heard of: its session must outlast the start of a JVM alone."""
+        assert cluster.beat("tools", "A", member.member_epoch).error_code == ErrorCode.NONE
+        return tool(classpath, brokers, *arguments)
+
+    assert ["tools"] in while_alive("--list")
+    heading, *rows = while_alive("--describe", "--group", "tools")
     assert heading == ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"]
     assert sorted(rows) == [["tools", TOPIC, "0", "-", "-"], ["tools", TOPIC, "1", "-", "-"]]
-    heading, row = tool(classpath, brokers, "--describe", "--group", "tools", "--members")
+    heading, row = while_alive("--describe", "--group", "tools", "--members")
     assert (heading[:3], row[0], row[1], row[-2:]) == (
         ["GROUP", "CONSUMER-ID", "HOST"],
         "tools",
         "A",
         ["2", "orders:0,1"],
     )
-    heading, row = tool(classpath, brokers, "--describe", "--group", "tools", "--state", "--verbose")
+    heading, row = while_alive("--describe", "--group", "tools", "--state", "--verbose")
     assert heading[-4:] == ["STATE", "GROUP-EPOCH", "ASSIGNMENT-EPOCH", "#MEMBERS"]
     assert row[-4:] == ["Stable", str(member.member_epoch), str(member.member_epoch), "1"]
     assert cluster.beat("tools", "A", -1).error_code == ErrorCode.NONE

@@ -8,7 +8,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.settings import parse_broker_settings
 from tidegauge_broker.server.metadata import auto_topics
-from tidegauge_broker.server.metadata.auto_topics import AutoTopics, offsets_topic
+from tidegauge_broker.server.metadata.auto_topics import AutoTopics, offsets_topic, share_state_topic
 from tidegauge_controller.admin import NewTopic
 
 
@@ -30,6 +30,22 @@ def test_the_topic_of_offsets_is_compacted_and_replicated_exactly_as_set() -> No
         "cleanup.policy": "compact",
         "segment.bytes": "1048576",
         "compression.type": "producer",
+    }
+
+
+def test_the_states_of_share_groups_are_kept_and_not_compacted() -> None:
+    """ShareCoordinatorService.shareGroupStateTopicConfigs: the coordinator itself deletes what is needless."""
+    values, _ = parse_broker_settings(
+        {"broker.id": "0", "zookeeper.connect": "z:1", "share.coordinator.state.topic.num.partitions": "7"}
+    )
+    topic = share_state_topic(values)
+    assert (topic.name, topic.partition_count, topic.replication_factor) == ("__share_group_state", 7, 3)
+    assert topic.configs == {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": "2",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
     }
 
 

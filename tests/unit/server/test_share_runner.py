@@ -260,7 +260,7 @@ def test_a_malformed_key_names_no_share_partition(text: str) -> None:
 
 
 async def test_a_state_is_given_out_only_by_a_proven_leader(world: tuple[ShareRunner, ShareReplicas]) -> None:
-    """A coordinator that was replaced must not have a leader begin where its successor has gone on."""
+    """A coordinator that was replaced must not have a leader begin where its successor has already been."""
     runner, replicas = world
     await elected(runner)
     begun = runner.request(InitializeShareState(KEY, 2))

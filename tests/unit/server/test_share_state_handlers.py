@@ -145,12 +145,12 @@ async def test_a_topic_that_does_not_exist_is_refused_before_the_group_is_looked
     """KafkaApis.handleAlterShareGroupOffsetsRequest: the coordinator gets the topics that exist."""
     asked: list[Any] = []
 
-    async def answer(request: Any) -> AlterShareOffsetsResult:
+    async def altered(request: Any) -> AlterShareOffsetsResult:
         asked.append(request)
         return AlterShareOffsetsResult(partitions={"t": {0: AlteredOffset()}})
 
     shares = SimpleNamespace(topic_id=lambda name: TOPIC if name == "t" else bytes(16))
-    service = FakeService(groups=SimpleNamespace(ask=answer, shares=shares))
+    service = FakeService(groups=SimpleNamespace(ask=altered, shares=shares))
     topics = [
         {"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 3}]} for name in ("nosuch", "t")
     ]
