@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from kafka_cluster import TOPIC
 from share_partitions import (
     ACCEPT,
     AT,
@@ -25,8 +26,11 @@ from share_partitions import (
 )
 
 from tidegauge.errors import ErrorCode
+from tidegauge.partition import TopicPartition
+from tidegauge.partition_state import ReplicaStop
 from tidegauge.record_batch import iterate_headers
 from tidegauge.share_groups import SharePartitionKey, StateBatch
+from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import RecordsToDelete
 from tidegauge_broker.server.share.led import Led
 from tidegauge_broker.share.sessions import PartitionId, SessionKey
@@ -466,3 +470,27 @@ async def test_a_defect_costs_its_share_partition_alone(
     assert "which is a defect" in caplog.text
     found = await broker.service.fetch(broker.wanted("b", partitions=(1, 0), wait_ms=5))
     assert acquired(found, 1) == [(0, 0, 1)]
+
+
+async def test_a_leadership_that_is_watched_is_reported_when_it_ends_and_no_longer_when_it_is_not(
+    broker: ShareBroker,
+) -> None:
+    """Leaderships.watch: the broker's own topics are not those of coordinators."""
+    core = broker.broker.replicas.core
+    await broker.open()
+    assert core.watch_leadership(TopicPartition(TOPIC, 1)) == [LeadershipChanged(TopicPartition(TOPIC, 1), True, 1)]
+    assert core.watch_leadership(AT) == [], "the share partition watches it"
+    stops = [ReplicaStop(TopicPartition(TOPIC, one), 1, True) for one in (1, 2)]
+    _, effects = core.stop([*stops, ReplicaStop(AT, 1, True)], report=lambda *_: None)
+    lost = [one for one in effects if isinstance(one, LeadershipChanged)]
+    assert [(one.topic_partition.partition, one.leads) for one in lost] == [(1, False), (0, False)]
+
+
+async def test_a_leadership_is_watched_no_longer_than_there_is_a_share_partition(broker: ShareBroker) -> None:
+    core = broker.broker.replicas.core
+    await broker.open()
+    await broker.open("other")
+    broker.partitions.drop_group("g")
+    broker.partitions.drop_group("other")
+    _, effects = core.stop([ReplicaStop(AT, 1, True)], report=lambda *_: None)
+    assert not [one for one in effects if isinstance(one, LeadershipChanged)]
