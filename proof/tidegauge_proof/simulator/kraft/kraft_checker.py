@@ -40,7 +40,7 @@ class KRaftChecker:
         brokers: by id.
         partitions: all of them.
         newest: the newest committed image.
-        acknowledged: the records that clients were told of, by partition and offset.
+        acknowledged: the records whose acknowledgements were sent, by partition and offset.
         lost: how many of them an unclean election took, which was recorded.
         images: images by the offset that they end at.
         active: the controllers that were active, by epoch.
@@ -66,7 +66,7 @@ class KRaftChecker:
     # Controllers
 
     def controller(self, node_id: int, controller: SimController, committed: MetadataImage) -> None:
-        """Judge a controller (C2, C3, C4)."""
+        """Judge an active controller: its memory, its epoch, and what it has responded to."""
         if controller.premature is not None:
             raise Violation("C3", f"controller {node_id} responds before offset {controller.premature} is committed")
         active = controller.active
