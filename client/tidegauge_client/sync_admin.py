@@ -24,6 +24,7 @@ from tidegauge_client.kafka_offsets import OffsetAndMetadata
 from tidegauge_client.loop_thread import Facade, LoopThread, made_on
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, TopicInfo
 from tidegauge_client.ongoing_reassignment import OngoingReassignment
+from tidegauge_client.share_groups import ShareOffset
 
 
 class SyncAdmin(Facade[Admin]):
@@ -397,6 +398,14 @@ class SyncAdmin(Facade[Admin]):
         """
         return self._loop.run(self._inner.describe_transaction(transactional_id, timeout_ms=timeout_ms))
 
+    def transaction_version(self, broker_id: int, *, timeout_ms: float | None = None) -> int | None:
+        """Return the cluster's transaction.version as a broker has it; None: it has no features (ZooKeeper mode).
+
+        Raises:
+            TidegaugeError: BROKER_NOT_AVAILABLE, NETWORK_EXCEPTION, ...
+        """
+        return self._loop.run(self._inner.transaction_version(broker_id, timeout_ms=timeout_ms))
+
     def describe_producers(
         self, topic_partition: TopicPartition, *, broker_id: int | None = None, timeout_ms: float | None = None
     ) -> list[ProducerDescription]:
@@ -484,6 +493,10 @@ class SyncAdmin(Facade[Admin]):
                 the coordinator has the Lab service.
         """
         return self._loop.run(self._inner.describe_group(group_id, timeout_ms=timeout_ms))
+
+    def share_offsets(self, group_id: str, *, timeout_ms: float | None = None) -> dict[TopicPartition, ShareOffset]:
+        """Return start offset and lag of the partitions of a share group (KIP-932) that are initialized."""
+        return self._loop.run(self._inner.share_offsets(group_id, timeout_ms=timeout_ms))
 
     def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
         """Delete a group without members, and its offsets.

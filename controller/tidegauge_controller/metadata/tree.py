@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import Binding
 from tidegauge.kafka.kraft.features import LEVELS
@@ -73,12 +72,12 @@ def tree_of(image: MetadataImage, is_sensitive: Callable[[str], bool]) -> Tree:
 
 def below(tree: Tree, path: str) -> Tree | str | None:
     """Return the directory or the leaf at a path, ``/`` the tree itself; None: there is none."""
-    found: Any = tree
+    found: Tree | str = tree
     for name in _names(path):
-        if not isinstance(found, Mapping) or name not in found:
+        if isinstance(found, str) or name not in found:
             return None
         found = found[name]
-    return found  # type: ignore[no-any-return]  # one of the tree's
+    return found
 
 
 def leaves(tree: Tree | str, path: str = "") -> Iterator[tuple[str, str | None]]:

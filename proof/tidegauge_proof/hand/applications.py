@@ -201,7 +201,8 @@ class Applications:
             raise ActionError(f"broker {broker_id} is down or paused")
         request = FetchRequest(CONSUMER, 0, 1, 1 << 20, [FetchPartition(AT, 0, 1 << 20)], reads_committed=True)
         broker.execute(broker.core.fetch(request, reading, self._world.now_ms))
-        ((result, records),) = reading.results or ()
+        assert reading.results is not None, "a fetch that waits for nothing is responded to at once"
+        ((result, records),) = reading.results
         if result.error is not ErrorCode.NONE:
             return f"Broker {broker_id} refused the consumer's fetch: {result.error.name}."
         headers = list(iterate_headers(records))

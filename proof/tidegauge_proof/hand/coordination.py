@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
@@ -40,7 +40,14 @@ from tidegauge_proof.hand import messages as kinds
 from tidegauge_proof.hand.coordinator_texts import text_of
 from tidegauge_proof.hand.messages import Coordinated
 from tidegauge_proof.simulator.clients import Produced
-from tidegauge_proof.simulator.coordinator_world import Arrived, CoordinatorWorld, Process, Response, Sending
+from tidegauge_proof.simulator.coordinator_world import (
+    Arrived,
+    CoordinatorChecker,
+    CoordinatorWorld,
+    Process,
+    Response,
+    Sending,
+)
 from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.traffic import Sent
@@ -88,12 +95,17 @@ class Unjudged:
         return lambda *_, **__: None
 
 
+def unjudged() -> CoordinatorChecker:
+    """Return a checker that judges nothing."""
+    return cast("CoordinatorChecker", Unjudged())
+
+
 class _Transactions(CoordinatorWorld[TransactionCoordinator]):
     """The transaction coordinators."""
 
     def __init__(self, owner: Coordination, world: World) -> None:
         self.owner = owner
-        super().__init__(world, Unjudged(), owner.partitions[TRANSACTIONS])
+        super().__init__(world, unjudged(), owner.partitions[TRANSACTIONS])
 
     def new_coordinator(self, broker: MemoryBroker) -> TransactionCoordinator:
         """Return the coordinator of a new process."""
@@ -121,7 +133,7 @@ class _Groups(CoordinatorWorld[GroupCoordinator]):
 
     def __init__(self, owner: Coordination, world: World) -> None:
         self._member_ids = 0
-        super().__init__(world, Unjudged(), owner.partitions[OFFSETS])
+        super().__init__(world, unjudged(), owner.partitions[OFFSETS])
 
     def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
         """Return the coordinator of a new process, after the first retention run, which finds nothing."""
@@ -176,7 +188,7 @@ class Coordination:
 
     def settle(self) -> None:
         """Carry out what is to be done inside the processes, and put the responses into flight."""
-        both: tuple[CoordinatorWorld[Any], ...] = (self.transactions, self.groups)
+        both = self._both
         for _ in range(_MOST_ROUNDS):
             for one in both:
                 one.run()
@@ -188,6 +200,10 @@ class Coordination:
             responses, one.responses = one.responses, []
             for response in responses:
                 self._respond(response)
+
+    @property
+    def _both(self) -> tuple[CoordinatorWorld[Any], ...]:
+        return self.transactions, self.groups
 
     def _running(self, one: CoordinatorWorld[Any]) -> Iterator[Process[Any]]:
         return (process for broker, process in one.processes.items() if self.world.is_up(broker))
@@ -295,8 +311,8 @@ class Coordination:
         found = {}
         for at in effect.partitions:
             state = broker.metadata.states.get(at)
-            is_known = state is not None and state.leader >= 0 and broker.metadata.is_alive(state.leader)
-            found[at] = state.leader if is_known else NO_BROKER
+            leader = NO_BROKER if state is None else state.leader
+            found[at] = leader if leader >= 0 and broker.metadata.is_alive(leader) else NO_BROKER
         return found
 
     def send_markers(self, process: Process[TransactionCoordinator], effect: WriteMarkers) -> None:
