@@ -97,7 +97,7 @@ def test_arguments_become_values_of_their_kind() -> None:
         ("produce: {values: m1, acks: 2}", "6: acks is all, 1 or 0, not '2'"),
         ("produce: {values: m1, error: OOPS}", "6: there is no error OOPS"),
         ("produce: []", "6: at least one is expected, but the list is empty"),
-        ("kill: one", "6: a broker id, controller, leader-of:T-P, follower-of:T-P, coordinator-of:group:G or"),
+        ("kill: one", "6: a broker id, controller, leader-of:T-P, follower-of:T-P, coordinator-of:group:G, "),
         ("kill: -1", "6: a number (0 or more) is expected, not '-1'"),
         ("kill: 3", "6: there is no broker 3 in this scenario"),
         ("wait_hw: {3: 1}", "6: there is no broker 3 in this scenario"),

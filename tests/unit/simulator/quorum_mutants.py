@@ -202,14 +202,14 @@ def a_leader_reports_the_high_watermark_that_it_had_as_a_follower(patch: pytest.
 
 
 def a_follower_takes_the_leaders_high_watermark_beyond_its_end(patch: pytest.MonkeyPatch) -> None:
-    def follow(core: Core, leaders: int) -> None:
+    def follow(core: Core, _: int | None, leaders: int) -> None:
         core.move_high_watermark(leaders)
 
     patch.setattr(following, "_follow_high_watermark", follow)
 
 
 def the_high_watermark_may_fall(patch: pytest.MonkeyPatch) -> None:
-    def follow(core: Core, leaders: int) -> None:
+    def follow(core: Core, _: int | None, leaders: int) -> None:
         bound = min(leaders, core.log.end_offset)
         if bound != core.high_watermark:
             core.high_watermark = bound
