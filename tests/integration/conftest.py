@@ -164,7 +164,7 @@ def of_a_file(
     )
     made.up(LIMIT_SECONDS)
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def make_cluster(zookeeper: str, tmp_path: Path) -> Iterator[MakeCluster]:
     yield make
     for cluster in made:
         if (cluster.directory / "cluster.json").exists():
-            cluster.down()
+            cluster.down(grace_seconds=0)
 
 
 @pytest.fixture

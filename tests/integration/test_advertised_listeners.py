@@ -166,7 +166,7 @@ def one(zookeeper: str, next_base_port: Any, tmp_path_factory: pytest.TempPathFa
     made = LocalCluster.create(directory, 1, zookeeper=f"{zookeeper}/advertised", base_port=base_port)
     made.up()
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 @pytest.mark.parametrize("validate_only", [True, False])

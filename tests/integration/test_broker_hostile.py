@@ -80,7 +80,7 @@ def exposed(
     cluster.up()
     asyncio.run(prepare(cluster))
     yield cluster
-    cluster.down()
+    cluster.down(grace_seconds=0)
 
 
 async def prepare(cluster: LocalCluster) -> None:

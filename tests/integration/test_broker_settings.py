@@ -48,7 +48,7 @@ def own(
     )
     made.up()
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def brokers(
     cluster.up()
     asyncio.run(fill(cluster))
     yield cluster
-    cluster.down()
+    cluster.down(grace_seconds=0)
 
 
 async def fill(cluster: LocalCluster) -> None:

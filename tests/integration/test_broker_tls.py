@@ -68,7 +68,7 @@ def secured(
     )
     cluster.up()
     yield cluster
-    cluster.down()
+    cluster.down(grace_seconds=0)
 
 
 def tidegauge(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -79,7 +79,7 @@ def cluster(
     )
     made.up(60.0)
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 def of_alice(cluster: LocalCluster, password: str = "alice-secret") -> dict[str, object]:  # noqa: S107 - the test's own

@@ -27,7 +27,7 @@ from tidegauge.kafka.apis import FIND_COORDINATOR
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.wanted import WantedQuorum
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
 
 LIMIT_SECONDS = 120.0
 CLIENTS = Path(__file__).parents[1] / "clients"
@@ -57,7 +57,7 @@ def cluster(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[Local
         made.up()
         yield made
     finally:
-        made.down()
+        made.down(grace_seconds=0)
 
 
 class Readers:

@@ -42,7 +42,7 @@ def brokers(
     )
     made.up()
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 def tidegauge(brokers: LocalCluster, *arguments: str, stdin: str = "") -> str:

@@ -68,7 +68,7 @@ def one_broker(
 ) -> Iterator[LocalCluster]:
     made = started(tmp_path_factory.mktemp("one"), 1, f"{zookeeper}/grpc-user", next_base_port(), authority)
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def cluster(
 ) -> Iterator[LocalCluster]:
     made = started(tmp_path_factory.mktemp("three"), 3, f"{zookeeper}/grpc-users", next_base_port(), authority)
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 def as_user(authority: Authority, user: str, password: str, mechanism: str = "PLAIN") -> Any:

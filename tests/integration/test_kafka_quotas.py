@@ -40,7 +40,7 @@ def cluster(
     )
     made.up(60.0)
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 @pytest.fixture

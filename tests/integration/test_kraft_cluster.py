@@ -42,7 +42,7 @@ def kraft(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCl
         made.up()
         yield made
     finally:
-        made.down()
+        made.down(grace_seconds=0)
 
 
 def controllers(cluster: LocalCluster) -> dict[int, dict[str, Any]]:
@@ -324,7 +324,7 @@ def test_a_dead_broker_is_fenced_at_once_if_the_kill_asks_for_it(
         assert (killed.target, killed.session_id is None) == (0, False)
         wait(made, "--leader", "orders-0=1")
     finally:
-        made.down()
+        made.down(grace_seconds=0)
 
 
 def test_a_controller_is_added_and_the_metadata_are_shown_as_a_tree(kraft: LocalCluster) -> None:

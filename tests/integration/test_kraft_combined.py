@@ -33,7 +33,7 @@ def combined(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[Loca
         made.up()
         yield made
     finally:
-        made.down()
+        made.down(grace_seconds=0)
 
 
 def verb(cluster: LocalCluster, *words: str) -> str:

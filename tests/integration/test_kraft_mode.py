@@ -147,6 +147,7 @@ def test_brokers_on_tidegauges_controllers(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.long
 def test_processes_with_both_roles_lose_their_leader(tmp_path: Path) -> None:
     """One node of the quorum and one metadata log for both: the others lead quorum and partitions on."""
     with combined_of(tmp_path, 3) as brokers:
@@ -184,6 +185,7 @@ def lose_the_controller(quorum: Quorum, brokers: KRaftBrokers) -> None:
     brokers.produce("later", ["d"] * 10)
 
 
+@pytest.mark.long
 def test_brokers_of_both_kinds_on_kafkas_controller(tmp_path: Path, classpath: str) -> None:
     """Tidegauge's leads and follows Kafka's, and the other way round."""
     judge(tmp_path, classpath, 1, [OURS, KAFKA])

@@ -88,7 +88,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[
     )
     made.up(LIMIT_SECONDS)
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def cluster(
     )
     made.up(60.0)
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 def split(both: str) -> tuple[str, str]:

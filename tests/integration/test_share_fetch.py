@@ -52,7 +52,7 @@ def kraft(tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[],
         made.up()
         yield made
     finally:
-        made.down()
+        made.down(grace_seconds=0)
 
 
 @pytest.fixture
@@ -288,7 +288,7 @@ def test_zookeeper_mode_serves_them_by_its_extension(
 
         runner.run(story())
     finally:
-        made.down()
+        made.down(grace_seconds=0)
 
 
 # Real clients
@@ -370,6 +370,7 @@ def test_two_java_consumers_share_a_topic_and_say_what_becomes_of_each_record(kr
     assert "committed" in explicit.lines
 
 
+@pytest.mark.long
 def test_the_console_share_consumer_reads_a_topic(kraft: LocalCluster, topic: str) -> None:
     """kafka-console-share-consumer.sh of 4.3.1."""
     group_settings(kraft, topic, auto_offset_reset="earliest")

@@ -296,6 +296,7 @@ def tool(classpath: str, brokers: KRaftBrokers, *arguments: str) -> list[list[st
     return [line.split() for line in done.stdout.splitlines() if line.strip()]
 
 
+@pytest.mark.long
 def test_kafkas_tool_lists_describes_resets_and_deletes(classpath: str, brokers: KRaftBrokers) -> None:
     """kafka-share-groups 4.3.1, as far as it goes without a fetch."""
     cluster = Cluster(brokers)

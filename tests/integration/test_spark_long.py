@@ -45,7 +45,7 @@ def brokers(
     )
     made.up()
     yield made
-    made.down()
+    made.down(grace_seconds=0)
 
 
 async def run_job(name: str, *arguments: str) -> tuple[int, str, dict[str, Any]]:

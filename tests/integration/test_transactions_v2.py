@@ -327,6 +327,7 @@ def commits(cluster: LocalCluster, transactional_id: str) -> list[tuple[int, int
     return [(one[1], one[8]) for one in max(logs, key=len) if one[2] == PREPARE_COMMIT]
 
 
+@pytest.mark.long
 def test_javas_producer_goes_over_to_v2_and_copies_exactly_once(cluster: LocalCluster, tmp_path: Path) -> None:
     """TransactionManager: between two transactions, once a connection has seen the level; librdkafka stays at v1."""
     try:

@@ -93,6 +93,8 @@ ABSENT: Mapping[str, str] = {
 
 OUR_OWN = frozenset(
     {
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
         "allow.everyone.if.no.acl.found",
         "controller.failover.trusts.restarted.brokers",
         "event.log.file",
@@ -108,6 +110,7 @@ OUR_OWN = frozenset(
         "group.share.max.assignment.interval.ms",
         "group.share.max.delivery.count.limit",
         "group.share.max.partition.max.record.locks",
+        "group.share.max.share.sessions",
         "group.share.min.assignment.interval.ms",
         "group.share.min.delivery.count.limit",
         "group.share.min.partition.max.record.locks",
@@ -141,4 +144,4 @@ OUR_OWN = frozenset(
     }
 )
 """Settings that our brokers describe and Kafka's do not: our own, those that Kafka has in ZooKeeper alone, and those of
-the consumer group protocol, which Kafka 3.9 lacks or does not show in ZooKeeper mode."""
+consumer groups, share groups and transactions v2, which Kafka 3.9 lacks or does not show in ZooKeeper mode."""

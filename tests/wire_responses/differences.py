@@ -153,8 +153,13 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         r"broker setting group\.share\.partition\.max\.record\.locks",
-        "share groups are those of Kafka 4.3, which has another default; no broker serves them",
+        "share groups are those of Kafka 4.3, which has another default",
         ours=r"\(2000, .*",
+    ),
+    Known(
+        r"broker setting group\.share\.max\.size",
+        "share groups are those of Kafka 4.3, which has another type",
+        ours=r"\(200, 5, 3, .*",
     ),
     Known(
         "DescribeConfigs (unknown kind|kind 0|a group)",
