@@ -16,6 +16,7 @@ from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.waiting import holds_within
 from tidegauge_lab.session_ending import expire_session
 from tidegauge_lab.switches import (
     BrokerSwitches,
@@ -28,6 +29,8 @@ from tidegauge_lab.switches.fault_calls import FaultCalls
 
 LOOK_SECONDS = 2.0
 HELD_SECONDS = 30.0
+_ENDING_SECONDS = 5.0
+"""How long a broker that no longer responds may take to end."""
 
 
 class AsyncFaults(FaultCalls):
@@ -165,14 +168,22 @@ class AsyncFaults(FaultCalls):
             await asyncio.to_thread(self.local.stop, *running)
 
     async def _clear_if_any(self, broker: int) -> int:
-        """End the broker's faults; one without lab.enable=true, or that has just ended, has none."""
+        """End the broker's faults; one without lab.enable=true, or that is ending, has none.
+
+        A broker whose last disk fails closes its listeners before its process has ended.
+        """
         try:
             return await self.clear_faults(broker)
         except TidegaugeError as problem:
             is_without = problem.code is ErrorCode.UNSUPPORTED_VERSION
-            if is_without or self.local.state_of(broker) is ProcessState.DOWN:
+            limit_seconds = _ENDING_SECONDS if problem.code is ErrorCode.BROKER_NOT_AVAILABLE else 0
+            if is_without or await asyncio.to_thread(self._has_ended, broker, limit_seconds):
                 return 0
             raise
+
+    def _has_ended(self, broker: int, limit_seconds: float) -> bool:
+        """Whether a broker's process has ended, or ends within this time."""
+        return holds_within(lambda: self.local.state_of(broker) is ProcessState.DOWN, limit_seconds)
 
 
 def fails_disk(fault: Fault) -> bool:
