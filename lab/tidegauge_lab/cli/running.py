@@ -105,7 +105,7 @@ def start(
             _start(cluster, output, control, control_names, has_new_settings=has_new_settings)
             _stay_in_front(cluster)
         except (KeyboardInterrupt, BrokenPipeError):
-            _take_down(cluster)
+            _end_interrupted(cluster)
             guard.release()
             raise
 
@@ -162,7 +162,7 @@ def _stay_in_front(cluster: LocalCluster) -> None:
     say("The cluster was taken down")
 
 
-def _take_down(cluster: LocalCluster) -> None:
+def _end_interrupted(cluster: LocalCluster) -> None:
     """Take the cluster down after Ctrl-C, or where nothing reads what `up` prints; Ctrl-C again does it at once."""
     try:
         say("Taking the cluster down; Ctrl-C again kills it at once")

@@ -197,17 +197,8 @@ def kept(directory: Path) -> Iterator[None]:
     Args:
         directory: what stands in its command line: that of the one cluster, or one that contains the clusters'.
     """
-    launcher = _begun(directory) if _serving() is None else None
-    if launcher is None:
+    with _loading(directory, BROKER, _kept):
         yield
-        return
-    _kept.append(launcher)
-    launcher.load(BROKER)
-    try:
-        yield
-    finally:
-        _kept.remove(launcher)
-        launcher.end()
 
 
 @contextlib.contextmanager
@@ -218,17 +209,24 @@ def ahead(directory: Path, first: str) -> Iterator[None]:
         directory: the cluster's.
         first: the module that runs what is started first.
     """
+    with _loading(directory, first, _ahead):
+        yield
+
+
+@contextlib.contextmanager
+def _loading(directory: Path, first: str, among: list[_Process]) -> Iterator[None]:
+    """Begin a launcher unless one is kept, put it among others, and end it after the ``with`` if it is still there."""
     launcher = _begun(directory) if _serving() is None else None
     if launcher is None:
         yield
         return
+    among.append(launcher)
     launcher.load(first)
-    _ahead.append(launcher)
     try:
         yield
     finally:
-        if launcher in _ahead:
-            _ahead.remove(launcher)
+        if launcher in among:
+            among.remove(launcher)
             launcher.end()
 
 

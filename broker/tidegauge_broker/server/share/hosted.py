@@ -1,4 +1,4 @@
-"""One share partition that this broker leads: its core, the writes of its state in their order, and who waits for it.
+"""One share partition that this broker leads: its core, the writes of its state in order, and the requests that wait.
 
 Contract: everything here happens on the event loop. The states are written one after the other, so that a write that is
 retried does not come after a later one, which would move the start offset back. If a write fails because no share
