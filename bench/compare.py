@@ -1,7 +1,7 @@
-"""Tidegauge beside Apache Kafka 3.9 in one run: throughput, latency, start-up, memory, failover. See README.md here.
+"""Tidegauge beside Apache Kafka in one run: throughput, latency, start-up, memory, failover. See README.md here.
 
-Both clusters stand side by side and work in turn, pair by pair: each workload is done by the one, then by the other,
-each round in the other order, so that what else the machine does meets both alike.
+The clusters stand side by side and work in turn: each workload is done by the one, then by the next, each round in the
+other order, so that what else the machine does meets all alike.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import failures
-import kafka_side
 import mock_side
+import sides as made_sides
 import table
 from fetched import Unavailable
-from measure import BrokerSide, Workload, resident_bytes, workloads
-from tidegauge_side import Tidegauge
+from measure import BrokerSide, Workload, cpu_seconds, resident_bytes, workloads
+from sides import Made
 
 ROUNDS = 3
 KILLS = 10
@@ -35,7 +35,9 @@ def _start(side: BrokerSide, figures: table.Figures) -> None:
     began = time.perf_counter()
     side.start()
     figures.add("-", table.START, side.name, time.perf_counter() - began)
+    figures.add("-", table.START_CPU, side.name, cpu_seconds(side.every_pid()))
     figures.add("-", table.IDLE_MEMORY, side.name, resident_bytes(list(side.pids().values())) / 1e6)
+    figures.add("-", table.IDLE_MEMORY_OF_ALL, side.name, resident_bytes(side.every_pid()) / 1e6)
 
 
 def _one(side: BrokerSide, workload: Workload, topic: str, figures: table.Figures) -> float:
@@ -62,9 +64,18 @@ def _same_load(
         figures.add(workload.name, table.EQUAL_P999, side.name, latency.p999_ms)
 
 
-def _work(sides: list[BrokerSide], figures: table.Figures, rounds: int, cells: Sequence[Workload]) -> None:
-    for side in sides:
-        _start(side, figures)
+def _starts(names: Sequence[str], directory: Path, figures: table.Figures, times: int) -> None:
+    """Start each side so often, by turns, and end it at once."""
+    for number in range(times):
+        for side in made_sides.made(names, directory / f"start-{number}"):
+            _note(f"start {number + 1}: {side.name}")
+            try:
+                _start(side, figures)
+            finally:
+                side.stop()
+
+
+def _work(sides: Sequence[BrokerSide], figures: table.Figures, rounds: int, cells: Sequence[Workload]) -> None:
     for round_number in range(rounds):
         for number, workload in enumerate(cells):
             topic = f"bench-{round_number}-{number}"
@@ -82,15 +93,19 @@ def _work(sides: list[BrokerSide], figures: table.Figures, rounds: int, cells: S
         figures.add("-", table.LOADED_MEMORY, side.name, resident_bytes(list(side.pids().values())) / 1e6)
 
 
-def _fail(sides: list[BrokerSide], figures: table.Figures, rounds: int, *, quick: bool) -> None:
+def _fail(sides: Sequence[Made], figures: table.Figures, rounds: int, kills: int) -> None:
     for number in range(rounds):
         for side in sides:
             _note(f"{side.name}: a follower catches up")
             figures.add("-", table.CATCH_UP, side.name, failures.catch_up_rate(side, f"away-{number}"))
     for side in sides:
         _note(f"{side.name}: leaders die")
-        for gap in failures.failover_gaps(side, QUICK_KILLS if quick else KILLS):
+        for gap in failures.failover_gaps(side, kills):
             figures.add("-", table.GAP, side.name, gap)
+    for side in sides:
+        _note(f"{side.name}: active controllers die")
+        for gap in failures.controller_gaps(side, kills):
+            figures.add("-", table.CONTROLLER_GAP, side.name, gap)
 
 
 def _mock(figures: table.Figures, rounds: int, cells: Sequence[Workload]) -> None:
@@ -112,7 +127,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer workloads, a tenth of the records, one kill")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each workload is done (default 3)")
     parser.add_argument("--cells", default="", metavar="TEXT", help="only workloads with this in their names: '1024 B'")
-    parser.add_argument("--without-kafka", action="store_true", help="our side alone")
+    made_sides.add_option(parser)
+    parser.add_argument("--starts", type=int, default=0, help="start each side so often before the work (default 0)")
+    parser.add_argument("--only-starts", action="store_true", help="no work after the starts")
     parser.add_argument("--without-failures", action="store_true", help="no kills, no catching up")
     parser.add_argument("--json", type=Path, help="also write every figure to this file, beside those it has")
     arguments = parser.parse_args()
@@ -120,19 +137,11 @@ def main() -> None:
     figures = table.Figures()
     if arguments.json is not None and arguments.json.exists():
         figures.add_json(arguments.json.read_text())
-    sides: list[BrokerSide] = [Tidegauge(directory)]
+    sides = made_sides.made(arguments.sides, directory)
     try:
-        if not arguments.without_kafka:
-            try:
-                sides.append(kafka_side.Kafka(directory))
-            except Unavailable as problem:
-                _note(f"Apache Kafka is left out: {problem}")
-        cells = [cell for cell in workloads(quick=arguments.quick) if arguments.cells in cell.name]
-        _work(sides, figures, arguments.rounds, cells)
-        if not arguments.without_failures:
-            _fail(sides, figures, arguments.rounds, quick=arguments.quick)
-        if cells:
-            _mock(figures, arguments.rounds, cells)
+        _starts(arguments.sides, directory, figures, arguments.starts)
+        if not arguments.only_starts:
+            _everything(sides, figures, arguments)
     finally:  # a run that ends early has still measured something
         try:
             print(figures.markdown(sides[0].name))
@@ -142,6 +151,17 @@ def main() -> None:
             for side in sides:
                 side.stop()
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _everything(sides: Sequence[Made], figures: table.Figures, arguments: argparse.Namespace) -> None:
+    cells = [cell for cell in workloads(quick=arguments.quick) if arguments.cells in cell.name]
+    for side in sides:
+        _start(side, figures)
+    _work(sides, figures, arguments.rounds, cells)
+    if not arguments.without_failures:
+        _fail(sides, figures, arguments.rounds, QUICK_KILLS if arguments.quick else KILLS)
+    if cells:
+        _mock(figures, arguments.rounds, cells)
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ class _Oracle(kafka_side.Kafka):
             "maxClientCnxns": "0",
         }
         self._start("zookeeper", "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
-        kafka_side._wait_for(self._zookeeper_port)  # noqa: SLF001  (one project, two runners)
+        kafka_side.wait_for(self._zookeeper_port)
 
     def start_one(self, broker_id: int) -> None:
         config = {
@@ -205,7 +205,7 @@ class _Oracle(kafka_side.Kafka):
             "log.dirs": str(self.data(broker_id)),
         }
         self._start(f"broker-{broker_id}", "kafka.Kafka", config | SHARED)
-        kafka_side._wait_for(self._ports[broker_id])  # noqa: SLF001  (one project, two runners)
+        kafka_side.wait_for(self._ports[broker_id])
 
     def end_one(self, broker_id: int, how: signal.Signals) -> None:
         process = self._processes[f"broker-{broker_id}"]

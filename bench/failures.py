@@ -1,18 +1,18 @@
 """How a side survives failures: the gap of a failover, and how fast a follower catches up.
 
-Both sides keep leader and ISR in the same znodes, so both are watched by the same code.
+Leader and ISR are read from the brokers' metadata by one and the same client, with ZooKeeper and without.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import cast
 
-from kazoo.client import KazooClient
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from measure import BrokerSide, Workload
 
 STEADY = Workload(100, 1, "all", 0, 16)
@@ -20,35 +20,29 @@ STEADY_RATE = 200.0
 KILL_AFTER_SECONDS = 4.0
 AWAY = Workload(1_024, 1, "all", 200_000, 0)
 LIMIT_SECONDS = 120.0
+ASK_SECONDS = 2.0
 
 
-class _State:
-    """The state znode of one partition."""
+class _Partition:
+    """Partition 0 of a topic, as the brokers' metadata have it."""
 
-    def __init__(self, zookeeper: KazooClient, topic: str) -> None:
-        self._zookeeper = zookeeper
-        self._path = f"/brokers/topics/{topic}/partitions/0/state"
+    def __init__(self, side: BrokerSide, topic: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": side.kafka_bootstrap, "log_level": 0})
+        self._topic = topic
 
-    def _read(self) -> dict[str, object]:
-        data, _ = cast("tuple[bytes, object]", self._zookeeper.get(self._path))
-        return cast("dict[str, object]", json.loads(data))
+    def _read(self) -> tuple[int, list[int]]:
+        with contextlib.suppress(KafkaException, KeyError):  # no broker responded in time, or it has no partition yet
+            found = self._admin.list_topics(self._topic, timeout=ASK_SECONDS).topics[self._topic].partitions[0]
+            return found.leader, list(found.isrs)
+        return -1, []
 
     def leader(self) -> int:
-        return cast("int", self._read()["leader"])
+        """Return its leader; -1: none, or nobody says."""
+        return self._read()[0]
 
     def isr(self) -> list[int]:
-        return cast("list[int]", self._read()["isr"])
-
-
-@contextmanager
-def _state(side: BrokerSide, topic: str) -> Iterator[_State]:
-    client = KazooClient(hosts=side.zookeeper())
-    client.start()
-    try:
-        yield _State(client, topic)
-    finally:
-        client.stop()
-        client.close()
+        """Return its ISR; empty if nobody says."""
+        return self._read()[1]
 
 
 def _wait(what: str, condition: Callable[[], bool]) -> None:
@@ -67,28 +61,59 @@ def failover_gaps(side: BrokerSide, kills: int) -> Iterator[float]:
     """
     topic = "failover"
     side.create(topic, 1)
-    with _state(side, topic) as state:
-        for _ in range(kills):
-            _wait("three in-sync replicas", lambda: len(state.isr()) == 3)
-            leader = state.leader()
-            timer = threading.Timer(KILL_AFTER_SECONDS, side.kill, [leader])
-            timer.start()
-            slowest = side.latency(topic, STEADY, STEADY_RATE).max_ms / 1_000
-            timer.join()
-            side.restart(leader)
-            yield slowest
+    partition = _Partition(side, topic)
+    for _ in range(kills):
+        _wait("three in-sync replicas", lambda: len(partition.isr()) == 3)
+        leader = partition.leader()
+        timer = threading.Timer(KILL_AFTER_SECONDS, side.kill, [leader])
+        timer.start()
+        slowest = side.latency(topic, STEADY, STEADY_RATE).max_ms / 1_000
+        timer.join()
+        side.restart(leader)
+        yield slowest
+
+
+def controller_gaps(side: BrokerSide, kills: int) -> Iterator[float]:
+    """Kill the active controller, again and again; seconds from each kill to a topic that is created.
+
+    One client asks for the topic until it is there: with a timeout of its own for each request, as requests that reach
+    the dead one are never answered.
+    """
+    for number in range(kills):
+        _wait("an active controller", lambda: side.active_controller() != -1)
+        active = side.active_controller()
+        admin = AdminClient({"bootstrap.servers": side.kafka_bootstrap, "log_level": 0})
+        admin.list_topics(timeout=LIMIT_SECONDS)  # it knows its brokers
+        topic = f"after-{number}-{time.monotonic_ns()}"
+        began = time.perf_counter()
+        side.kill(active)
+        _wait("a topic is created", lambda admin=admin, topic=topic: _is_created(admin, topic))
+        yield time.perf_counter() - began
+        side.restart(active)
+        _wait(
+            "all brokers", lambda admin=admin: len(admin.list_topics(timeout=LIMIT_SECONDS).brokers) == len(side.pids())
+        )
+
+
+def _is_created(admin: AdminClient, topic: str) -> bool:
+    try:
+        admin.create_topics([NewTopic(topic, 1, 2)], request_timeout=ASK_SECONDS)[topic].result()
+    except KafkaException as problem:
+        return problem.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    return True
 
 
 def catch_up_rate(side: BrokerSide, topic: str) -> float:
     """MB a second at which a follower that missed 200 MB comes back into the ISR, its start-up included."""
     side.create(topic, 1)
-    with _state(side, topic) as state:
-        _wait("three in-sync replicas", lambda: len(state.isr()) == 3)
-        follower = next(broker_id for broker_id in state.isr() if broker_id != state.leader())
-        side.kill(follower)
-        _wait("the follower out of the ISR", lambda: follower not in state.isr())
-        side.produce(topic, AWAY)
-        began = time.perf_counter()
-        side.restart(follower)
-        _wait("the follower back in the ISR", lambda: follower in state.isr())
-        return AWAY.records * AWAY.record_bytes / 1e6 / (time.perf_counter() - began)
+    partition = _Partition(side, topic)
+    _wait("three in-sync replicas", lambda: len(partition.isr()) == 3)
+    leader = partition.leader()
+    follower = next(broker_id for broker_id in partition.isr() if broker_id != leader)
+    side.kill(follower)
+    _wait("the follower out of the ISR", lambda: follower not in (partition.isr() or [follower]))
+    side.produce(topic, AWAY)
+    began = time.perf_counter()
+    side.restart(follower)
+    _wait("the follower back in the ISR", lambda: follower in partition.isr())
+    return AWAY.records * AWAY.record_bytes / 1e6 / (time.perf_counter() - began)

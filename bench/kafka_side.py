@@ -7,6 +7,7 @@ are those of Kafka's own start scripts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import subprocess
@@ -19,6 +20,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from fetched import Unavailable
 from jars import KAFKA
 from measure import Latency, Workload
@@ -30,6 +33,7 @@ from tidegauge_lab.local.broker_settings import settings_of
 VERSION = KAFKA
 BROKER_JVM = (*COMMON_JVM, "-Xmx1G", "-Xms1G")
 READY_SECONDS = 60
+ASK_SECONDS = 2.0
 
 
 def free_port() -> int:
@@ -48,6 +52,7 @@ class Kafka:
         self._directory = directory / "kafka"
         self._settings = dict(settings or {})
         self._tools = PerfTools()
+        self._classpath = self._tools.classpath
         self._zookeeper_port = free_port()
         self._ports = [free_port() for _ in range(brokers)]
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
@@ -60,7 +65,7 @@ class Kafka:
     def _start(self, name: str, main: str, config: dict[str, str]) -> None:
         path = self._directory / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
-        command = [java_program(), *BROKER_JVM, "-cp", self._tools.classpath, main, str(path)]
+        command = [java_program(), *BROKER_JVM, "-cp", self._classpath, main, str(path)]
         with (self._directory / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
@@ -95,11 +100,11 @@ class Kafka:
                 "maxClientCnxns": "0",
             },
         )
-        _wait_for(self._zookeeper_port)
+        wait_for(self._zookeeper_port)
         for number in range(len(self._ports)):
             self._start_broker(number)
         for port in self._ports:
-            _wait_for(port)
+            wait_for(port)
         asyncio.run(self._first_record())
 
     async def _first_record(self) -> None:
@@ -143,9 +148,9 @@ class Kafka:
 
     def stop(self) -> None:
         """As ``BrokerSide``."""
-        brokers = [process for name, process in self._processes.items() if name != "zookeeper"]
-        for together in (brokers, [self._processes["zookeeper"]] if "zookeeper" in self._processes else []):
-            for process in together:  # a broker can't hand its leaders over once ZooKeeper is stopped
+        brokers = [process for name, process in self._processes.items() if name.startswith("broker")]
+        for together in (brokers, [process for process in self._processes.values() if process not in brokers]):
+            for process in together:  # a broker can't hand its leaders over once ZooKeeper or the quorum is stopped
                 process.send_signal(signal.SIGTERM)
             for process in together:
                 try:
@@ -159,8 +164,12 @@ class Kafka:
         brokers = {number: self._processes[f"broker-{number}"] for number in range(len(self._ports))}
         return {number: process.pid for number, process in brokers.items() if process.poll() is None}
 
-    def zookeeper(self) -> str:
+    def every_pid(self) -> list[int]:
         """As ``BrokerSide``."""
+        return [process.pid for process in self._processes.values() if process.poll() is None]
+
+    def zookeeper(self) -> str:
+        """Return ZooKeeper's address."""
         return f"127.0.0.1:{self._zookeeper_port}"
 
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
@@ -181,9 +190,9 @@ class Kafka:
         """Return the brokers' addresses."""
         return self.bootstrap
 
-    def process(self, broker_id: int) -> subprocess.Popen[bytes]:
-        """Return a broker's process."""
-        return self._processes[f"broker-{broker_id}"]
+    def process(self, node_id: int) -> subprocess.Popen[bytes]:
+        """Return the process of a broker."""
+        return self._processes[f"broker-{node_id}"]
 
     def tool(self, main: str, *arguments: str) -> str:
         """Return what one of Kafka's command line tools prints.
@@ -210,18 +219,30 @@ class Kafka:
         """As ``BrokerSide``, by producer-perf-test."""
         return self._tools.latency(self.bootstrap, topic, workload, rate)
 
-    def kill(self, broker_id: int) -> None:
+    def active_controller(self) -> int:
         """As ``BrokerSide``."""
-        process = self.process(broker_id)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        with contextlib.suppress(KafkaException):
+            return admin.list_topics(timeout=ASK_SECONDS).controller_id
+        return -1
+
+    def kill(self, node_id: int) -> None:
+        """As ``BrokerSide``."""
+        process = self.process(node_id)
         process.kill()
         process.wait()
 
-    def restart(self, broker_id: int) -> None:
+    def restart(self, node_id: int) -> None:
         """As ``BrokerSide``."""
-        self._start_broker(broker_id)
+        self._start_broker(node_id)
 
 
-def _wait_for(port: int) -> None:
+def wait_for(port: int) -> None:
+    """Wait until something listens on a port of 127.0.0.1.
+
+    Raises:
+        Unavailable: nothing does within ``READY_SECONDS``.
+    """
     deadline = time.monotonic() + READY_SECONDS
     while True:
         with socket.socket() as probe:

@@ -71,7 +71,7 @@ class BrokerSide(Protocol):
     name: str
 
     def start(self) -> None:
-        """Start ZooKeeper and the brokers, from nothing, and return once a first record is acknowledged."""
+        """Start the whole cluster, from nothing, and return once a first record is acknowledged."""
 
     def stop(self) -> None:
         """End all of it."""
@@ -80,8 +80,13 @@ class BrokerSide(Protocol):
         """Return the running brokers' process ids by broker id."""
         ...
 
-    def zookeeper(self) -> str:
-        """``host:port``, with a chroot if there is one."""
+    def every_pid(self) -> list[int]:
+        """Return the process ids of all that runs: brokers, and ZooKeeper or controllers."""
+        ...
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """Return the brokers' addresses for Kafka's clients, with commas."""
         ...
 
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
@@ -106,11 +111,15 @@ class BrokerSide(Protocol):
         """Write at a steady rate (records a second) for ``latency_seconds``."""
         ...
 
-    def kill(self, broker_id: int) -> None:
-        """SIGKILL."""
+    def active_controller(self) -> int:
+        """Return the id of the broker or controller that is active; -1: none now."""
+        ...
 
-    def restart(self, broker_id: int) -> None:
-        """Start a broker that was killed; returns at once or later."""
+    def kill(self, node_id: int) -> None:
+        """SIGKILL, to a broker or a controller."""
+
+    def restart(self, node_id: int) -> None:
+        """Start a node that was killed; returns at once or later."""
 
 
 def workloads(*, quick: bool) -> list[Workload]:
@@ -133,7 +142,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def resident_bytes(pids: Sequence[int]) -> int:
-    """Resident memory of some processes together."""
+    """Resident memory of some processes together; pages that they share count for each."""
     pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -28,9 +28,16 @@ EQUAL_P50 = Measure("latency p50 at the same load, ms", less_is_better=True, for
 EQUAL_P99 = Measure("latency p99 at the same load, ms", less_is_better=True, form="{:,.2f}")
 EQUAL_P999 = Measure("latency p99.9 at the same load, ms", less_is_better=True, form="{:,.2f}")
 START = Measure("from nothing to the first acknowledged record, s", less_is_better=True, form="{:.2f}")
+START_CPU = Measure("CPU of all processes until then, s", less_is_better=True, form="{:.2f}")
 IDLE_MEMORY = Measure("memory of three idle brokers, MB", less_is_better=True, form="{:,.0f}")
+IDLE_MEMORY_OF_ALL = Measure(
+    "memory of all idle processes, with ZooKeeper or controllers, MB", less_is_better=True, form="{:,.0f}"
+)
 LOADED_MEMORY = Measure("memory of three brokers after the load, MB", less_is_better=True, form="{:,.0f}")
 GAP = Measure("longest wait for an acknowledgement over a leader's kill -9, s", less_is_better=True, form="{:.2f}")
+CONTROLLER_GAP = Measure(
+    "from kill -9 of the active controller to the next created topic, s", less_is_better=True, form="{:.2f}"
+)
 CATCH_UP = Measure("a follower that was away catches up, MB/s", less_is_better=False, form="{:,.1f}")
 TOOL_PRODUCE = Measure("kafka-producer-perf-test, records/s", less_is_better=False, form="{:,.0f}")
 TOOL_CONSUME = Measure("kafka-consumer-perf-test, records/s", less_is_better=False, form="{:,.0f}")

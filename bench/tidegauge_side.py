@@ -6,6 +6,7 @@ Records have no key and name no partition, as those of Kafka's own tool: each pr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import time
 from collections.abc import Mapping
@@ -13,15 +14,19 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+import kafka_4_side
 from measure import Latency, Workload, latency_of
 
+from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Consumer, Producer
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.roles import Role, RoleKind
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536
-SETTINGS = {"zookeeper.session.timeout.ms": "4000"}
+SETTINGS = {"zookeeper": {"zookeeper.session.timeout.ms": "4000"}, "kraft": kafka_4_side.SETTINGS}
+"""By mode."""
 AHEAD_SECONDS = 0.002
 KAFKA_PORTS_ABOVE = 4
 """The first port for Kafka's clients above that of gRPC, where the latter is given."""
@@ -99,15 +104,30 @@ async def _first_record(bootstrap: list[str]) -> None:
 
 
 class Tidegauge:
-    """Our side; see ``measure.BrokerSide``."""
+    """Our side; see ``measure.BrokerSide``.
+
+    Args:
+        directory: where it may make a directory.
+        base_port: the first port for gRPC; None: any.
+        settings: of the brokers, beside the timeout of their sessions.
+        mode: ``zookeeper`` or ``kraft``.
+    """
 
     name = "Tidegauge"
 
     def __init__(
-        self, directory: Path, base_port: int | None = None, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        base_port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        *,
+        mode: str = "zookeeper",
     ) -> None:
-        self._directory = directory / "tidegauge"
-        self._settings = SETTINGS | dict(settings or {})
+        self._mode = mode
+        if mode == "kraft":
+            self.name = "Tidegauge, KRaft"
+        self._directory = directory / f"tidegauge-{mode}"
+        self._settings = SETTINGS[mode] | dict(settings or {})
         self._base_port = base_port
         self._cluster: LocalCluster | None = None
         self._runner = asyncio.Runner()
@@ -126,6 +146,7 @@ class Tidegauge:
             self._directory,
             3,
             profile="kafka",
+            mode=self._mode,
             settings=self._settings,
             base_port=self._base_port,
             kafka_port=kafka_port,
@@ -149,9 +170,10 @@ class Tidegauge:
         """Return the brokers' addresses for Kafka's clients."""
         return ",".join(self.cluster.kafka_bootstrap_servers)
 
-    def zookeeper(self) -> str:
+    def every_pid(self) -> list[int]:
         """As ``BrokerSide``."""
-        return self.cluster.file.zookeeper_address
+        found = [process.pid for process in self.cluster.processes().values()]
+        return [pid for pid in found if pid is not None]
 
     def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
         """As ``BrokerSide``."""
@@ -180,10 +202,16 @@ class Tidegauge:
         """As ``BrokerSide``."""
         return self._runner.run(_latency(self.cluster.bootstrap_servers, topic, workload, rate))
 
-    def kill(self, broker_id: int) -> None:
+    def active_controller(self) -> int:
         """As ``BrokerSide``."""
-        self.cluster.kill(broker_id)
+        with contextlib.suppress(TidegaugeError):
+            return self.cluster.resolve(Role(RoleKind.CONTROLLER))
+        return -1
 
-    def restart(self, broker_id: int) -> None:
+    def kill(self, node_id: int) -> None:
         """As ``BrokerSide``."""
-        self.cluster.start(broker_id)
+        self.cluster.kill(node_id)
+
+    def restart(self, node_id: int) -> None:
+        """As ``BrokerSide``."""
+        self.cluster.start(node_id)

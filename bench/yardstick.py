@@ -1,4 +1,4 @@
-"""Ahead of Kafka in every row? The same Kafka clients against both clusters, by turns, piece by piece.
+"""Ahead of Kafka in every row? The same Kafka clients against each cluster, by turns, piece by piece.
 
 Clients: kafka-producer-perf-test, kafka-consumer-perf-test and kafka-e2e-latency of Kafka's release, and librdkafka. A
 piece is one workload in one round: greatest rates, latency in an open loop at a quarter, half and nine tenths of what
@@ -7,7 +7,7 @@ line of JSON in the file ``--record`` with the machine's load, written when its 
 any time (``--seconds``) and the next one goes on. Rates and times are distorted by what else the machine does, CPU
 times least.
 
-Both sides are warmed up for ``--warm-seconds`` after their start, as Kafka's JVMs need; ``--warm-seconds 0`` is for
+All sides are warmed up for ``--warm-seconds`` after their start, as Kafka's JVMs need; ``--warm-seconds 0`` is for
 young brokers, and tables keep the two apart. With PYTHONPATH=build/compiled (``make compiled``) our brokers are
 compiled ones, and the tables say so.
 """
@@ -26,13 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import failures
-import kafka_side
 import librdkafka
+import sides as made_sides
 import table
 import wide
 from kafka_clients import Side
 from measure import Workload, cpu_seconds, latency_of
 from perf_tools import PerfTools
+from sides import Made
 from tidegauge_side import Tidegauge
 
 from tidegauge.machine_code import IN_USE
@@ -87,19 +88,23 @@ class Record:
             file.writelines(json.dumps(line) + "\n" for line in lines)
 
     def print_tables(self, *, is_wide: bool = False) -> None:
-        """Print a table for young and for warmed brokers, what is lost first; or the wide ones of ``wide``."""
+        """Print a table for young and for warmed brokers, what is lost first; or those of ``wide``, pair by pair."""
         for age in dict.fromkeys(line["age"] for line in self._lines):
-            figures = table.Figures()
-            loads: list[float] = []
-            for line in self._lines:
-                if line["age"] == age:
-                    loads.append(line["load"])
-                    figures.add(line["workload"], table.MEASURES[line["measure"]], line["side"], line["value"])
+            lines = [line for line in self._lines if line["age"] == age]
+            loads = [line["load"] for line in lines]
             print(f"\n{age} brokers; load {min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores\n")
+            ours, *others = sorted(
+                {line["side"] for line in lines}, key=lambda name: (Tidegauge.name not in name, name)
+            )
             if is_wide:
-                print("\n\n".join(wide.tables([one for one in self._lines if one["age"] == age], Tidegauge.name)))
+                for other in others:
+                    pair = [line for line in lines if line["side"] in {ours, other}]
+                    print(f"{ours} / {other}\n\n" + "\n\n".join(wide.tables(pair, ours)))
             else:
-                print(figures.markdown(Tidegauge.name, losses_first=True))
+                figures = table.Figures()
+                for line in lines:
+                    figures.add(line["workload"], table.MEASURES[line["measure"]], line["side"], line["value"])
+                print(figures.markdown(ours, losses_first=True))
 
 
 class Yardstick:
@@ -157,7 +162,7 @@ class Yardstick:
             for one in topics:
                 side.delete(one)
 
-    def returns(self, sides: Sequence[Tidegauge | kafka_side.Kafka], times: int) -> None:
+    def returns(self, sides: Sequence[Made], times: int) -> None:
         """Let a follower die and come back, so often on each side, after all the work of this run."""
         self._lines = []
         for number in range(times):
@@ -243,7 +248,12 @@ def main(given: Sequence[str]) -> None:
     )
     parser.add_argument("--singles", type=int, default=SINGLES, help="records one at a time (default %(default)s)")
     parser.add_argument("--returns", type=int, default=0, help="of a follower that was killed, after the run's pieces")
-    parser.add_argument("--grpc-among-brokers", action="store_true", help="ours replicate over gRPC")
+    made_sides.add_option(parser)
+    parser.add_argument(
+        "--grpc-among-brokers",
+        action="store_true",
+        help="the first side is ours with ZooKeeper, whose brokers replicate over gRPC",
+    )
     parser.add_argument("--summary", action="store_true", help="print the tables of the file alone")
     parser.add_argument("--wide", action="store_true", help="a row for each workload, measures side by side")
     options = parser.parse_args(given)
@@ -266,8 +276,9 @@ def _run(options: argparse.Namespace, record: Record) -> None:
     if not left and not options.returns:
         return
     directory = Path(tempfile.mkdtemp(prefix="tidegauge-yardstick-"))
-    settings = {"inter.broker.listener.name": "GRPC"} if options.grpc_among_brokers else {}
-    sides = [Tidegauge(directory, settings=settings), kafka_side.Kafka(directory)]
+    sides = made_sides.made(options.sides, directory)
+    if options.grpc_among_brokers:
+        sides[0] = Tidegauge(directory, settings={"inter.broker.listener.name": "GRPC"})
     started: list[Side] = []
     try:
         for side in sides:
