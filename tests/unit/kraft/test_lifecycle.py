@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegauge_broker.server.cluster.kraft.lifecycle import (
-    AFTER_CATCHING_UP_MS,
+    WHILE_STARTING_MS,
     ALLOWED,
     NEVER_MS,
     TRANSITIONS,
@@ -93,9 +93,9 @@ def test_a_broker_stays_fenced_until_it_has_caught_up_and_its_logs_are_recovered
     cycle = registered()
     assert respond(cycle, 0, caught_up=False) == Beat(True, False, ())
     assert state_of(cycle) is BrokerState.STARTING
-    respond(cycle, BEAT_MS)
+    respond(cycle, WHILE_STARTING_MS)
     assert state_of(cycle) is BrokerState.RECOVERY
-    at = BEAT_MS + AFTER_CATCHING_UP_MS
+    at = 2 * WHILE_STARTING_MS
     assert cycle.deadline_ms() == at
     assert respond(cycle, at) == Beat(True, False, ()), "its logs are not recovered"
     assert state_of(cycle) is BrokerState.RECOVERY
@@ -111,7 +111,7 @@ def test_an_unfencing_that_was_not_asked_for_does_not_count() -> None:
     """The response to a heartbeat that asks to be fenced says nothing of the next one."""
     cycle = registered()
     respond(cycle, 0)
-    beat = cycle.next_request(AFTER_CATCHING_UP_MS)
+    beat = cycle.next_request(WHILE_STARTING_MS)
     assert beat == Beat(True, False, ())
     cycle.ready_to_unfence(11)
     cycle.beat_responded(is_caught_up=True, is_fenced=False, may_shut_down=False, now_ms=12)

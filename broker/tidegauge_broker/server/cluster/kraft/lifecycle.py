@@ -8,8 +8,8 @@ Rules (``BrokerLifecycleManager``):
     1. A broker registers, again after each refusal, until ``initial.broker.registration.timeout.ms`` is over.
     2. Then it sends heartbeats, ``broker.heartbeat.interval.ms`` after each response or failure; at once after the
        registration, when it is ready to be unfenced, when a log directory fails and when it begins to shut down.
-    3. STARTING ends when the controller says that the broker has caught up with the metadata log; the next heartbeat
-       follows 10 ms later. Until its logs are recovered the broker asks to stay fenced.
+    3. STARTING ends when the controller says that the broker has caught up with the metadata log; until then a heartbeat
+       follows 10 ms after each response. Until its logs are recovered the broker asks to stay fenced.
     4. RECOVERY ends when it asks to be unfenced, and is.
     5. A running broker that stops asks for its leaders to be moved away, and waits until the controller says that it
        may end. One that does not run yet ends at once.
@@ -24,7 +24,8 @@ from enum import Enum
 from typing import NamedTuple
 
 NEVER_MS = 2**63 - 1
-AFTER_CATCHING_UP_MS = 10
+WHILE_STARTING_MS = 10
+"""From the response to a heartbeat to the next one, until the broker has caught up."""
 
 
 class BrokerState(Enum):
@@ -221,9 +222,10 @@ class Lifecycle:
         for directory in beat.offline_directories:
             self._offline[directory] = NEVER_MS
         wait_ms = self._beat_ms
-        if self.state is BrokerState.STARTING and is_caught_up:
-            self._enter(BrokerState.RECOVERY)
-            wait_ms = AFTER_CATCHING_UP_MS
+        if self.state is BrokerState.STARTING:
+            wait_ms = WHILE_STARTING_MS
+            if is_caught_up:
+                self._enter(BrokerState.RECOVERY)
         elif self.state is BrokerState.RECOVERY and not beat.wants_fence and not is_fenced:
             self._enter(BrokerState.RUNNING)
         elif self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and beat.wants_shut_down and may_shut_down:
