@@ -28,6 +28,7 @@ from tidegauge.sasl_client import Login
 from tidegauge.security import PLAINTEXT, SSL, security_of
 from tidegauge.settings import (
     BROKER_SETTINGS,
+    KRAFT_BROKER_SETTINGS,
     Values,
     listeners_of,
     parse_broker_settings,
@@ -135,7 +136,11 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
             texts |= settings_of_environment(os.environ)
         texts |= read_assignments(override, "--override")
         node = kraft_node(texts, socket.gethostname()) if is_kraft(texts) else None
-        settings, unknown = parse_broker_settings(texts if node is None else as_broker(texts, node))
+        settings, unknown = (
+            parse_broker_settings(texts)
+            if node is None
+            else parse_broker_settings(as_broker(texts, node), KRAFT_BROKER_SETTINGS)
+        )
         identity = identity_of(settings, node)
         allow_many_files()
         keep_freed_memory()

@@ -4,7 +4,7 @@
 of Kafka 3.9 (KafkaConfig, LogConfig); a setting that Kafka does not have says so in its text.
 """
 
-from tidegauge.settings.broker import BROKER_GROUPS, BROKER_SETTINGS
+from tidegauge.settings.broker import BROKER_GROUPS, BROKER_SETTINGS, KRAFT_BROKER_SETTINGS
 from tidegauge.settings.dynamic import (
     BrokerSettings,
     ListChange,
@@ -38,6 +38,7 @@ __all__ = [
     "BROKER_SETTINGS",
     "GROUP_CONFIGS",
     "INT_MAX",
+    "KRAFT_BROKER_SETTINGS",
     "LONG_MAX",
     "SHARE_GROUP_CONFIGS",
     "TOPIC_SETTINGS",

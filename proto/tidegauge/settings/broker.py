@@ -7,6 +7,8 @@ Source: Kafka's ReplicationConfigs, ServerConfigs, ZkConfigs, SocketServerConfig
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegauge.settings.broker_groups import GROUP_SETTINGS
 from tidegauge.settings.broker_log import LOG_SETTINGS
 from tidegauge.settings.broker_security import SECURITY_SETTINGS
@@ -290,3 +292,16 @@ BROKER_GROUPS: dict[str, tuple[Setting, ...]] = {
 }
 
 BROKER_SETTINGS: dict[str, Setting] = {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}
+_OTHER_DEFAULTS = {
+    "group.coordinator.append.linger.ms": -1,
+    "group.coordinator.threads": 4,
+    "log.message.timestamp.after.max.ms": 3_600_000,
+    "num.recovery.threads.per.data.dir": 2,
+}
+_PROTOCOLS = "group.coordinator.rebalance.protocols"
+_KRAFT_PROTOCOLS = ("classic", "consumer", "streams")
+KRAFT_BROKER_SETTINGS = BROKER_SETTINGS | {
+    **{name: replace(BROKER_SETTINGS[name], default=default) for name, default in _OTHER_DEFAULTS.items()},
+    _PROTOCOLS: replace(BROKER_SETTINGS[_PROTOCOLS], default=_KRAFT_PROTOCOLS, choices=_KRAFT_PROTOCOLS),
+}
+"""The same as Kafka 4 has them, with other defaults: those of a broker in KRaft mode (KIP-1030, KIP-848)."""

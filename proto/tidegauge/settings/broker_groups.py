@@ -80,9 +80,8 @@ GROUP_SETTINGS = (
     names(
         "group.coordinator.rebalance.protocols",
         ("classic",),
-        "Rebalance protocols that are enabled; in ZooKeeper mode classic alone.",
+        "Rebalance protocols that are enabled: classic alone; in KRaft mode consumer too (streams is not served).",
         ("classic",),
-        has_effect=False,
     ),
     whole("group.coordinator.threads", 1, "", "Threads of KRaft's group coordinator.", 1, has_effect=False),
     whole(

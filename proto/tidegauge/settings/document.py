@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegauge.settings.broker import BROKER_GROUPS
+from tidegauge.settings.broker import BROKER_GROUPS, BROKER_SETTINGS, KRAFT_BROKER_SETTINGS
 from tidegauge.settings.group import GROUP_CONFIGS
 from tidegauge.settings.model import INT_MAX, LONG_MAX, Setting, number_text
 from tidegauge.settings.quorum import CONTROLLER_GROUPS
@@ -126,6 +126,12 @@ def _page_tables() -> Iterator[str]:
                 setting.update,
                 meaning_text(setting),
             )
+    yield "\n## Settings of brokers: other defaults in KRaft mode\n"
+    yield "Those of Kafka 4."
+    yield "\n| setting | default | in KRaft mode |\n|---|---|---|"
+    for name, setting in sorted(KRAFT_BROKER_SETTINGS.items()):
+        if setting.default != BROKER_SETTINGS[name].default:
+            yield _row(f"`{name}`", _code(default_text(BROKER_SETTINGS[name])), _code(default_text(setting)))
     yield "\n## Settings of controllers in KRaft mode\n"
     yield "Names, defaults and ranges are those of Kafka 4.3; all are read at the start alone."
     for group, table in CONTROLLER_GROUPS.items():

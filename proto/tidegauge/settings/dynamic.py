@@ -171,8 +171,9 @@ class BrokerSettings:
                 setting = BROKER_SETTINGS[name]
                 yield Synonym(STATIC, name, "" if setting.is_sensitive else setting.text_of(self._static[name]))
         for name in names:
-            if BROKER_SETTINGS[name].default is not None:
-                yield Synonym(DEFAULT, name, BROKER_SETTINGS[name].text_of(BROKER_SETTINGS[name].default))
+            setting = self.live.table[name]
+            if setting.default is not None:
+                yield Synonym(DEFAULT, name, setting.text_of(setting.default))
 
     def topic_views(self, own: Mapping[str, str]) -> list[SettingView]:
         """Return the views of a topic's settings over this broker's, sorted by name; ``own`` has the topic's own."""

@@ -34,8 +34,14 @@ def read_assignments(pairs: Iterable[str], what: str) -> dict[str, str]:
     return found
 
 
-def parse_broker_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
+def parse_broker_settings(
+    texts: Mapping[str, str], table: Mapping[str, Setting] = BROKER_SETTINGS
+) -> tuple[Values, list[str]]:
     """Parse a broker's settings and apply Kafka's checks across them.
+
+    Args:
+        texts: by name.
+        table: has the defaults: ``BROKER_SETTINGS`` or, in KRaft mode, ``KRAFT_BROKER_SETTINGS``.
 
     Returns:
         The values, and the names that the table lacks (Kafka logs a warning and starts).
@@ -44,7 +50,7 @@ def parse_broker_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
         TidegaugeError: INVALID_CONFIG, a value is illegal or two contradict each other.
     """
     known = {name: setting for name in texts if (setting := broker_setting(name)) is not None}
-    values = Values(BROKER_SETTINGS, {name: setting.parse(texts[name]) for name, setting in known.items()})
+    values = Values(table, {name: setting.parse(texts[name]) for name, setting in known.items()})
     check_broker(values)
     return values, sorted(texts.keys() - known.keys())
 

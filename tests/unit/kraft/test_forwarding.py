@@ -56,11 +56,13 @@ class Controller:
         return self.known
 
 
-def served(controller: Controller, group_version: int = 0, share_version: int = 0) -> Serving:
+def served(
+    controller: Controller, group_version: int = 0, share_version: int = 0, *, has_consumer: bool = True
+) -> Serving:
     """What a broker serves that hands requests on to this controller."""
     finalized = {"metadata.version": 30, "group.version": group_version, "share.version": share_version}
     features = Features(41, finalized, {"metadata.version": (25, 30), "kraft.version": (0, 1)})
-    return serving_of(controller, lambda: features, serves_consumer_groups=True, serves_share_groups=True)
+    return serving_of(controller, lambda: features, serves_consumer_groups=has_consumer, serves_share_groups=True)
 
 
 def context(key: int, version: int) -> Any:
@@ -111,6 +113,15 @@ async def test_a_version_that_the_controller_does_not_know_closes_the_connection
 def test_a_principal_is_serialized_as_kafkas() -> None:
     """DefaultKafkaPrincipalBuilder.serialize, as recorded from a broker of 4.3.1."""
     assert serialized(ANONYMOUS) == bytes.fromhex("000005557365720a414e4f4e594d4f55530000")
+
+
+async def test_a_broker_can_switch_the_consumer_protocol_off() -> None:
+    """group.coordinator.rebalance.protocols=classic: refused whatever group.version says, and advertised."""
+    serving = served(Controller(), 1, has_consumer=False)
+    key = apis.CONSUMER_GROUP_HEARTBEAT
+    response = await ask(serving, key, 1, ConsumerGroupHeartbeatRequest("g", "", 0))
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert key in {one.api_key for one in advertised(serving).api_keys}
 
 
 @pytest.mark.parametrize(("group_version", "error"), [(0, ErrorCode.UNSUPPORTED_VERSION), (1, ErrorCode.NONE)])

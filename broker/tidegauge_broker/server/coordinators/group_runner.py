@@ -54,10 +54,13 @@ def group_settings(settings: Values, *, has_features: bool = False) -> GroupSett
 
     Args:
         settings: the broker's.
-        has_features: whether the cluster has features (KRaft mode): group.version and share.version say then whether
-            groups of the consumer and the share protocol are served, which the listeners heed.
+        has_features: whether the cluster has features (KRaft mode): group.version and share.version say then, too,
+            whether groups of the consumer and the share protocol are served, which the listeners heed.
     """
-    of_groups, protocols = group_values({}, settings), settings["tidegauge.zookeeper.group.protocols"]
+    of_groups = group_values({}, settings)
+    protocols = settings["tidegauge.zookeeper.group.protocols"]
+    if has_features:
+        protocols = (*settings["group.coordinator.rebalance.protocols"], SHARE)
     return GroupSettings(
         partitions=settings.integer("offsets.topic.num.partitions"),
         group_min_session_timeout_ms=settings.integer("group.min.session.timeout.ms"),
@@ -70,13 +73,13 @@ def group_settings(settings: Values, *, has_features: bool = False) -> GroupSett
         offsets_commit_timeout_ms=settings.integer("offsets.commit.timeout.ms"),
         offsets_commit_required_acks=settings.integer("offsets.commit.required.acks"),
         offsets_topic_compression_codec=settings.integer("offsets.topic.compression.codec"),
-        serves_consumer_groups=has_features or CONSUMER in protocols,
+        serves_consumer_groups=CONSUMER in protocols,
         consumer_times=consumer_times(of_groups),
         consumer_max_size=settings.integer("group.consumer.max.size"),
         consumer_assignors=tuple(map(_assignor, settings["group.consumer.assignors"])),
         consumer_regex_refresh_interval_ms=settings.integer("group.consumer.regex.refresh.interval.ms"),
         consumer_migration_policy=settings.text("group.consumer.migration.policy").lower(),
-        serves_share_groups=has_features or SHARE in protocols,
+        serves_share_groups=SHARE in protocols,
         share_times=share_times(of_groups),
         share_initialize_retry_interval_ms=settings.integer("group.share.initialize.retry.interval.ms"),
         share_max_size=settings.integer("group.share.max.size"),

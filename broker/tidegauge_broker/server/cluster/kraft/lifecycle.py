@@ -8,8 +8,8 @@ Rules (``BrokerLifecycleManager``):
     1. A broker registers, again after each refusal, until ``initial.broker.registration.timeout.ms`` is over.
     2. Then it sends heartbeats, ``broker.heartbeat.interval.ms`` after each response or failure; at once after the
        registration, when it is ready to be unfenced, when a log directory fails and when it begins to shut down.
-    3. STARTING ends when the controller says that the broker has caught up with the metadata log; until then a heartbeat
-       follows 10 ms after each response. Until its logs are recovered the broker asks to stay fenced.
+    3. STARTING ends when the controller says that the broker has caught up with the metadata log; until then a
+       heartbeat follows 10 ms after each response. Until its logs are recovered the broker asks to stay fenced.
     4. RECOVERY ends when it asks to be unfenced, and is.
     5. A running broker that stops asks for its leaders to be moved away, and waits until the controller says that it
        may end. One that does not run yet ends at once.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidegauge.kafka.kraft.messages.create_topics import CreatableTopicConfigs
-from tidegauge.settings import BROKER_SETTINGS, Values
+from tidegauge.settings import KRAFT_BROKER_SETTINGS, Values
 from tidegauge.settings.dynamic import (
     DEFAULT,
     DYNAMIC_BROKER,
@@ -24,8 +24,6 @@ from tidegauge_controller.metadata.image import BROKER, CLUSTER_DEFAULT
 
 _SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
-_DEFAULTS = {"message.timestamp.after.max.ms": "3600000"}
-"""Defaults that Kafka 4 has changed (KIP-1030)."""
 Configs = Sequence[CreatableTopicConfigs]
 
 
@@ -55,12 +53,12 @@ class NewTopicSettings:
 
 
 def _in_force(of_cluster: Mapping[str, str], of_node: Mapping[str, str], own: Mapping[str, str]) -> Configs:
-    settings = BrokerSettings(Values(BROKER_SETTINGS, {}))
+    settings = BrokerSettings(Values(KRAFT_BROKER_SETTINGS, {}))
     settings.replace(default=of_cluster, own=of_node)
     return [
         CreatableTopicConfigs(
             one.name,
-            _DEFAULTS.get(one.name, one.value) if one.source == DEFAULT else one.value,
+            one.value,
             one.is_read_only,
             _SOURCES[one.source],
         )

@@ -83,7 +83,8 @@ def serving_of(
         return Serving(BROKER_PROTOCOL, SERVED, handlers_with(extensions))
     known = {**SERVED, DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.KRAFT_API}
     apis = {key: _served(key, known.get(key)) for key in KRAFT_BROKER_APIS if key in known or key in FORWARDED}
-    apis |= {key: _with_feature(features, apis[key]) for key in _FEATURE_OF.keys() & apis.keys()}
+    off = frozenset() if serves_consumer_groups else OF_CONSUMER_GROUPS
+    apis |= {key: _with_feature(features, apis[key], is_off=key in off) for key in _FEATURE_OF.keys() & apis.keys()}
     keys = sorted(apis)
     handlers: dict[int, Handler] = {
         key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
@@ -132,8 +133,13 @@ _FEATURE_OF: Mapping[int, str] = {
 """The feature that must be at level 1 at least, by API. Those of states of share partitions need none."""
 
 
-def _with_feature(features: Callable[[], Features | None], api: ServedApi) -> ServedApi:
+def _with_feature(features: Callable[[], Features | None], api: ServedApi, *, is_off: bool) -> ServedApi:
     """Return an API that is refused, before anything else is asked, while the cluster's feature is not there.
+
+    Args:
+        features: returns the features that are in force.
+        api: what is said of it.
+        is_off: whether the broker's own settings switch its protocol off.
 
     Source: ``KafkaApis.isConsumerGroupProtocolEnabled`` and ``isShareGroupProtocolEnabled``.
     """
@@ -141,7 +147,7 @@ def _with_feature(features: Callable[[], Features | None], api: ServedApi) -> Se
 
     def refusal(request: Any, context: Context) -> Any:
         found = features()
-        if found is None or found.finalized.get(name, 0) < 1:
+        if is_off or found is None or found.finalized.get(name, 0) < 1:
             return api.refusal(context.header.version, request, ErrorCode.UNSUPPORTED_VERSION, None)
         return None
 
