@@ -92,9 +92,11 @@ modes: .venv ## The tables of docs/which-mode.md, from scenarios, labs and tools
 
 kafka-messages: .venv ## Generate the messages of Kafka's protocol from Kafka's definitions (needs Maven).
 	$(BIN)/python tools/generate-kafka-messages.py
+	$(BIN)/python tools/generate-kafka-releases.py
 
 kafka-messages-drift: .venv # Fails when they are not those of Kafka's definitions; without Maven it says so.
 	$(BIN)/python tools/generate-kafka-messages.py --check
+	$(BIN)/python tools/generate-kafka-releases.py --check
 
 diagrams: .venv ## The state diagrams of docs/controller.md, replication.md, groups.md and transactions.md, from the tables that the code obeys.
 	$(BIN)/python -m tidegauge_controller.diagrams docs/controller.md

@@ -37,11 +37,11 @@ class _Partition:
         return -1, []
 
     def leader(self) -> int:
-        """Return its leader; -1: none, or nobody says."""
+        """Return its leader; -1: none, or no broker responds."""
         return self._read()[0]
 
     def isr(self) -> list[int]:
-        """Return its ISR; empty if nobody says."""
+        """Return its ISR; empty if no broker responds."""
         return self._read()[1]
 
 
@@ -77,7 +77,7 @@ def controller_gaps(side: BrokerSide, kills: int) -> Iterator[float]:
     """Kill the active controller, again and again; seconds from each kill to a topic that is created.
 
     One client asks for the topic until it is there: with a timeout of its own for each request, as requests that reach
-    the dead one are never answered.
+    the dead one get no response.
     """
     for number in range(kills):
         _wait("an active controller", lambda: side.active_controller() != -1)

@@ -29,6 +29,19 @@ def kafka_jars(version: str = KAFKA) -> Path:
     return resolve(f"kafka-{version}", artifacts)
 
 
+def broker_jars(version: str) -> Path:
+    """Return the directory with a Kafka's broker and clients, without its tools: not every mirror has all of theirs.
+
+    Raises:
+        Unavailable: no Maven, or it can't reach its repository.
+    """
+    artifacts = (
+        Artifact("org.apache.kafka", "kafka_2.13", version),
+        Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
+    )
+    return resolve(f"kafka-broker-{version}", artifacts)
+
+
 def tools_jars(version: str) -> Path:
     """Return the directory with the tools and clients of a Kafka, without a broker: those of old versions need no more.
 

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from jars import KAFKA_4, kafka_jars
+from jars import KAFKA_4
 from kafka_side import ASK_SECONDS, Kafka, free_port, wait_for
 
 from tidegauge.errors import TidegaugeError
@@ -30,14 +30,20 @@ CONTROLLERS = 3
 
 
 class Kafka4(Kafka):
-    """Their side in KRaft mode; see ``measure.BrokerSide``."""
+    """Their side in KRaft mode; see ``Kafka``."""
 
-    name = f"Apache Kafka {KAFKA_4}"
+    release = KAFKA_4
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3) -> None:
-        super().__init__(directory, SETTINGS | dict(settings or {}), brokers=brokers)
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        brokers: int = 3,
+        release: str | None = None,
+    ) -> None:
+        super().__init__(directory, SETTINGS | dict(settings or {}), brokers=brokers, release=release)
         self._directory = directory / "kafka-4"
-        self._classpath = f"{kafka_jars(KAFKA_4)}/*"
         self._controller_ports = [free_port() for _ in range(CONTROLLERS)]
 
     @property
@@ -59,7 +65,8 @@ class Kafka4(Kafka):
         }
         path = self._directory / f"{name}.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
-        arguments = ["--ignore-formatted", "-t", CLUSTER_ID, "-c", str(path), *voters]
+        levels = ["--release-version", ".".join(self.release.split(".")[:2])]
+        arguments = ["--ignore-formatted", "-t", CLUSTER_ID, "-c", str(path), *levels, *voters]
         with contextlib.redirect_stdout(io.StringIO()):
             format_storage.main(arguments, standalone_mode=False)
         return config

@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaError
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from fetched import Unavailable
-from jars import KAFKA
+from jars import KAFKA, broker_jars
 from measure import Latency, Workload
 from perf_tools import COMMON_JVM, PerfTools
 
@@ -44,15 +44,31 @@ def free_port() -> int:
 
 
 class Kafka:
-    """Their side; see ``measure.BrokerSide``."""
+    """Their side; see ``measure.BrokerSide``.
 
-    name = f"Apache Kafka {VERSION}"
+    Args:
+        directory: where it may make a directory.
+        settings: of the brokers, beside what they need.
+        brokers: how many.
+        release: of the brokers; the tools are always of ``VERSION``.
+    """
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3) -> None:
+    release = VERSION
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        brokers: int = 3,
+        release: str | None = None,
+    ) -> None:
+        self.release = release or self.release
+        self.name = f"Apache Kafka {self.release}"
         self._directory = directory / "kafka"
         self._settings = dict(settings or {})
         self._tools = PerfTools()
-        self._classpath = self._tools.classpath
+        self._classpath = self._tools.classpath if self.release == VERSION else f"{broker_jars(self.release)}/*"
         self._zookeeper_port = free_port()
         self._ports = [free_port() for _ in range(brokers)]
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)

@@ -415,11 +415,7 @@ class BrokerProcess:
             identity.listeners,
             self._service,
             OfferedServices(
-                self._service,
-                self._replicas,
-                self._now_ms,
-                self._seams.add_services,
-                identity.listeners.kafka_beside,
+                self._service, self._replicas, self._now_ms, self._seams.add_services, identity.listeners.kafka_beside
             ),
             self._settings,
             identity.security,
@@ -431,6 +427,7 @@ class BrokerProcess:
                 self._cluster.features,
                 serves_consumer_groups=self._groups.serves_consumer_groups,
                 serves_share_groups=self._groups.serves_share_groups,
+                as_kafka=self._settings.text("tidegauge.as.kafka"),
             ),
         )
 

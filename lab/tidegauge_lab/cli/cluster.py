@@ -58,6 +58,12 @@ from tidegauge_lab.local.launcher import BROKER, CONTROLLER, ahead
     help="With --kraft: the level of one feature; may be repeated.",
 )
 @click.option(
+    "--as-kafka",
+    multiple=True,
+    metavar="[N:]RELEASE",
+    help="Brokers (broker N) pass for this release of Kafka: 2.8 to 3.9, or 4.0 to 4.3, which have --kraft.",
+)
+@click.option(
     "--kafka-port",
     type=click.IntRange(1, 65535),
     metavar="N",
@@ -99,6 +105,7 @@ def up(
     combined: bool,
     release_version: str | None,
     features: tuple[str, ...],
+    as_kafka: tuple[str, ...],
     kafka_port: int | None,
     kafka_host: str | None,
     base_port: int | None,
@@ -121,7 +128,8 @@ def up(
         raise click.UsageError(
             "Option --zookeeper-port is for the cluster's own ZooKeeper; it can't be used with --zookeeper"
         )
-    with ahead(directory.absolute(), CONTROLLER if kraft and not combined else BROKER):
+    begins_with_controllers = (kraft or any(_is_of_kraft(text) for text in as_kafka)) and not combined
+    with ahead(directory.absolute(), CONTROLLER if begins_with_controllers else BROKER):
         from tidegauge_lab.cli import running  # noqa: PLC0415 - a launcher loads beside this
 
         cluster = running.create(
@@ -140,10 +148,16 @@ def up(
             is_combined=combined,
             release_version=release_version,
             features=features,
+            as_kafka=as_kafka,
             controller_port=controller_port,
         )
         has_new = bool(settings or profile)
         running.start(cluster, output, control, control_name, detach=detach, has_new_settings=has_new)
+
+
+def _is_of_kraft(as_kafka: str) -> bool:
+    """Return whether brokers pass for a release in KRaft mode; whether there is such a release is judged later."""
+    return not as_kafka.rpartition(":")[2].startswith(("2.", "3."))
 
 
 @click.command()

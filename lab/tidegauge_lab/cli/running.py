@@ -16,6 +16,7 @@ from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, KRAFT_MODE
 from tidegauge_lab.cli.cluster_lines import group_line, held_line, next_commands, summary, where_to_go_on
 from tidegauge_lab.local import control_server
+from tidegauge_lab.local.as_kafka import as_kafka as passing_for
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.foreign import brokers_of_others
 from tidegauge_lab.local.guard import guarding
@@ -38,6 +39,7 @@ def create(
     release_version: str | None,
     controller_port: int | None,
     is_kraft: bool,
+    as_kafka: Sequence[str],
     **wanted: Any,
 ) -> LocalCluster:
     """Write what the options say into a directory, as ``LocalCluster.create`` does; a wrong option is a usage error.
@@ -52,14 +54,19 @@ def create(
         release_version: the release whose features the cluster has.
         controller_port: the first controller's.
         is_kraft: whether KRaft mode is asked for; else the directory says, or TIDEGAUGE_MODE.
+        as_kafka: releases that brokers pass for; a new cluster has the features of the lowest one.
         wanted: the rest of what ``LocalCluster.create`` takes.
 
     Raises:
         TidegaugeError: the cluster can't be made so; nothing is written.
     """
     try:
-        given = read_assignments(settings, "--set")
+        passing = passing_for(as_kafka)
+        given = passing.settings | read_assignments(settings, "--set")
         levels = dict(map(read_feature, features))
+        is_kraft = is_kraft or passing.is_kraft
+        if passing.is_kraft and not (directory / FILE_NAME).exists():
+            release_version = release_version or passing.lowest
         quorum = WantedQuorum(controllers, is_combined, release_version, levels, controller_port)
         mode = KRAFT_MODE if is_kraft else None
         return LocalCluster.create(directory, settings=given, mode=mode, quorum=quorum, **wanted)

@@ -21,10 +21,11 @@ from pathlib import Path
 from tidegauge import event_log
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import address_of
+from tidegauge.kafka.releases import release_of
 from tidegauge.listeners import GRPC, GRPC_NAMES
 from tidegauge.near_names import did_you_mean
 from tidegauge.security import BESIDE_SASL, PLAINTEXT
-from tidegauge.settings import BROKER_SETTINGS, parse_broker_settings, property_line
+from tidegauge.settings import BROKER_SETTINGS, KRAFT_BROKER_SETTINGS, parse_broker_settings, property_line
 from tidegauge.settings.broker_security import PATHS
 from tidegauge.settings.parsing import broker_setting
 from tidegauge.settings.quorum import CONTROLLER_SETTINGS
@@ -155,7 +156,9 @@ def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEE
         of_brokers = {name: text for name, text in own.items() if broker_setting(name) is not None}
         if mode == KRAFT_MODE:
             of_brokers = with_own_authorizer(of_brokers)
-        parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **of_brokers})
+        table = KRAFT_BROKER_SETTINGS if mode == KRAFT_MODE else BROKER_SETTINGS
+        values, _ = parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **of_brokers}, table)
+        release_of(values.text("tidegauge.as.kafka"), is_kraft=mode == KRAFT_MODE)
     security_of_cluster(settings)
 
 

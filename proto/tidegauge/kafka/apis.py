@@ -161,6 +161,10 @@ class Protocol:
         self._package = package
         self._elsewhere = elsewhere or {}
 
+    def of(self, apis: Mapping[int, Api]) -> Protocol:
+        """Return the same messages with other rows, of the same APIs or fewer."""
+        return Protocol(apis, self._package, self._elsewhere)
+
     def message_class(self, key: int, *, response: bool) -> type:
         """Return the class of an API's request or response; its module is imported on first use."""
         api = self.apis[key]

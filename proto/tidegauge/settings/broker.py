@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidegauge.kafka.release_versions import VERSIONS
 from tidegauge.settings.broker_groups import GROUP_SETTINGS
 from tidegauge.settings.broker_log import LOG_SETTINGS
 from tidegauge.settings.broker_security import SECURITY_SETTINGS
@@ -254,6 +255,13 @@ _QUOTAS = (
 )
 
 _OWN = (
+    text(
+        "tidegauge.as.kafka",
+        None,
+        "Release of Kafka that Kafka's clients see, such as 3.4: its APIs and their versions, and in KRaft mode its "
+        "features. Before 4.0 in ZooKeeper mode, from 4.0 on in KRaft mode (not in Kafka).",
+        tuple(VERSIONS),
+    ),
     flag("lab.enable", False, "Offer the Lab service with its fault switches (not in Kafka)."),
     text(
         "lab.controller.stop.file",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tidegauge_broker.server.cluster.kraft.lifecycle import (
-    WHILE_STARTING_MS,
     ALLOWED,
     NEVER_MS,
     TRANSITIONS,
+    WHILE_STARTING_MS,
     Beat,
     BrokerState,
     Lifecycle,

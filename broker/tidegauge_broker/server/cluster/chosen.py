@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.releases import release_of
 from tidegauge.settings import Values
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.cluster.kraft.cluster import KRaftCluster
@@ -15,7 +16,7 @@ from tidegauge_broker.server.quorum.node_settings import NodeSettings
 
 
 def require_settings(settings: Values, node: NodeSettings | None = None) -> None:
-    """Check that a broker's settings say where its cluster's metadata are.
+    """Check that a broker's settings say where its cluster's metadata are, and suit that place.
 
     Args:
         settings: of the broker.
@@ -24,6 +25,7 @@ def require_settings(settings: Values, node: NodeSettings | None = None) -> None
     Raises:
         TidegaugeError: INVALID_CONFIG, they do not.
     """
+    release_of(settings.text("tidegauge.as.kafka"), is_kraft=node is not None)
     if node is None and not settings.text("zookeeper.connect"):
         raise TidegaugeError(
             ErrorCode.INVALID_CONFIG,

@@ -18,6 +18,7 @@ from pathlib import Path
 from tidegauge.cluster_metadata import BrokerRegistration, Leadership
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
+from tidegauge.kafka.releases import release_of
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import PartitionState
 from tidegauge.settings import Values
@@ -62,11 +63,20 @@ class KRaftCluster:
         source: its node of the quorum.
         clock: of the process.
         lab: opens the channels to controllers.
+        as_kafka: the release that the broker passes for; empty: none.
     """
 
     def __init__(
-        self, node: NodeSettings, directories: KRaftDirectories, source: MetadataSource, clock: Clock, lab: NodeLab
+        self,
+        node: NodeSettings,
+        directories: KRaftDirectories,
+        source: MetadataSource,
+        clock: Clock,
+        lab: NodeLab,
+        as_kafka: str = "",
     ) -> None:
+        release = release_of(as_kafka, is_kraft=True)
+        self._supported = SUPPORTED if release is None else release.supported(SUPPORTED)
         self._lab = lab
         self.cluster_id = directories.cluster_id
         self.log_owner = directories
@@ -111,7 +121,7 @@ class KRaftCluster:
         except BaseException:
             await source.close()
             raise
-        return cls(node, directories, source, clock, lab)
+        return cls(node, directories, source, clock, lab, settings.text("tidegauge.as.kafka"))
 
     def _channel(self, purpose: str) -> ControllerChannel:
         """Return a channel to the controller; each purpose has a connection of its own."""
@@ -142,7 +152,7 @@ class KRaftCluster:
             finalized[METADATA_VERSION] = image.metadata_version
         if self._source.kraft_version > 0:
             finalized[KRAFT_VERSION] = self._source.kraft_version
-        return Features(image.provenance.offset, finalized, SUPPORTED)
+        return Features(image.provenance.offset, finalized, self._supported)
 
     def _partition(self, at: TopicPartition) -> tuple[TopicImage, PartitionRegistration] | None:
         topic = self._image.topic_named(at.topic)
@@ -243,7 +253,7 @@ class KRaftCluster:
                 (one.name, one.host, one.port, _SECURITY_NUMBERS[protocols.get(one.name, "PLAINTEXT")])
                 for one in registration.listeners
             ],
-            SUPPORTED,
+            self._supported,
             registration.rack,
             self._directories.id_bytes(),
             self._previous_epoch,

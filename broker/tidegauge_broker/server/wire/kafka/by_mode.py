@@ -20,6 +20,7 @@ from tidegauge.kafka.apis import (
     OF_CONSUMER_GROUPS,
     READ_SHARE_GROUP_STATE_SUMMARY,
     SHARE_APIS,
+    Api,
     Protocol,
 )
 from tidegauge.kafka.frames import codec_of, encode, joined
@@ -33,10 +34,12 @@ from tidegauge.kafka.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from tidegauge.kafka.releases import release_of
 from tidegauge_broker.server.cluster.ports import Features, Forwarding
 from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
+from tidegauge_broker.server.wire.kafka.callers import is_of_broker
 from tidegauge_broker.server.wire.kafka.handlers import describe_topic_partitions
-from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
+from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for, is_valid
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
 from tidegauge_broker.server.wire.kafka.served import SERVED, handlers_with
@@ -54,11 +57,13 @@ class Serving(NamedTuple):
         protocol: the APIs and their versions.
         apis: what is said of each API that has a handler.
         handlers: by key.
+        of_clients: what others than brokers see, where the broker passes for a release; None: all of it.
     """
 
     protocol: Protocol
     apis: Mapping[int, ServedApi]
     handlers: Mapping[int, Handler]
+    of_clients: Protocol | None = None
 
 
 def serving_of(
@@ -67,6 +72,7 @@ def serving_of(
     *,
     serves_consumer_groups: bool,
     serves_share_groups: bool,
+    as_kafka: str = "",
 ) -> Serving:
     """Return what a broker serves.
 
@@ -75,12 +81,22 @@ def serving_of(
         features: returns the features that are in force.
         serves_consumer_groups: whether groups of the consumer protocol are served (KIP-848).
         serves_share_groups: whether groups of the share protocol are served (KIP-932).
+        as_kafka: the release that it passes for: its clients see no more than that has; empty: none.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, it can't pass for this release.
     """
+    release = release_of(as_kafka, is_kraft=forwarding is not None)
     extensions = frozenset(
         {*(OF_CONSUMER_GROUPS if serves_consumer_groups else ()), *(SHARE_APIS if serves_share_groups else ())}
     )
     if forwarding is None:
-        return Serving(BROKER_PROTOCOL, SERVED, handlers_with(extensions))
+        found = handlers_with(extensions)
+        if release is None:
+            return Serving(BROKER_PROTOCOL, SERVED, found)
+        of_clients = release.served(BROKER_PROTOCOL)
+        seen = handler_for(sorted(found.keys() & of_clients.apis.keys()), of_clients.apis)
+        return Serving(BROKER_PROTOCOL, SERVED, found | _versions_by_caller(found, seen), of_clients)
     known = {**SERVED, DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.KRAFT_API}
     apis = {key: _served(key, known.get(key)) for key in KRAFT_BROKER_APIS if key in known or key in FORWARDED}
     off = frozenset() if serves_consumer_groups else OF_CONSUMER_GROUPS
@@ -89,8 +105,23 @@ def serving_of(
     handlers: dict[int, Handler] = {
         key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
     }
-    handlers[API_VERSIONS] = partial(_api_versions, keys, forwarding, features)
-    return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers)
+    handlers[API_VERSIONS] = partial(_api_versions, [KRAFT_BROKER_APIS[key] for key in keys], forwarding, features)
+    if release is None:
+        return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers)
+    of_clients = release.served(KRAFT_BROKER_PROTOCOL)
+    rows = [of_clients.apis[key] for key in keys if key in of_clients.apis]
+    seen = partial(_api_versions, rows, forwarding, features)
+    return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers | _versions_by_caller(handlers, seen), of_clients)
+
+
+def _versions_by_caller(handlers: Mapping[int, Handler], seen: Handler) -> dict[int, Handler]:
+    """Return the handler of ApiVersions that tells brokers all, and others what they are to see."""
+    whole = handlers[API_VERSIONS]
+
+    def handle(request: Any, context: Context) -> Any:
+        return (whole if is_of_broker(context.header) else seen)(request, context)
+
+    return {API_VERSIONS: handle}
 
 
 def _served(key: int, known: ServedApi | None) -> ServedApi:
@@ -164,7 +195,7 @@ def _with_feature(features: Callable[[], Features | None], api: ServedApi, *, is
 
 
 def _api_versions(
-    keys: list[int],
+    rows: list[Api],
     forwarding: Forwarding,
     features: Callable[[], Features | None],
     request: ApiVersionsRequest | None,
@@ -177,7 +208,7 @@ def _api_versions(
         return Encoded(encode(API_VERSIONS, 0, known), 0)
     if not is_valid(context.header, request):
         return Encoded(encode(API_VERSIONS, version, ApiVersionsResponse(ErrorCode.INVALID_REQUEST)), version)
-    response = ApiVersionsResponse(api_keys=list(_ranges(keys, forwarding.versions())))
+    response = ApiVersionsResponse(api_keys=list(_ranges(rows, forwarding.versions())))
     found = features()
     if found is not None:
         response.finalized_features_epoch = found.epoch
@@ -192,10 +223,10 @@ def _api_versions(
     return Encoded(encode(API_VERSIONS, version, response), version)
 
 
-def _ranges(keys: list[int], controllers: Mapping[int, tuple[int, int]]) -> Iterator[ApiVersion]:
+def _ranges(rows: list[Api], controllers: Mapping[int, tuple[int, int]]) -> Iterator[ApiVersion]:
     """Yield the versions of each API; of one that is handed on only those that the controller serves too."""
-    for key in keys:
-        row = KRAFT_BROKER_APIS[key]
+    for row in rows:
+        key = row.key
         first, last = ADVERTISED_FROM.get(key, row.first), row.last
         if key in FORWARDED and controllers:
             lowest, highest = controllers.get(key, (0, -1))

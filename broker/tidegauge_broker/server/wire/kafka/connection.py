@@ -238,7 +238,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 raise UnsupportedRequest(f"{name} is not served (API key {header.key})")
             if header.tags.logical_time and (clock := self._owner.logical_clock) is not None:
                 clock.receive(header.tags.logical_time)
-            slot = Slot(header, self._owner.served[header.key], self._owner.protocol)
+            slot = Slot(header, self._owner.served[header.key], self._owner.protocol_of(header))
             if len(frame) > slot.api.large_from_bytes and slot.codec.version == header.version:
                 slot.is_large = True
                 handler = in_portions(slot.api.division, handler)

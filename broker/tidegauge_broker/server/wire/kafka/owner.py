@@ -25,7 +25,7 @@ class Owner(Interface):
     """What a connection needs of the listener that accepted it.
 
     Attributes:
-        protocol: the APIs and their versions.
+        protocol: the APIs and their versions, those for brokers among them.
         served: what is said of each API that has a handler.
         serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
         serves_controller: whether the controller uses it, too.
@@ -45,6 +45,10 @@ class Owner(Interface):
     serves_brokers: bool
     serves_controller: bool
     logical_clock: LogicalClock | None
+
+    def protocol_of(self, header: RequestHeader) -> Protocol:
+        """Return the APIs and versions that the sender of a request sees."""
+        ...
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""

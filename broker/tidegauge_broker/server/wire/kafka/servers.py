@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka.apis import Protocol
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge.listeners import KAFKA, WITH_SASL, WITH_TLS, Listener, Listeners
 from tidegauge.logical_clock import LogicalClock
@@ -30,6 +31,7 @@ from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
 from tidegauge_broker.server.wire.kafka.by_mode import Serving
+from tidegauge_broker.server.wire.kafka.callers import is_of_broker
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.sasl_connection import SaslConnection
@@ -191,6 +193,7 @@ class _KafkaListener:
         self.serves_controller = serves_controller
         self.serves_brokers = logical_clock is not None
         self.protocol = serving.protocol
+        self._of_clients = serving.of_clients
         self.served = serving.apis
         self.handlers = guarded(serving.handlers, service.configs.acls, serving.apis)
         self.max_request_bytes = limits.request_bytes
@@ -217,6 +220,10 @@ class _KafkaListener:
         if self._sasl is None:
             return KafkaConnection(self, self._now_ms)
         return SaslConnection(self, self._now_ms, self._sasl)
+
+    def protocol_of(self, header: RequestHeader) -> Protocol:
+        """As ``Owner``."""
+        return self.protocol if self._of_clients is None or is_of_broker(header) else self._of_clients
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:
         """Return what a handler is given."""

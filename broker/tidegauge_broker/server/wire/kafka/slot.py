@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tidegauge.kafka.apis import API_VERSIONS, APIS, BROKER_PROTOCOL, Protocol
+from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.frames import ApiCodec, RequestHeader, codec_of
 from tidegauge.kafka.records import Buffer
 from tidegauge_broker.server.service.pending_responses import PendingResponse
@@ -36,7 +36,7 @@ class Slot:
         """
         self.header = header
         self.api = api
-        self.codec: ApiCodec = codec_of(header.key, _response_version(header), protocol)
+        self.codec: ApiCodec = codec_of(header.key, _response_version(header, protocol), protocol)
         """Of the request and of the response: version 0 for ApiVersions of an unknown version (KIP-511)."""
         self.began = time.monotonic()
         self.parts: Sequence[Buffer] | None = None
@@ -56,6 +56,6 @@ class Slot:
         """Whether this is a Produce whose batches are appended, so that another may begin behind it."""
 
 
-def _response_version(header: RequestHeader) -> int:
-    is_unknown = header.key == API_VERSIONS and not APIS[API_VERSIONS].has(header.version)
+def _response_version(header: RequestHeader, protocol: Protocol) -> int:
+    is_unknown = header.key == API_VERSIONS and not protocol.apis[API_VERSIONS].has(header.version)
     return 0 if is_unknown else header.version

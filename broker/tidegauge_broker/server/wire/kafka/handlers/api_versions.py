@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
-from tidegauge.kafka.apis import API_VERSIONS, APIS
+from tidegauge.kafka.apis import API_VERSIONS, APIS, Api
 from tidegauge.kafka.frames import RequestHeader, encode
 from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
@@ -31,18 +31,18 @@ def is_valid(header: RequestHeader, request: ApiVersionsRequest) -> bool:
     return header.version < _NAMES_FROM or all(map(_SOFTWARE.fullmatch, names))
 
 
-def handler_for(served: Sequence[int]) -> Handler:
-    """Return the handler of a broker that serves these API keys."""
+def handler_for(served: Sequence[int], rows: Mapping[int, Api] = APIS) -> Handler:
+    """Return the handler of a broker that serves these API keys, in the versions of these rows."""
 
     @functools.cache
     def versions(version: int) -> Encoded:
-        keys = [ApiVersion(key, APIS[key].first, APIS[key].last) for key in served]
+        keys = [ApiVersion(key, rows[key].first, rows[key].last) for key in served]
         response = ApiVersionsResponse(api_keys=keys, finalized_features_epoch=0)
         return Encoded(encode(API_VERSIONS, version, response), version)
 
     def handle(request: ApiVersionsRequest | None, context: Context) -> Encoded:
-        api = APIS[API_VERSIONS]
-        if request is None:
+        api = rows[API_VERSIONS]
+        if request is None or not api.has(context.version):
             keys = [ApiVersion(API_VERSIONS, api.first, api.last)]
             response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, keys)
             return Encoded(encode(API_VERSIONS, 0, response), 0)
