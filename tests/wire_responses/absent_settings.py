@@ -140,6 +140,7 @@ OUR_OWN = frozenset(
         "share.coordinator.threads",
         "share.coordinator.write.timeout.ms",
         "super.users",
+        "tidegauge.as.kafka",
         "tidegauge.zookeeper.group.protocols",
     }
 )

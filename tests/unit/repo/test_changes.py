@@ -1,4 +1,4 @@
-"""Files in changes/: towncrier passes over those that it can't place, so that a change would be missing in a release."""
+"""Files in changes/: towncrier passes over those that it can't place, and a change would be missing in a release."""
 
 from __future__ import annotations
 
