@@ -37,6 +37,7 @@ from tidegauge_broker.coordinator.consumer_group.assignors.subscription import P
 from tidegauge_broker.coordinator.share_group.member import ShareMember
 from tidegauge_broker.coordinator.share_group.records import ShareGroupRecord, states_of
 from tidegauge_broker.coordinator.share_group.states import NO_STATES, StatesOfPartitions
+from tidegauge_broker.coordinator.typed_records import MAX_EPOCH
 
 FIRST_EPOCH = 1
 """Epoch of a group that has no record yet."""
@@ -178,7 +179,7 @@ def exists(image: ShareGroupImage) -> bool:
 
 def incoherence(image: ShareGroupImage) -> str | None:
     """Return why no coordinator can have written a group's records, as a clause; None if one can."""
-    if image.epoch < FIRST_EPOCH:
+    if not FIRST_EPOCH <= image.epoch <= MAX_EPOCH:
         return f"its epoch is {image.epoch}"
     if not 0 <= image.assignment_epoch <= image.epoch:
         return f"its assignment epoch is {image.assignment_epoch}, and its epoch {image.epoch}"
