@@ -32,7 +32,6 @@ from tidegauge.kafka.coordinator.share_group_target_assignment_metadata import (
 )
 from tidegauge.share_groups import ShareGroupState
 from tidegauge_broker.coordinator import drafts
-from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import Partitions
 from tidegauge_broker.coordinator.share_group.member import ShareMember
 from tidegauge_broker.coordinator.share_group.records import ShareGroupRecord, states_of
@@ -118,7 +117,7 @@ class ShareGroupImage:
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            topic_names=tuple(copied_set(value.subscribed_topic_names)),
+            topic_names=tuple(dict.fromkeys(value.subscribed_topic_names)),
         )
 
     def replay_target_epoch(self, _key: Any, value: ShareGroupTargetAssignmentMetadataValue | None) -> None:
