@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tests.odd_requests import OddRequests
 
-from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.fields import WIRE, Wire
 
 ENDS: Mapping[str, tuple[int, ...]] = {
@@ -42,8 +42,8 @@ class Number(NamedTuple):
 class EndRequests(OddRequests):
     """Makes requests whose fields all have the likeliest value, but for one number."""
 
-    def __init__(self, topics: Mapping[str, bytes]) -> None:
-        super().__init__(random.Random(0), topics)
+    def __init__(self, topics: Mapping[str, bytes], protocol: Protocol = BROKER_PROTOCOL) -> None:
+        super().__init__(random.Random(0), topics, protocol)
         self.learned = {"member_id": [""], "producer_id": [7]}
 
     def at(self, key: int, number: Number, value: int) -> Any:
@@ -72,10 +72,10 @@ class EndRequests(OddRequests):
         return self._pool(api, name, wire.kind)[0]
 
 
-def numbers(key: int) -> Iterator[Number]:
+def numbers(key: int, protocol: Protocol = BROKER_PROTOCOL) -> Iterator[Number]:
     """Yield every number of an API's requests, each in the highest version that has it."""
-    api = APIS[key]
-    yield from _numbers(message_class(key, response=False), (), api.first, api.last)
+    api = protocol.apis[key]
+    yield from _numbers(protocol.message_class(key, response=False), (), api.first, api.last)
 
 
 def _numbers(kind: type, path: tuple[str, ...], first: int, last: int) -> Iterator[Number]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.wire_responses.batches import TRANSACTIONAL, batch, message_set
 
-from tidegauge.kafka.apis import APIS, message_class
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.fields import WIRE, Wire
 
 INTEGERS: Mapping[str, Sequence[int]] = {
@@ -53,6 +53,9 @@ FIXED: Mapping[str, Sequence[Any]] = {
     "isolation_level": (0, 1, 9),
     "generation_id": (1, 1, 1, 0, -1, 2**31 - 1, -(2**31)),
     "generation_id_or_member_epoch": (1, 1, 1, 0, -1, 2**31 - 1, -(2**31)),
+    "share_session_epoch": (0, 0, 0, 1, 2, -1, 2**31 - 1, -(2**31)),
+    "member_epoch": (0, 0, 0, 1, 2, -1, -2, 2**31 - 1, -(2**31)),
+    "broker_epoch": (-1, 0, 2**63 - 1),
     "producer_epoch": (0, 0, 0, 1, -1, 2**15 - 1, -(2**15)),
     "key_type": (0, 1, 2),
     "validate_only": (True,),
@@ -70,18 +73,28 @@ NAMES: Mapping[str, Sequence[str]] = {
 class OddRequests:
     """Makes requests about a few topics, groups and transactional ids; the same ones from the same seed.
 
+    Args:
+        rng: draws what is asked.
+        topics: the ids of the topics that exist, by name.
+        protocol: the APIs of the brokers that are asked.
+
     Attributes:
         learned: what responses have said that requests may name: ``member_id``, ``producer_id``.
     """
 
-    def __init__(self, rng: random.Random, topics: Mapping[str, bytes]) -> None:
+    def __init__(self, rng: random.Random, topics: Mapping[str, bytes], protocol: Protocol = BROKER_PROTOCOL) -> None:
         self._rng = rng
         self._topics = topics
+        self._protocol = protocol
         self.learned: dict[str, list[Any]] = {"member_id": ["", "nobody-known"], "producer_id": [-1, 424_242]}
 
     def message(self, key: int, version: int) -> Any:
         """Return a request of this API and version."""
-        return self._struct(APIS[key].name, message_class(key, response=False), version)
+        return self._struct(self._protocol.apis[key].name, self._protocol.message_class(key, response=False), version)
+
+    def value(self, kind: type, version: int = 0) -> Any:
+        """Return a struct of this class, of a message or of a record of an internal topic."""
+        return self._struct("", kind, version)
 
     def _struct(self, api: str, kind: type, version: int) -> Any:
         values = {}

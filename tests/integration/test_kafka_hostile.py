@@ -23,18 +23,22 @@ from tests.wire_responses.probe import KEYS, SILENCE_SECONDS, SILENT, Probe, mes
 
 from tidegauge.kafka.apis import (
     ALTER_CLIENT_QUOTAS,
-    APIS,
+    BROKER_PROTOCOL,
     CONTROLLED_SHUTDOWN,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     JOIN_GROUP,
     LEADER_AND_ISR,
     PRODUCE,
     STOP_REPLICA,
     SYNC_GROUP,
     UPDATE_METADATA,
+    Protocol,
 )
 from tidegauge.kafka.compiler import MAX_ITEMS
 from tidegauge.kafka.frames import joined, request_frame
+from tidegauge.kafka.kraft.broker_apis import KRAFT_BROKER_PROTOCOL
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.wanted import WantedQuorum
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -181,32 +185,31 @@ def test_a_kafka_client_produces_and_consumes_in_tls(
 
 ODD_REQUESTS = 500
 MANY_OF = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetCommit", "Produce", "Fetch", "Metadata", "AddPartitionsToTxn")
-WAITING = {JOIN_GROUP, SYNC_GROUP}
+WAITING = {JOIN_GROUP, SYNC_GROUP, DESCRIBE_SHARE_GROUP_OFFSETS}
+"""The last one because a partition that does not exist is looked for again for 30 s, as Kafka's persister does."""
 SLOWEST_SECONDS = 60.0
 """Longer than request.timeout.ms, which ends a wait for a marker's acks."""
 NOT_SENT = {*OBEYED, CONTROLLED_SHUTDOWN, ALTER_CLIENT_QUOTAS}
 """A quota of the test's own client would only make the test slow."""
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_odd_requests_that_are_well_formed_leave_the_brokers_as_they_were(make_cluster: Any, seed: int) -> None:
-    """Things named twice, null, unknown beside known, numbers at the ends: each request has a response or a closed
-    connection, but for those that wait for others; no broker ends, and none meets an exception that it did not expect.
-    """
-    cluster: LocalCluster = make_cluster(profile="kafka", settings={"offsets.topic.replication.factor": "1"})
+def ask_odd_requests(cluster: LocalCluster, seed: int, protocol: Protocol = BROKER_PROTOCOL) -> None:
+    """Send a cluster of three brokers odd requests of all APIs; see the tests."""
     pids = {broker: cluster.pid_of(broker) for broker in (0, 1, 2)}
     rng = random.Random(seed)
-    probe = Probe([(host, int(port)) for host, _, port in map(_parted, cluster.kafka_bootstrap_servers)])
+    addresses = [(host, int(port)) for host, _, port in map(_parted, cluster.kafka_bootstrap_servers)]
+    probe = Probe(addresses, protocol=protocol)
     topics = {}
     for name in ("odd-1", "odd-2"):
         wanted = {"name": name, "num_partitions": 2, "replication_factor": 3}
         probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
         topics[name] = bytes(probe.topic(name).topic_id)
-    odd = OddRequests(rng, topics)
-    keys = [key for key in APIS if key not in NOT_SENT]
+    odd = OddRequests(rng, topics, protocol)
+    keys = [key for key in protocol.apis if key in probe.versions and key not in NOT_SENT]
     for _ in range(ODD_REQUESTS):
         key = KEYS[rng.choice(MANY_OF)] if rng.random() < 0.4 else rng.choice(keys)
-        version = rng.randint(APIS[key].first, APIS[key].last)
+        api = protocol.apis[key]
+        version = rng.randint(api.first, api.last)
         peer = probe.new_peer(rng.choice(probe.brokers))
         request = odd.message(key, version)
         may_be_silent = key in WAITING or (key == PRODUCE and request.acks == 0)
@@ -215,11 +218,41 @@ def test_odd_requests_that_are_well_formed_leave_the_brokers_as_they_were(make_c
         for field, known in odd.learned.items():
             if not isinstance(response, str) and getattr(response, field, None) not in {None, *known}:
                 known.append(getattr(response, field))
-        assert response != SILENT or may_be_silent, (APIS[key].name, version, request)
+        assert response != SILENT or may_be_silent, (api.name, version, request)
     probe.close()
     assert {broker: cluster.pid_of(broker) for broker in (0, 1, 2)} == pids
-    logs = [(cluster.logs / f"broker-{broker}.log").read_text() for broker in (0, 1, 2)]
-    assert not any("Traceback" in log for log in logs)
+    assert not [log.name for log in cluster.logs.iterdir() if "Traceback" in log.read_text()]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_odd_requests_that_are_well_formed_leave_the_brokers_as_they_were(make_cluster: Any, seed: int) -> None:
+    """Things named twice, null, unknown beside known, numbers at the ends: each request has a response or a closed
+    connection, but for those that wait for others; no broker ends, and none meets an exception that it did not expect.
+    """
+    cluster = make_cluster(profile="kafka", settings={"offsets.topic.replication.factor": "1"})
+    ask_odd_requests(cluster, seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_odd_requests_leave_a_cluster_in_kraft_mode_as_it_was(
+    tmp_path: Path, next_base_port: Callable[[], int], seed: int
+) -> None:
+    """The same for what KRaft mode has besides: share groups, consumer groups, later versions, what is handed on to
+    the controllers, whose logs count as well.
+    """
+    cluster = LocalCluster.create(
+        tmp_path / "cluster",
+        profile="kafka",
+        settings={"offsets.topic.replication.factor": "1"},
+        base_port=next_base_port(),
+        mode="kraft",
+        quorum=WantedQuorum(port=next_base_port()),
+    )
+    try:
+        cluster.up()
+        ask_odd_requests(cluster, seed, KRAFT_BROKER_PROTOCOL)
+    finally:
+        cluster.down(grace_seconds=0)
 
 
 def _parted(address: str) -> tuple[str, str, str]:

@@ -273,7 +273,8 @@ async def test_a_session_that_ends_on_the_server_costs_the_broker_its_registrati
     after = until(lambda: epochs()[len(before) :], timeout=150)
     assert after[-1] > before[-1]
     events = read_events(brokers.logs / f"broker-{one}.events.jsonl")
-    assert [event["action"] for event in events if event["kind"] == "fault"][-1] == "expire-session"
+    fault = [event for event in events if event["kind"] == "fault"][-1]
+    assert (fault["action"], fault["membership"]) == ("expire-session", f"0x{session:x}")
 
 
 # Errors

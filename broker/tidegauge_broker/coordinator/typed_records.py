@@ -16,21 +16,23 @@ from tidegauge_broker.coordinator.record_codec import Record, decoded, encoded, 
 
 _TYPE = struct.Struct(">h")
 _VALUE_VERSION = 0
+MAX_EPOCH = 2**31 - 2**20
+"""The highest epoch of a record that is served: it can rise a million times before its field, an int32, ends."""
 
 
 class RecordKinds:
     """Some types of records.
 
-    Args:
+    Attributes:
         kinds: classes of key and value by type.
     """
 
     def __init__(self, kinds: Mapping[int, tuple[type[Any], type[Any]]]) -> None:
-        self._kinds = kinds
+        self.kinds = kinds
         self._types = {key: number for number, (key, _) in kinds.items()}
 
     def __contains__(self, number: object) -> bool:
-        return number in self._kinds
+        return number in self.kinds
 
     def to_bytes(self, key: Any, value: Any) -> Record:
         """Return a record as it is written; a value of None makes a tombstone."""
@@ -46,7 +48,7 @@ class RecordKinds:
         Raises:
             TidegaugeError: CORRUPT_MESSAGE, the bytes are no such key.
         """
-        structure, _ = self._kinds[version_of(key)]
+        structure, _ = self.kinds[version_of(key)]
         return decoded(structure, key, 0)
 
     def read_value(self, key: Any, value: bytes) -> Any:
@@ -55,7 +57,7 @@ class RecordKinds:
         Raises:
             TidegaugeError: CORRUPT_MESSAGE, the bytes are no such value.
         """
-        _, structure = self._kinds[self._types[key.__class__]]
+        _, structure = self.kinds[self._types[key.__class__]]
         version = version_of(value)
         if version != _VALUE_VERSION:
             raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{structure.__name__} has the unknown version {version}")

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.share_groups import StateBatch
-from tidegauge_broker.share.batches import InFlightBatch
+from tidegauge_broker.share.batches import InFlightBatch, Run
 from tidegauge_broker.share.settings import ShareSettings
 from tidegauge_broker.share.states import STATE_AFTER, AcknowledgeType, Delivery, RecordState
 from tidegauge_broker.share.window import Window
@@ -49,20 +50,27 @@ class Acknowledgement(NamedTuple):
         """Return what is said of an offset."""
         return AcknowledgeType(self.types[0] if len(self.types) == 1 else self.types[offset - self.first_offset])
 
+    def alike(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
+        """Yield the parts of a range of its offsets of which the same is said: first offset, last offset and type."""
+        if len(self.types) == 1:
+            yield first_offset, last_offset, AcknowledgeType(self.types[0])
+            return
+        begin = first_offset
+        for one, said in groupby(self.types[first_offset - self.first_offset : last_offset - self.first_offset + 1]):
+            end = begin + sum(1 for _ in said)
+            yield begin, end - 1, AcknowledgeType(one)
+            begin = end
+
 
 class Begun(NamedTuple):
     """A transition that waits for its write."""
 
-    delivery: Delivery
+    in_flight: InFlightBatch
     batch: StateBatch
 
-    def runs(self) -> Iterator[tuple[int, int, Delivery]]:
-        """Yield first offset, last offset and state: of the whole, or of each record if it was split since."""
-        if self.delivery.parts:
-            for offset, part in enumerate(self.delivery.parts, self.batch.first_offset):
-                yield offset, offset, part
-        else:
-            yield self.batch.first_offset, self.batch.last_offset, self.delivery
+    def runs(self) -> Iterator[Run]:
+        """Yield first offset, last offset and state: of the whole, or of its parts if it was cut since."""
+        return self.in_flight.runs_in(self.batch.first_offset, self.batch.last_offset)
 
 
 @dataclass(slots=True)
@@ -147,7 +155,7 @@ class Transitions:
 
     def _acknowledge_in(self, member_id: str, batch: Acknowledgement, in_flight: InFlightBatch) -> None:
         start_offset = self.window.start_offset
-        if in_flight.by_offset is None:
+        if not in_flight.is_split:
             self._check_owner_of_batch(member_id, in_flight)
             is_whole = (
                 len(batch.types) == 1
@@ -155,16 +163,16 @@ class Transitions:
                 and not in_flight.has_inside(start_offset)
             )
             if is_whole:
-                self._apply(
-                    in_flight.whole, in_flight.first_offset, in_flight.last_offset, batch.type_of(batch.first_offset)
-                )
+                self._apply(in_flight, in_flight.first_offset, in_flight.last_offset, batch.type_of(batch.first_offset))
                 return
             if in_flight.whole.state is not RecordState.ACQUIRED:
                 raise _invalid("The batch cannot be acknowledged. The subset batch is not in the acquired state.")
             in_flight.split(self.window.locks)
-        for offset, delivery in in_flight.deliveries(max(batch.first_offset, start_offset), batch.last_offset):
+        first_offset, last_offset = max(batch.first_offset, start_offset), batch.last_offset
+        for first, last, delivery in in_flight.runs_in(first_offset, last_offset):
             _check_record(member_id, delivery)
-            self._apply(delivery, offset, offset, batch.type_of(offset))
+            for begin, end, what in batch.alike(first, last):
+                self._apply(in_flight, begin, end, what)
 
     def _check_owner_of_batch(self, member_id: str, in_flight: InFlightBatch) -> None:
         whole = in_flight.whole
@@ -175,33 +183,40 @@ class Transitions:
         if whole.is_in_transition:
             raise _invalid("The record state is invalid. The acknowledgement of delivery could not be completed.")
 
-    def _apply(self, delivery: Delivery, first_offset: int, last_offset: int, what: AcknowledgeType) -> None:
-        if what is AcknowledgeType.RENEW:
-            delivery.cancel_lock()
-            deadline_ms = self.now_ms + self.settings.record_lock_duration_ms
-            delivery.lock = self.window.locks.add(first_offset, last_offset, deadline_ms)
+    def _apply(self, in_flight: InFlightBatch, first_offset: int, last_offset: int, what: AcknowledgeType) -> None:
+        """Do to the records of a range, which have one state, what is said of them."""
+        if what is not AcknowledgeType.RENEW:
+            self._begin(in_flight, first_offset, last_offset, STATE_AFTER[what])
             return
-        self._begin(delivery, first_offset, last_offset, STATE_AFTER[what])
+        delivery = self._apart(in_flight, first_offset, last_offset)
+        delivery.cancel_lock()
+        deadline_ms = self.now_ms + self.settings.record_lock_duration_ms
+        delivery.lock = self.window.locks.add(first_offset, last_offset, deadline_ms)
 
-    def _begin(self, delivery: Delivery, first_offset: int, last_offset: int, state: RecordState) -> None:
+    def _begin(self, in_flight: InFlightBatch, first_offset: int, last_offset: int, state: RecordState) -> None:
+        delivery = self._apart(in_flight, first_offset, last_offset)
         found = delivery.begin(state, self.settings.delivery_count_limit)
-        self.begun.append(Begun(delivery, StateBatch(first_offset, last_offset, found, delivery.delivery_count)))
+        self.begun.append(Begun(in_flight, StateBatch(first_offset, last_offset, found, delivery.delivery_count)))
         if found.is_terminal:
             self.window.complete_count += self.window.count_inside(first_offset, last_offset)
+
+    def _apart(self, in_flight: InFlightBatch, first_offset: int, last_offset: int) -> Delivery:
+        if not in_flight.is_split:
+            return in_flight.whole
+        return in_flight.apart(first_offset, last_offset, self.window.locks)
 
     # Release
 
     def release(self, member_id: str) -> None:
         """Begin to release all records that a member has acquired; those before the start offset are archived."""
+        start_offset = self.window.start_offset
         for in_flight in self.window.in_flight:
-            whole = in_flight.whole
-            if in_flight.has_inside(self.window.start_offset) and whole.member_id == member_id:
-                in_flight.split(self.window.locks)
+            if in_flight.has_inside(start_offset) and (in_flight.is_split or in_flight.whole.member_id == member_id):
+                in_flight.cut(start_offset, self.window.locks)
             for first_offset, last_offset, delivery in in_flight.runs():
                 if delivery.member_id == member_id and delivery.may_become(RecordState.AVAILABLE):
-                    is_before = last_offset < self.window.start_offset
-                    state = RecordState.ARCHIVED if is_before else RecordState.AVAILABLE
-                    self._begin(delivery, first_offset, last_offset, state)
+                    state = RecordState.ARCHIVED if last_offset < start_offset else RecordState.AVAILABLE
+                    self._begin(in_flight, first_offset, last_offset, state)
 
     # The outcome
 

@@ -182,12 +182,12 @@ class Acquisition:
         if is_throttled and self._found:
             return False
         is_whole = (
-            batch.by_offset is None
+            not batch.is_split
             and batch.is_within(self._first_read, self._last_offset)
             and not is_throttled
             and not (self._is_exact and batch.size > self._left)
         )
-        if batch.by_offset is None and not batch.whole.is_acquirable:
+        if not batch.is_split and not batch.whole.is_acquirable:
             return True
         if is_whole:
             self._lock(batch.whole, batch.first_offset, batch.last_offset)
@@ -199,36 +199,41 @@ class Acquisition:
     def _is_throttled(self, batch: InFlightBatch) -> bool:
         """Return whether available records of a batch have been delivered so often that fewer are delivered at once."""
         count = self._settings.throttle_count
-        if batch.by_offset is None:
+        if not batch.is_split:
             return batch.whole.is_acquirable and batch.whole.delivery_count >= count
         return any(
             delivery.is_acquirable and delivery.delivery_count >= count
-            for _, delivery in batch.deliveries(self._first_read, self._last_offset)
+            for _, _, delivery in batch.runs_in(self._first_read, self._last_offset)
         )
 
     def _acquire_records(self, batch: InFlightBatch) -> int:
-        """Acquire available records of a split batch one by one; return how many."""
+        """Acquire available records of a split batch, each for itself; return how many."""
         limit = self._settings.delivery_count_limit
         at_most = self._left if self._is_exact else batch.size
         is_limited_by_throttle = False
         records: list[Acquired] = []
-        for offset, delivery in batch.deliveries(self._first_read, self._last_offset):
-            if not delivery.is_acquirable:
+        count = 0
+        for first_offset, last_offset, found in batch.runs_in(self._first_read, self._last_offset):
+            if not found.is_acquirable:
                 continue
-            is_last_delivery = limit > _LONE_DELIVERY_LIMIT and delivery.delivery_count == limit - 1
+            is_last_delivery = limit > _LONE_DELIVERY_LIMIT and found.delivery_count == limit - 1
             if is_last_delivery and records:
                 break
-            if delivery.delivery_count >= self._settings.throttle_count and not is_limited_by_throttle:
+            if found.delivery_count >= self._settings.throttle_count and not is_limited_by_throttle:
                 is_limited_by_throttle = True
-                shift = delivery.delivery_count - self._settings.throttle_count + 1
+                shift = found.delivery_count - self._settings.throttle_count + 1
                 at_most = min(at_most, max(1, batch.size >> shift))
-            self._lock(delivery, offset, offset)
-            records.append(Acquired(offset, offset, delivery.delivery_count))
-            if is_last_delivery or len(records) >= at_most:
+            room = 1 if is_last_delivery else max(at_most - count, 1)
+            last_acquired = min(last_offset, first_offset + room - 1)
+            delivery = batch.apart(first_offset, last_acquired, self._window.locks)
+            self._lock(delivery, first_offset, last_acquired)
+            records.append(Acquired(first_offset, last_acquired, delivery.delivery_count))
+            count += records[-1].size
+            if is_last_delivery or count >= at_most:
                 break
         for one in _joined(records):
             self._take(one)
-        return len(records)
+        return count
 
     def _lock(self, delivery: Delivery, first_offset: int, last_offset: int) -> None:
         delivery.acquire(self._member_id)
@@ -304,7 +309,7 @@ def _joined(records: Sequence[Acquired]) -> list[Acquired]:
     for one in records:
         last = joined[-1] if joined else None
         if last is not None and last.last_offset + 1 == one.first_offset and last.delivery_count == one.delivery_count:
-            joined[-1] = Acquired(last.first_offset, one.last_offset, one.delivery_count)
+            joined[-1] = last._replace(last_offset=one.last_offset)
         else:
             joined.append(one)
     return joined

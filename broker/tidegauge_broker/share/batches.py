@@ -1,8 +1,10 @@
 """The records in flight of a share partition: batches by first offset, each with one state or one for every record.
 
-Contract: batches do not overlap. A batch has one delivery state until its records differ; from then on it has one for
-each offset, for good. Offsets in messages to clients and to the share coordinator are inclusive at both ends, as in
-Kafka's protocol: ``first_offset`` to ``last_offset``.
+Contract: batches do not overlap. A batch has one delivery state until its records differ; from then on each record has
+its own, for good. Neighbours whose states have been the same since then may share one (a *run*), so that what a batch
+costs depends on how its records differ, not on how many offsets it has: a compressed batch of 1 MB has millions, and a
+state that was read back may name any. Offsets in messages to clients and to the share coordinator are inclusive at both
+ends, as in Kafka's protocol: ``first_offset`` to ``last_offset``.
 Source: InFlightBatch of org.apache.kafka.server.share.fetch; the cached state of SharePartition.
 """
 
@@ -12,25 +14,35 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from tidegauge_broker.share.locks import Locks
-from tidegauge_broker.share.states import Delivery, RecordState
+from tidegauge_broker.share.states import Delivery, Lock, RecordState
+
+RECORDWISE = 2_000
+"""A batch of at most so many offsets has a run for each of its records once it is split, as Kafka writes them."""
+Run = tuple[int, int, Delivery]
+"""First offset, last offset and state."""
 
 
 class InFlightBatch:
     """Records that were acquired together.
 
     Attributes:
-        whole: the state of all records; meaningless once ``by_offset`` is there.
-        by_offset: the state of each record; None: they have the same.
+        whole: the state of all records; meaningless once the batch is split.
     """
 
-    __slots__ = ("by_offset", "first_offset", "last_offset", "whole")
+    __slots__ = ("_firsts", "_runs", "first_offset", "last_offset", "whole")
 
     def __init__(self, first_offset: int, last_offset: int, whole: Delivery) -> None:
         assert first_offset <= last_offset, "a batch has a record at least"
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.whole = whole
-        self.by_offset: dict[int, Delivery] | None = None
+        self._firsts: list[int] = []
+        self._runs: dict[int, Run] = {}
+
+    @property
+    def is_split(self) -> bool:
+        """Whether each record has a state of its own."""
+        return bool(self._firsts)
 
     @property
     def size(self) -> int:
@@ -45,46 +57,89 @@ class InFlightBatch:
         """Return whether the batch begins before an offset and does not end before it."""
         return self.first_offset < offset <= self.last_offset
 
-    def deliveries(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, Delivery]]:
-        """Yield offset and state of the records of a split batch in a range of offsets, both inclusive."""
-        assert self.by_offset is not None, "the batch has one state for all records"
-        for offset in range(max(first_offset, self.first_offset), min(last_offset, self.last_offset) + 1):
-            yield offset, self.by_offset[offset]
+    def at(self, offset: int) -> Delivery | None:
+        """Return the state of a record; None if the batch does not have its offset."""
+        if not self.first_offset <= offset <= self.last_offset:
+            return None
+        if not self.is_split:
+            return self.whole
+        return self._runs[self._firsts[bisect_right(self._firsts, offset) - 1]][2]
 
-    def runs(self) -> Iterator[tuple[int, int, Delivery]]:
-        """Yield first offset, last offset and state: of the whole batch, or of each record."""
-        if self.by_offset is None:
-            yield self.first_offset, self.last_offset, self.whole
-        else:
-            for offset, delivery in self.by_offset.items():
-                yield offset, offset, delivery
+    def runs(self) -> Iterator[Run]:
+        """Yield the whole batch, or its runs."""
+        return self.runs_in(self.first_offset, self.last_offset)
 
-    def split(self, locks: Locks) -> dict[int, Delivery]:
-        """Give each record a state of its own, with a lock of its own that has the batch's deadline.
+    def runs_in(self, first_offset: int, last_offset: int) -> Iterator[Run]:
+        """Yield what of each run lies in a range of offsets, both inclusive; the batch may be cut meanwhile."""
+        if not self.is_split:
+            yield max(first_offset, self.first_offset), min(last_offset, self.last_offset), self.whole
+            return
+        begin = max(bisect_right(self._firsts, first_offset) - 1, 0)
+        for first in self._firsts[begin : bisect_right(self._firsts, last_offset)]:
+            _, last, delivery = self._runs[first]
+            yield max(first, first_offset), min(last, last_offset), delivery
+
+    def split(self, locks: Locks) -> None:
+        """Give each record a state of its own, with a lock that has the batch's deadline.
 
         A transition of the batch becomes one of each record. Kafka loses it: a release that is being written counts at
         once (InFlightBatch.maybeInitializeOffsetStateUpdate copies no transition).
         """
-        if self.by_offset is None:
-            whole = self.whole
-            deadline_ms = None if whole.lock is None else whole.lock.deadline_ms
-            self.by_offset = {
-                offset: whole.copied(None if deadline_ms is None else locks.add(offset, offset, deadline_ms))
-                for offset in range(self.first_offset, self.last_offset + 1)
-            }
-            if whole.is_in_transition:
-                whole.parts = tuple(self.by_offset.values())
-            whole.cancel_lock()
-        return self.by_offset
+        if self.is_split:
+            return
+        lock = self.whole.lock
+        self.whole.lock = None if lock is None else _again(lock, self.first_offset, locks)
+        self._put(self.first_offset, self.last_offset, self.whole)
+        if self.size <= RECORDWISE:
+            for offset in range(self.first_offset + 1, self.last_offset + 1):
+                self._cut(offset, locks)
 
     def split_after(self, offset: int, locks: Locks, deadline_ms: int, member_id: str) -> None:
         """Give each record a state of its own: up to an offset acquired for the first time, behind it available."""
-        self.by_offset = {
-            one: Delivery(RecordState.ACQUIRED, 1, member_id, locks.add(one, one, deadline_ms))
-            if one <= offset
-            else Delivery(RecordState.AVAILABLE, 0)
-            for one in range(self.first_offset, self.last_offset + 1)
-        }
+        lock = locks.add(self.first_offset, offset, deadline_ms)
+        self._put(self.first_offset, offset, Delivery(RecordState.ACQUIRED, 1, member_id, lock))
+        self._put(offset + 1, self.last_offset, Delivery(RecordState.AVAILABLE, 0))
+        if self.size <= RECORDWISE:
+            for one in range(self.first_offset + 1, self.last_offset + 1):
+                self._cut(one, locks)
+
+    def apart(self, first_offset: int, last_offset: int, locks: Locks) -> Delivery:
+        """Return the state of a range of offsets, both inclusive and within one run, that no other offset has."""
+        self.split(locks)
+        self._cut(first_offset, locks)
+        self._cut(last_offset + 1, locks)
+        delivery = self.at(first_offset)
+        assert delivery is not None, "the batch has these offsets"
+        return delivery
+
+    def cut(self, offset: int, locks: Locks) -> None:
+        """Let the states of the records before an offset and behind it be apart."""
+        self.split(locks)
+        self._cut(offset, locks)
+
+    def _put(self, first_offset: int, last_offset: int, delivery: Delivery) -> None:
+        if first_offset not in self._runs:
+            self._firsts.insert(bisect_left(self._firsts, first_offset), first_offset)
+        self._runs[first_offset] = first_offset, last_offset, delivery
+
+    def _cut(self, offset: int, locks: Locks) -> None:
+        """Have a run begin at an offset."""
+        if not self.has_inside(offset) or offset in self._runs:
+            return
+        first, last, delivery = self._runs[self._firsts[bisect_right(self._firsts, offset) - 1]]
+        self._put(first, offset - 1, delivery)
+        self._put(
+            offset, last, delivery.copied(None if delivery.lock is None else _again(delivery.lock, offset, locks))
+        )
+
+
+def _again(lock: Lock, offset: int, locks: Locks) -> Lock:
+    """Return a lock of its own, with the same deadline, for the offsets of a lock from one on."""
+    made = locks.add(offset, lock.last_offset, lock.deadline_ms)
+    made.has_expired = lock.has_expired
+    lock.last_offset = offset - 1
+    lock.is_cancelled = lock.last_offset < lock.first_offset
+    return made
 
 
 class InFlight:

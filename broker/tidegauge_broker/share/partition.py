@@ -49,6 +49,11 @@ _FENCING = frozenset(
 """After these errors a partition is dropped (SharePartitionManager.handleFencedSharePartitionException)."""
 
 
+MAX_DELIVERY_COUNT = 2**15 - 1
+MAX_OFFSET = 2**63 - 1
+"""What the fields of Kafka's messages can carry."""
+
+
 class _Write(NamedTuple):
     """A write of acknowledgements or of a release."""
 
@@ -266,22 +271,18 @@ class SharePartition:
 
     def _time_out(self, lock: Lock) -> list[StateBatch]:
         window = self.window
-        floor = window.in_flight.floor(lock.first_offset)
+        first_locked, last_locked = lock.first_offset, lock.last_offset
+        floor = window.in_flight.floor(first_locked)
         if floor is None:
             return []
         released: list[StateBatch] = []
-        for batch in window.in_flight.between(floor.first_offset, lock.last_offset):
-            if batch.by_offset is None and batch.has_inside(window.start_offset):
-                batch.split(window.locks)
-            if batch.by_offset is None:
-                runs = [(batch.first_offset, batch.last_offset, batch.whole)]
-            else:
-                runs = [(one, one, delivery) for one, delivery in batch.deliveries(lock.first_offset, lock.last_offset)]
-            released += [
-                self._give_back(first_offset, last_offset, delivery)
-                for first_offset, last_offset, delivery in runs
-                if delivery.may_become(RecordState.AVAILABLE)
-            ]
+        for batch in window.in_flight.between(floor.first_offset, last_locked):
+            if first_locked < window.start_offset <= last_locked and batch.has_inside(window.start_offset):
+                batch.cut(window.start_offset, window.locks)
+            for first_offset, last_offset, found in batch.runs_in(first_locked, last_locked):
+                if found.may_become(RecordState.AVAILABLE):
+                    delivery = batch.apart(first_offset, last_offset, window.locks) if batch.is_split else found
+                    released.append(self._give_back(first_offset, last_offset, delivery))
         return released
 
     def _give_back(self, first_offset: int, last_offset: int, delivery: Delivery) -> StateBatch:
@@ -307,6 +308,8 @@ class SharePartition:
 
 def _incoherence(start_offset: int, batches: Sequence[StateBatch]) -> str:
     """Return why a state that was read cannot be served, as a sentence; empty: it can."""
+    if not 0 <= start_offset <= MAX_OFFSET:
+        return f"The share group state begins at the offset {start_offset}."
     following = start_offset
     for batch in batches:
         shown = f"{batch.first_offset} to {batch.last_offset}"
@@ -314,6 +317,11 @@ def _incoherence(start_offset: int, batches: Sequence[StateBatch]) -> str:
             return f"The share group state has the offsets {shown} where offsets from {following} on are expected."
         if batch.state not in _PERSISTED:
             return f"The share group state has the offsets {shown} in the unknown state {batch.state}."
+        if not 0 <= batch.delivery_count < MAX_DELIVERY_COUNT or batch.last_offset >= MAX_OFFSET:
+            return (
+                f"The share group state has the offsets {shown} with {batch.delivery_count} deliveries; neither offset "
+                "nor number has a successor that can be written."
+            )
         following = batch.last_offset + 1
     return ""
 

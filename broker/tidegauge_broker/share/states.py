@@ -99,14 +99,12 @@ class Delivery:
         delivery_count: how often the record was acquired.
         member_id: the member that has acquired it; None: no member has.
         lock: of the acquisition.
-        parts: the states of the single records, if the batch was split in a transition: they end it in its place.
     """
 
     state: RecordState
     delivery_count: int
     member_id: str | None = None
     lock: Lock | None = None
-    parts: tuple[Delivery, ...] = ()
     _before: _Before | None = None
     _is_archived_for_good: bool = False
 
@@ -189,8 +187,8 @@ class Delivery:
         self.cancel_lock()
 
     def copied(self, lock: Lock | None) -> Delivery:
-        """Return the state of one record of a batch that is split, with a lock of its own."""
-        return Delivery(self.state, self.delivery_count, self.member_id, lock, (), self._before)
+        """Return the same state for other records, with a lock of their own."""
+        return Delivery(self.state, self.delivery_count, self.member_id, lock, self._before, self._is_archived_for_good)
 
     def cancel_lock(self) -> None:
         """End the acquisition lock; without one nothing happens."""

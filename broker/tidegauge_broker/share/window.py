@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tidegauge_broker.share.batches import InFlight, InFlightBatch
 from tidegauge_broker.share.locks import Locks
-from tidegauge_broker.share.states import Delivery, RecordState
+from tidegauge_broker.share.states import RecordState
 
 
 @dataclass(slots=True)
@@ -135,10 +135,7 @@ class Window:
         batch = self.in_flight.floor(self.start_offset)
         if batch is None:
             return False
-        if batch.by_offset is None:
-            delivery: Delivery | None = batch.whole
-        else:
-            delivery = batch.by_offset.get(self.start_offset)
+        delivery = batch.at(self.start_offset) if batch.is_split else batch.whole
         return delivery is not None and not delivery.is_in_transition and delivery.state.is_terminal
 
     def _complete_prefix(self) -> tuple[int | None, int]:
@@ -206,7 +203,7 @@ class Window:
         for batch in batches:
             if batch.first_offset > last_offset or batch.last_offset < first_offset:
                 continue
-            if batch.by_offset is None:
+            if not batch.is_split:
                 if batch.whole.state is not state:
                     continue
                 if batch.is_within(first_offset, last_offset):
@@ -214,10 +211,10 @@ class Window:
                     archived += batch.size
                     continue
                 batch.split(self.locks)
-            for _, delivery in batch.deliveries(first_offset, last_offset):
+            for first, last, delivery in batch.runs_in(first_offset, last_offset):
                 if delivery.state is state:
-                    delivery.archive()
-                    archived += 1
+                    batch.apart(first, last, self.locks).archive()
+                    archived += last - first + 1
         if counts_as_complete:
             self.complete_count += archived
         return archived > 0

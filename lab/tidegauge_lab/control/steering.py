@@ -273,7 +273,7 @@ class Control:
 
     async def add_fault(self, asked: Asked) -> dict[str, Any]:
         """Put rules in force at every broker."""
-        rules = [await self._with_topic(rule) for rule in asked.body["rules"]]
+        rules = await self._with_topics(asked.body["rules"])
         return {"id": await self._faults.add(rules), "rules": [wires_of(rule) for rule in rules]}
 
     async def faults(self, _: Asked) -> dict[str, Any]:
@@ -341,18 +341,19 @@ class Control:
 
     # Inside
 
-    async def _with_topic(self, rule: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace a topic's id by its name."""
-        if "topic_id" not in rule:
-            return dict(rule)
-        if "topic" in rule:
+    async def _with_topics(self, rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Replace topics' ids by their names; the brokers are asked once, if there are any."""
+        named = [rule["topic_id"] for rule in rules if "topic_id" in rule]
+        if any("topic" in rule for rule in rules if "topic_id" in rule):
             raise malformed("a rule names its topic by topic or by topic_id: not both")
-        async with Admin(self._file.bootstrap_servers) as admin:
-            known = (await admin.metadata()).topics
-        name = next((topic.name for topic in known.values() if topic.topic_id == rule["topic_id"]), None)
-        if name is None:
-            raise not_found(f"there is no topic with the id {rule['topic_id']}", ErrorCode.UNKNOWN_TOPIC_ID.name)
-        return {"topic": name, **{key: value for key, value in rule.items() if key != "topic_id"}}
+        names: dict[str, str] = {}
+        if named:
+            async with Admin(self._file.bootstrap_servers) as admin:
+                names = {topic.topic_id: topic.name for topic in (await admin.metadata()).topics.values()}
+        for topic_id in named:
+            if topic_id not in names:
+                raise not_found(f"there is no topic with the id {topic_id}", ErrorCode.UNKNOWN_TOPIC_ID.name)
+        return [_with_topic(rule, names) for rule in rules]
 
     async def _look(self, topics: Sequence[str]) -> dict[int, Observation]:
         """Ask every broker that is up for these topics."""
@@ -474,6 +475,12 @@ class Control:
             if time.monotonic() >= deadline:
                 raise not_so(f"{state['lacks']} (waited {limit_seconds:g} s)", state)
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _with_topic(rule: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    if "topic_id" not in rule:
+        return dict(rule)
+    return {"topic": names[rule["topic_id"]], **{key: value for key, value in rule.items() if key != "topic_id"}}
 
 
 def _leader_of(wanted: Any) -> int:

@@ -6,6 +6,7 @@ Brokers are fakes; a control server that dies is a ``Faults`` that is dropped.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
-from tidegauge_lab.control import rules
+from tidegauge_lab.control import rules, steering
 from tidegauge_lab.control.problems import RefusedError
 from tidegauge_lab.control.rules import Faults
 from tidegauge_lab.local import layout, noted_faults
@@ -144,3 +145,55 @@ async def test_when_the_cluster_goes_down_its_faults_end(brokers: Brokers, tmp_p
     assert await faults.all() == []
     brokers.restart(0, 300, tmp_path)
     assert brokers.ids()[0] == []
+
+
+async def test_thousands_of_rules_are_read_noted_and_counted_beside_the_event_loop(
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """3,000 rules take a tenth of a second; other requests of the interface are served meanwhile."""
+    threads: dict[str, set[threading.Thread]] = {"load": set(), "save": set(), "_view": set()}
+    for module, name in ((noted_faults, "load"), (noted_faults, "save"), (rules, "_view")):
+        real = getattr(module, name)
+
+        def called(*given: Any, real: Any = real, name: str = name) -> Any:
+            threads[name].add(threading.current_thread())
+            return real(*given)
+
+        monkeypatch.setattr(module, name, called)
+    faults = Faults(tmp_path)
+    fault_id = await faults.add([RULE, STICKY])
+    assert (await faults.one(fault_id))["hits"] == 0
+    assert [one["id"] for one in await faults.all()] == [fault_id]
+    assert await faults.delete(fault_id) == [fault_id]
+    assert all(found and threading.current_thread() not in found for found in threads.values()), threads
+
+
+async def test_the_topics_of_many_rules_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each rule that named a topic by its id opened a connection, and had all metadata sent."""
+    asked: list[tuple[str, ...]] = []
+
+    class Admin:
+        def __init__(self, servers: tuple[str, ...]) -> None:
+            asked.append(servers)
+
+        async def __aenter__(self) -> Self:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def metadata(self) -> Any:
+            topics = {name: SimpleNamespace(name=name, topic_id=f"id-{name}") for name in ("a", "b")}
+            return SimpleNamespace(topics=topics)
+
+    ClusterFile("127.0.0.1:1", zookeeper_managed=True, profile="fast", brokers=[]).save(tmp_path)
+    monkeypatch.setattr(steering, "Admin", Admin)
+    steered: Any = SimpleNamespace(directory=tmp_path, _file=SimpleNamespace(bootstrap_servers=()))
+    with_topics = steering.Control._with_topics
+    assert await with_topics(steered, [RULE, STICKY]) == [RULE, STICKY]
+    assert asked == []
+    found = await with_topics(steered, [{"topic_id": "id-a"}, {"topic": "c"}, {"topic_id": "id-b", "observe": True}])
+    assert found == [{"topic": "a"}, {"topic": "c"}, {"topic": "b", "observe": True}]
+    assert len(asked) == 1
+    for wrong in ({"topic_id": "id-c"}, {"topic_id": "id-a", "topic": "a"}):
+        with pytest.raises(RefusedError):
+            await with_topics(steered, [RULE, wrong])

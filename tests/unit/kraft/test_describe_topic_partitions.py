@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from tidegauge.kafka.kraft.messages.describe_topic_partitions import (
 )
 from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView
 from tidegauge_broker.server.wire.kafka.handlers.describe_topic_partitions import KRAFT_API, MOST, handle
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 
 def view(partition: int) -> PartitionView:
@@ -26,11 +28,14 @@ def view(partition: int) -> PartitionView:
 COUNTS = {"a": 3, "b": 2, "c": 1}
 
 
-def page(limit: int = MOST, cursor: Cursor | None = None, *names: str) -> DescribeTopicPartitionsResponse:
-    """Return a page of the topics a, b and c."""
+def begin(
+    request: DescribeTopicPartitionsRequest, largest: list[int], may_describe: Callable[[str], bool] | None = None
+) -> Coroutine[Any, Any, DescribeTopicPartitionsResponse]:
+    """Begin to handle a request at a broker that has the topics a, b and c; note how many it asks for at a time."""
 
     def metadata(_caller: object, topics: Collection[str] | None, *, may_create: bool) -> Any:
         assert not may_create
+        largest[0] = max(largest[0], len(topics or ()))
         found = [
             TopicView(name, partitions=[view(at) for at in range(COUNTS[name])])
             if name in COUNTS
@@ -39,8 +44,16 @@ def page(limit: int = MOST, cursor: Cursor | None = None, *names: str) -> Descri
         ]
         return SimpleNamespace(topics=found)
 
-    context: Any = SimpleNamespace(service=SimpleNamespace(metadata=metadata), caller=None, may_describe=None)
-    return handle(DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor), context)
+    service = SimpleNamespace(metadata=metadata)
+    context: Any = SimpleNamespace(service=service, caller=None, may_describe=may_describe)
+    return handle(request, context)
+
+
+def page(limit: int = MOST, cursor: Cursor | None = None, *names: str) -> DescribeTopicPartitionsResponse:
+    """Return a page of the topics a, b and c."""
+    return asyncio.run(
+        begin(DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor), [0])
+    )
 
 
 def named(response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
@@ -82,3 +95,29 @@ def test_a_request_that_fails_names_its_topics() -> None:
     request = DescribeTopicPartitionsRequest([TopicRequest("a")])
     response = KRAFT_API.refusal(0, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", ErrorCode.UNKNOWN_SERVER_ERROR)]
+
+
+def test_very_many_topics_are_looked_at_in_portions_with_turns_between() -> None:
+    """The names of one request may be 100,000; other connections are served meanwhile."""
+    largest = [0]
+    names = [TopicRequest(f"n{number}") for number in range(3 * ITEMS_PER_TURN)]
+    work = begin(DescribeTopicPartitionsRequest([*names, TopicRequest("a")], MOST, None), largest)
+    turns = 0
+    try:
+        while True:
+            work.send(None)
+            turns += 1
+    except StopIteration as end:
+        response = end.value
+    assert (turns, largest) == (3, [ITEMS_PER_TURN])
+    assert len(response.topics) == len(names) + 1
+    assert [one.partition_index for one in response.topics[0].partitions] == [0, 1, 2]
+
+
+def test_topics_that_may_not_be_described_come_last_whatever_the_page() -> None:
+    request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in ("c", "b", "a")], 1, Cursor("b", 1))
+    response = asyncio.run(begin(request, [0], lambda name: name != "a"))
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("b", 0), ("a", 29)]
+    assert response.next_cursor == Cursor("c", 0)
+    everything = asyncio.run(begin(DescribeTopicPartitionsRequest([], MOST, None), [0], lambda name: name != "a"))
+    assert [topic.name for topic in everything.topics] == ["b", "c"]

@@ -12,7 +12,9 @@ import pytest
 from tests.unit.share.driver import LOCK_MS, RELEASE, RENEW, Driver, log_of
 
 from tidegauge.errors import ErrorCode
+from tidegauge_broker.share import batches
 from tidegauge_broker.share.acknowledging import Acknowledgement
+from tidegauge_broker.share.batches import RECORDWISE
 from tidegauge_broker.share.settings import AcquireMode, ShareSettings
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
@@ -217,8 +219,13 @@ class History:
             assert self.share.share.next_fetch_offset() == min(free)
 
 
+@pytest.mark.parametrize("recordwise", [1, RECORDWISE], ids=["runs", "records"])
 @pytest.mark.parametrize("seed", range(150))
-def test_the_partition_and_the_twin_agree_after_every_step(seed: int) -> None:
+def test_the_partition_and_the_twin_agree_after_every_step(
+    seed: int, recordwise: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the records of a split batch are kept each for itself, or in runs, as those of a very long one are."""
+    monkeypatch.setattr(batches, "RECORDWISE", recordwise)
     history = History(seed)
     for _ in range(120):
         history.step()

@@ -62,6 +62,9 @@ def test_a_state_that_cannot_be_read_fails_the_fetches_that_wait_and_is_read_aga
         [StateBatch(5, 4, 0, 1)],
         [StateBatch(0, 4, 0, 1), StateBatch(4, 6, 0, 1)],
         [StateBatch(0, 4, 0, 1)],
+        [StateBatch(0, 4, 0, -1)],
+        [StateBatch(0, 4, 0, 2**15 - 1)],
+        [StateBatch(0, 2**63 - 1, 0, 1)],
     ],
 )
 def test_a_state_that_makes_no_sense_fails_its_partition_with_a_sentence(batches):

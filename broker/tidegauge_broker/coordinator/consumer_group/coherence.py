@@ -11,6 +11,7 @@ from collections import Counter
 from tidegauge.consumer_groups import STATIC_LEAVING_EPOCH
 from tidegauge_broker.coordinator.consumer_group.image import FIRST_EPOCH, GroupImage
 from tidegauge_broker.coordinator.consumer_group.member import TopicPartitionId, partitions_of
+from tidegauge_broker.coordinator.typed_records import MAX_EPOCH
 
 
 def exists(image: GroupImage) -> bool:
@@ -20,7 +21,7 @@ def exists(image: GroupImage) -> bool:
 
 def incoherence(image: GroupImage) -> str | None:
     """Return why no coordinator can have written a group's records, as a clause; None if one can."""
-    if image.epoch < FIRST_EPOCH:
+    if not FIRST_EPOCH <= image.epoch <= MAX_EPOCH:
         return f"its epoch is {image.epoch}"
     if not 0 <= image.assignment_epoch <= image.epoch:
         return f"its assignment epoch is {image.assignment_epoch}, and its epoch {image.epoch}"
@@ -31,6 +32,8 @@ def incoherence(image: GroupImage) -> str | None:
             return f"member '{member.member_id}' has epoch {member.epoch}, and the group {image.epoch}"
         if member.epoch == STATIC_LEAVING_EPOCH and member.instance_id is None:
             return f"member '{member.member_id}' has left for a while, and is not static"
+        if member.classic is not None and not member.classic.protocols:
+            return f"member '{member.member_id}' uses the classic protocol, and has no assignor"
     instances = Counter(one.instance_id for one in image.members.values() if one.instance_id is not None)
     for instance_id, members in instances.items():
         if members > 1:

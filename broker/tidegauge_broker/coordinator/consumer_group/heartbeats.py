@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from tidegauge.consumer_groups import JOINING_EPOCH, ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResult
 from tidegauge_broker.coordinator.consumer_group import refusals
-from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set
 from tidegauge_broker.coordinator.consumer_group.image import Draft
 from tidegauge_broker.coordinator.consumer_group.member import (
     ConsumerMember,
@@ -221,7 +220,7 @@ def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None
 
 def _merged(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> ConsumerMember:
     """Return a member with the fields of its heartbeat; what a heartbeat leaves out is unchanged."""
-    names = member.topic_names if request.topic_names is None else tuple(copied_set(request.topic_names))
+    names = member.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names)))
     timeout_ms = member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
     return replace(
         member,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tidegauge.consumer_groups import JOINING_EPOCH
 from tidegauge.errors import ErrorCode
 from tidegauge.share_groups import ShareGroupHeartbeat, ShareGroupHeartbeatResult
-from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set, java_set
+from tidegauge_broker.coordinator.consumer_group.assignors.java_order import java_set, order_in_copied_set
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import GroupToAssign, Member, Partitions
 from tidegauge_broker.coordinator.consumer_group.refusals import GroupRefusal, unknown_member
 from tidegauge_broker.coordinator.consumer_group.targets import as_sets, may_compute, with_java_order
@@ -148,7 +148,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 def _merged(member: ShareMember, request: ShareGroupHeartbeat) -> ShareMember:
     """Return a member with the fields of its heartbeat; what a heartbeat leaves out is unchanged."""
-    names = member.topic_names if request.topic_names is None else tuple(copied_set(request.topic_names))
+    names = member.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names)))
     return replace(
         member,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
@@ -207,7 +207,8 @@ def _add_target(draft: ShareDraft, met: ShareCircumstances) -> None:
 
 
 def _topic_ids(member: ShareMember, topics: Topics) -> tuple[bytes, ...]:
-    return tuple(topics.by_name[name].topic_id for name in member.topic_names if name in topics.by_name)
+    known = [name for name in member.topic_names if name in topics.by_name]
+    return tuple(topics.by_name[name].topic_id for name in order_in_copied_set(known, len(member.topic_names)))
 
 
 def _reconciled(image: ShareGroupImage, member: ShareMember, topics: Topics, *, has_changed: bool) -> ShareMember:

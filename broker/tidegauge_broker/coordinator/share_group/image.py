@@ -32,11 +32,11 @@ from tidegauge.kafka.coordinator.share_group_target_assignment_metadata import (
 )
 from tidegauge.share_groups import ShareGroupState
 from tidegauge_broker.coordinator import drafts
-from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import Partitions
 from tidegauge_broker.coordinator.share_group.member import ShareMember
 from tidegauge_broker.coordinator.share_group.records import ShareGroupRecord, states_of
 from tidegauge_broker.coordinator.share_group.states import NO_STATES, StatesOfPartitions
+from tidegauge_broker.coordinator.typed_records import MAX_EPOCH
 
 FIRST_EPOCH = 1
 """Epoch of a group that has no record yet."""
@@ -117,7 +117,7 @@ class ShareGroupImage:
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            topic_names=tuple(copied_set(value.subscribed_topic_names)),
+            topic_names=tuple(dict.fromkeys(value.subscribed_topic_names)),
         )
 
     def replay_target_epoch(self, _key: Any, value: ShareGroupTargetAssignmentMetadataValue | None) -> None:
@@ -178,7 +178,7 @@ def exists(image: ShareGroupImage) -> bool:
 
 def incoherence(image: ShareGroupImage) -> str | None:
     """Return why no coordinator can have written a group's records, as a clause; None if one can."""
-    if image.epoch < FIRST_EPOCH:
+    if not FIRST_EPOCH <= image.epoch <= MAX_EPOCH:
         return f"its epoch is {image.epoch}"
     if not 0 <= image.assignment_epoch <= image.epoch:
         return f"its assignment epoch is {image.assignment_epoch}, and its epoch {image.epoch}"

@@ -12,6 +12,7 @@ class ShareMember:
     """A member.
 
     Attributes:
+        topic_names: what it is subscribed to, as its record has it.
         epoch: that of the assignment which it has.
         previous_epoch: the one before, with which it may repeat a heartbeat whose response was lost.
         assigned: the partitions that it is to fetch.

@@ -31,7 +31,7 @@ from tidegauge_broker.coordinator.share_state.records import (
     read_key,
     to_bytes,
 )
-from tidegauge_broker.coordinator.share_state.state import ShareState, replayed
+from tidegauge_broker.coordinator.share_state.state import ShareState, incoherence, replayed
 
 SHARD_TRANSITIONS = (
     ShardTransition(None, ShardState.LOADING, "elected"),
@@ -114,6 +114,9 @@ class ShareShard(LedPartition):
                 "warning",
             )
             self._unreadable_keys = []
+        for key, state in self.states.items():
+            if problem := incoherence(state):
+                self.refused.setdefault(key, f"its records make no sense: {problem}")
         for key, cause in self.refused.items():
             self.states.pop(key, None)
             self._log_refused(key, cause)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from tidegauge.share_groups import NO_START_OFFSET, StateBatch
 from tidegauge_broker.coordinator.share_state.combining import combined
 from tidegauge_broker.coordinator.share_state.records import Snapshot, Update
+from tidegauge_broker.coordinator.typed_records import MAX_EPOCH
 
 _NO_TIMESTAMP_MS = 0
 
@@ -39,6 +40,13 @@ class ShareState:
     fencing_leader_epoch: int
     fencing_state_epoch: int
     updates: int = 0
+
+
+def incoherence(state: ShareState) -> str:
+    """Return why a state that was read cannot be served, as a clause; empty: it can."""
+    if not 0 <= state.snapshot_epoch <= MAX_EPOCH:
+        return f"its snapshot epoch is {state.snapshot_epoch}"
+    return ""
 
 
 def replayed(former: ShareState | None, change: Snapshot | Update, updates_per_snapshot: int) -> ShareState:

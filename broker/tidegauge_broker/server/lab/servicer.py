@@ -215,7 +215,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         del request
         session_id = self._membership.identity()
         LOG.warning("Lab: the membership of the cluster (0x%x) is ended", session_id)
-        self._note("expire-session", session=f"0x{session_id:x}")
+        self._note("expire-session", membership=f"0x{session_id:x}")
         await _or_abort(self._membership.end(), context)
         return lab_pb2.ExpireSessionResponse(session_id=session_id)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegauge.kafka.topic_ids import topic_id_bytes
-from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set, java_set
+from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set, java_set, order_in_copied_set
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import GroupToAssign, Member
 from tidegauge_broker.coordinator.share_group import simple
 
@@ -67,3 +67,11 @@ def test_with_more_members_than_partitions_each_member_has_one():
 
 def test_a_group_without_members_has_no_assignment():
     assert simple.assign(GroupToAssign({}, {}, is_homogeneous=True)) == {}
+
+
+def test_some_topics_of_a_subscription_have_the_order_that_they_have_among_all():
+    """A member may name very many topics that do not exist; what it costs depends on those that do."""
+    names = sorted(f"n{number}" for number in range(3_000))
+    for known in (names, names[::7], names[5:6], []):
+        among_all = [name for name in copied_set(names) if name in set(known)]
+        assert order_in_copied_set(known, len(names)) == among_all

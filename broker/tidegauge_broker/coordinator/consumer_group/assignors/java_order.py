@@ -122,3 +122,23 @@ def copied_set(keys: Iterable[Key]) -> JavaMap[Key, None]:
     """Return ``new HashSet(collection)``, whose table has room for the collection."""
     collection = list(keys)
     return java_set(collection, max(int(len(collection) / _LOAD) + 1, _DEFAULT_CAPACITY))
+
+
+def order_in_copied_set(keys: Iterable[Key], elements: int) -> list[Key]:
+    """Return keys in the order that they have among all of ``new HashSet(collection)``.
+
+    What it costs depends on the keys, not on the collection.
+
+    Args:
+        keys: some of the collection, in its order, each once.
+        elements: number of elements of the collection.
+    """
+    size = 1
+    while size < max(int(elements / _LOAD) + 1, _DEFAULT_CAPACITY):
+        size *= 2
+
+    def slot(key: Key) -> int:
+        hashed = hash_of(key)  # type: ignore[arg-type] # keys are of the kinds that it takes
+        return (hashed ^ hashed >> 16) & (size - 1)
+
+    return sorted(keys, key=slot)

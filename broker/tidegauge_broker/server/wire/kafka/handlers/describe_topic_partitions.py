@@ -7,6 +7,8 @@ where some are left. No topics mean all. Source: ``DescribeTopicPartitionsReques
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import Operation
@@ -25,42 +27,79 @@ from tidegauge.kafka.kraft.messages.describe_topic_partitions import (
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.partition import INTERNAL_TOPICS
 from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView
-from tidegauge_broker.server.wire.kafka.authorization.asking import Ask, parted
+from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR, TOPIC_OPERATIONS
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 MOST = 2000
 """``max.request.partition.size.limit``."""
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
-    """Return a page of partitions as this broker knows them."""
+async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
+    """Return a page of partitions as this broker knows them; of many topics with turns of the event loop between."""
     cursor = request.cursor
     may_describe = context.may_describe or (lambda _: True)
-    asked = sorted({one.name for one in request.topics}) or None
-    view = context.service.metadata(context.caller, asked, may_create=False)
-    names = [topic for topic in view.topics if asked is not None or may_describe(topic.name)]
-    left = min(max(request.response_partition_limit, 1), MOST)
-    response = DescribeTopicPartitionsResponse()
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    for topic in sorted(names, key=lambda one: one.name):
-        if cursor is not None and topic.name < cursor.topic_name:
-            continue
+    next_cursor: Cursor | None = None
+    refused: list[DescribeTopicPartitionsResponseTopic] = []
+    left = min(max(request.response_partition_limit, 1), MOST)
+    asked = sorted({one.name for one in request.topics})
+    for names in _portions(asked or sorted(one.name for one in _views(None, context))):
+        allowed = [name for name in names if may_describe(name)]
+        if asked and len(allowed) < len(names):
+            refused += [_refused(name) for name in names if name not in set(allowed)]
+        if cursor is not None:
+            allowed = [name for name in allowed if name >= cursor.topic_name]
+        if next_cursor is None and allowed:
+            left, next_cursor = _add(topics, _views(allowed, context), cursor, left)
+        if next_cursor is not None and not asked:
+            break
+        if len(names) == ITEMS_PER_TURN:
+            await asyncio.sleep(0)
+    return DescribeTopicPartitionsResponse(topics=[*topics, *refused], next_cursor=next_cursor)
+
+
+def _portions(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for first in range(0, len(names), ITEMS_PER_TURN):
+        yield names[first : first + ITEMS_PER_TURN]
+
+
+def _views(names: Sequence[str] | None, context: Context) -> Sequence[TopicView]:
+    return context.service.metadata(context.caller, names, may_create=False).topics
+
+
+def _add(
+    page: list[DescribeTopicPartitionsResponseTopic], topics: Iterable[TopicView], cursor: Cursor | None, left: int
+) -> tuple[int, Cursor | None]:
+    """Add topics to a page until it is full.
+
+    Args:
+        page: what it has already.
+        topics: by name.
+        cursor: where the page begins.
+        left: how many partitions it has room for.
+
+    Returns:
+        how many are left, and where the next page begins; None: all topics are there.
+    """
+    for topic in topics:
         first = cursor.partition_index if cursor is not None and topic.name == cursor.topic_name else 0
         if left <= 0:
-            response.next_cursor = Cursor(topic.name, first)
-            break
+            return 0, Cursor(topic.name, first)
         partitions = [one for one in topic.partitions if one.partition >= first]
-        topics.append(_topic(topic, partitions[:left]))
+        page.append(_topic(topic, partitions[:left]))
         if len(partitions) > left:
-            response.next_cursor = Cursor(topic.name, partitions[left].partition)
-            break
+            return 0, Cursor(topic.name, partitions[left].partition)
         left -= len(partitions)
-    response.topics = topics
-    return response
+    return left, None
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
 
 
 def _topic(topic: TopicView, partitions: list[PartitionView]) -> DescribeTopicPartitionsResponseTopic:
@@ -90,20 +129,8 @@ def _partition(one: PartitionView) -> DescribeTopicPartitionsResponsePartition:
 
 def _guard(request: Any, ask: Ask, handler: Handler) -> Response:
     """DescribeTopicPartitions: DESCRIBE of each topic; of all topics those are left out that may not be described."""
-    may_describe = ask.topics(Operation.DESCRIBE)
-    if not request.topics:
-        ask.context.may_describe = may_describe
-        return handler(request, ask.context)
-    parts = parted(request.topics, lambda one: may_describe(one.name))
-    refused = [
-        DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, one.name) for one in parts.refused
-    ]
-    if not parts.allowed:
-        return DescribeTopicPartitionsResponse(topics=refused)
-    request.topics = parts.allowed
-    response: Any = handler(request, ask.context)
-    response.topics = [*response.topics, *refused]
-    return response
+    ask.context.may_describe = ask.topics(Operation.DESCRIBE)
+    return handler(request, ask.context)
 
 
 KRAFT_API = ServedApi(
