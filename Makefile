@@ -63,8 +63,8 @@ pictures: .venv java ## docs/images: a failover drawn from its events, commands 
 docs: whole play-runtime ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
-	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2)
+kafka-mixed: .venv java ## One cluster with Apache Kafka 3.9, or 4.3 with KRAFT=1: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
+	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2) $(if $(KRAFT),--kraft)
 
 ##@ Write what derives from other files
 generate: proto faults mirrors modes ## Write all that derives from the .proto files, the declared faults and the asynchronous classes.
