@@ -55,6 +55,9 @@ EXPECTED = (
     "to exist, but it was missing. Creating",  # a new replica of a topic that the broker knows
     "no such share session found",  # the leader at which the member had its session was restarted
     "while releasing acquired topic partitions",  # likewise: it leads the share partition no more
+    "Write request leader epoch is smaller than last recorded",  # a leader that is replaced writes a share state
+    "older than the epoch on the broker",  # likewise
+    "Upgrading metadata.version from",  # as it was asked
     "with error 'TOPIC_ALREADY_EXISTS'",  # two brokers create the same internal topic
     "This error may be returned transiently",  # a follower knows a new topic before its leader does
     "It might because the topic is already deleted",  # a last fetch of a replica that was moved away

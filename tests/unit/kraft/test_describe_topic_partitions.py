@@ -39,7 +39,8 @@ def page(limit: int = MOST, cursor: Cursor | None = None, *names: str) -> Descri
         ]
         return SimpleNamespace(topics=found)
 
-    context: Any = SimpleNamespace(service=SimpleNamespace(metadata=metadata), caller=None, may_describe=None)
+    service = SimpleNamespace(metadata=metadata)
+    context: Any = SimpleNamespace(service=service, caller=None, may_describe=None, version=0)
     return handle(DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor), context)
 
 
@@ -82,3 +83,13 @@ def test_a_request_that_fails_names_its_topics() -> None:
     request = DescribeTopicPartitionsRequest([TopicRequest("a")])
     response = KRAFT_API.refusal(0, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", ErrorCode.UNKNOWN_SERVER_ERROR)]
+
+
+def test_a_cursor_must_be_at_one_of_the_named_topics() -> None:
+    """DescribeTopicPartitionsRequestHandler refuses another one, and with it every topic."""
+    found = page(MOST, Cursor("b", 0), "a", "c")
+    assert [(one.name, one.error_code) for one in found.topics] == [
+        ("a", ErrorCode.INVALID_REQUEST),
+        ("c", ErrorCode.INVALID_REQUEST),
+    ]
+    assert named(page(MOST, Cursor("b", 1), "b", "c")) == [("b", [1]), ("c", [0])]

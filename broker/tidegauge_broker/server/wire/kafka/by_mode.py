@@ -1,8 +1,8 @@
 """Which APIs of Kafka's protocol a broker serves, in which versions, and how: that follows from its cluster's mode.
 
 In KRaft mode requests that change the cluster's metadata are handed on to the active controller (``FORWARDED``). What
-they say is not judged here: the controller knows for whom they are. ApiVersions of such an API has the versions that
-the controller serves as well.
+they say is not judged here, but for settings of brokers (``forwarded_configs``): the controller knows for whom they
+are. ApiVersions of such an API has the versions that the controller serves as well.
 Source: ``ApiVersionManager``, ``ForwardingManagerImpl``, ``KafkaApis.forwardToController``.
 """
 
@@ -35,7 +35,7 @@ from tidegauge.kafka.messages.api_versions import (
 )
 from tidegauge_broker.server.cluster.ports import Features, Forwarding
 from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
-from tidegauge_broker.server.wire.kafka.handlers import describe_topic_partitions
+from tidegauge_broker.server.wire.kafka.handlers import describe_topic_partitions, forwarded_configs
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
@@ -87,6 +87,10 @@ def serving_of(
     keys = sorted(apis)
     handlers: dict[int, Handler] = {
         key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
+    }
+    handlers |= {
+        key: forwarded_configs.handler_of(key, partial(_forward, forwarding, apis[key]))
+        for key in forwarded_configs.JUDGED_FIRST
     }
     handlers[API_VERSIONS] = partial(_api_versions, keys, forwarding, features)
     return Serving(KRAFT_BROKER_PROTOCOL, apis, handlers)

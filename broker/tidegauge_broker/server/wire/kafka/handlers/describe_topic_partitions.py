@@ -27,7 +27,7 @@ from tidegauge.partition import INTERNAL_TOPICS
 from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView
 from tidegauge_broker.server.wire.kafka.authorization.asking import Ask, parted
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
-from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR, TOPIC_OPERATIONS
+from tidegauge_broker.server.wire.kafka.handlers.common import TOPIC_OPERATIONS
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
@@ -39,6 +39,9 @@ MOST = 2000
 def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
     """Return a page of partitions as this broker knows them."""
     cursor = request.cursor
+    if cursor is not None and request.topics and cursor.topic_name not in {one.name for one in request.topics}:
+        refused = [DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, one.name) for one in request.topics]
+        return DescribeTopicPartitionsResponse(topics=refused)
     may_describe = context.may_describe or (lambda _: True)
     asked = sorted({one.name for one in request.topics}) or None
     view = context.service.metadata(context.caller, asked, may_create=False)
@@ -70,7 +73,7 @@ def _topic(topic: TopicView, partitions: list[PartitionView]) -> DescribeTopicPa
         topic_id_bytes(topic.topic_id) if topic.topic_id else NIL_UUID,
         topic.name in INTERNAL_TOPICS,
         [_partition(one) for one in partitions],
-        TOPIC_OPERATIONS if topic.error is ErrorCode.NONE else NOT_ASKED_FOR,
+        TOPIC_OPERATIONS,
     )
 
 
