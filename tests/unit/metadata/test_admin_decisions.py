@@ -112,6 +112,13 @@ REFUSED_SETTINGS = [
     ),
     (T, "no.such", "1", ErrorCode.INVALID_CONFIG, "Unknown topic config name: no.such"),
     (
+        T,  # a broker of Kafka 4 would end with a fatal fault (KIP-1030)
+        "segment.bytes",
+        "20000",
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value 20000 for configuration segment.bytes: Value must be at least 1048576",
+    ),
+    (
         ConfigResource(TOPIC, ""),
         "no.such",
         "1",

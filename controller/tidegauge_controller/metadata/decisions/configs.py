@@ -22,8 +22,8 @@ from tidegauge.settings import (
     TOPIC_SETTINGS,
     ListChange,
     check_group_configs,
-    parse_topic_settings,
 )
+from tidegauge.settings.kraft_topic import parse_kraft_topic_settings
 from tidegauge.settings.model import Setting
 from tidegauge_controller.metadata.decisions.topic_checks import check_record_count
 from tidegauge_controller.metadata.decisions.view import MIN_INSYNC_REPLICAS, ClusterView, Decision
@@ -204,7 +204,7 @@ def _check(view: ClusterView, resource: ConfigResource, altered: Mapping[str, st
 def _check_kind(view: ClusterView, resource: ConfigResource, settings: Mapping[str, str]) -> None:
     if resource.kind == TOPIC:
         _check_topic_name(resource.name)
-        parse_topic_settings(settings)
+        parse_kraft_topic_settings(settings)
         if resource.name not in view.image.topic_ids:
             raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     elif resource.kind == BROKER:
