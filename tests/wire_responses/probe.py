@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.waiting import until
 
-from tidegauge.kafka.apis import API_VERSIONS, APIS, message_class
+from tidegauge.kafka.apis import API_VERSIONS, APIS, BROKER_PROTOCOL, Protocol, message_class
 from tidegauge.kafka.fields import wires_of
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
 
@@ -53,9 +53,10 @@ _NONE_GIVEN = object()
 class Peer:
     """One connection. What a broker does instead of responding is a value: ``CLOSED``, ``SILENT``."""
 
-    def __init__(self, host: str, port: int, client_id: str = CLIENT_ID) -> None:
+    def __init__(self, host: str, port: int, client_id: str = CLIENT_ID, protocol: Protocol = BROKER_PROTOCOL) -> None:
         self._socket = socket.create_connection((host, port), LIMIT_SECONDS)
-        self._client_id = client_id
+        self._client_id, self._protocol = client_id, protocol
+        self._keys = KEYS if protocol is BROKER_PROTOCOL else {api.name: key for key, api in protocol.apis.items()}
         self._count = 0
 
     def close(self) -> None:
@@ -64,8 +65,9 @@ class Peer:
     def send(self, version: int, request: Any) -> int:
         """Send a request; return its correlation id."""
         self._count += 1
-        key = KEYS[type(request).__name__.removesuffix("Request")]
-        self.send_bytes(joined(request_frame(key, version, self._count, self._client_id, request)))
+        key = self._keys[type(request).__name__.removesuffix("Request")]
+        frame = request_frame(key, version, self._count, self._client_id, request, protocol=self._protocol)
+        self.send_bytes(joined(frame))
         return self._count
 
     def send_bytes(self, data: bytes) -> None:
@@ -97,7 +99,7 @@ class Peer:
 
     def receive(self, version: int, request: Any, seconds: float = LIMIT_SECONDS) -> Any:
         """Return the response to a request of this class, or what the broker did instead."""
-        key = KEYS[type(request).__name__.removesuffix("Request")]
+        key = self._keys[type(request).__name__.removesuffix("Request")]
         try:
             frame = self.frame(seconds)
         except TimeoutError:
@@ -105,8 +107,8 @@ class Peer:
         if frame is None:
             return CLOSED
         view = memoryview(frame)
-        _, at = read_response_header(key, version, view)
-        return decode(key, version, view, at, response=True)[0]
+        _, at = read_response_header(key, version, view, self._protocol)
+        return decode(key, version, view, at, response=True, protocol=self._protocol)[0]
 
     def ask(self, version: int, request: Any, seconds: float = LIMIT_SECONDS) -> Any:
         """Send a request and return its response."""
