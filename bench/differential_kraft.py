@@ -52,6 +52,7 @@ PLAIN: Mapping[str, Sequence[Any]] = {
     "upgrade_type": (1, 2),
     "match_type": (0, 1, 2),
     "entity_type": ("user", "client-id", "ip"),
+    "resource_types": (2, 4, 8, 16, 32, 1, 99),
     "coordinator_epoch": (0, 1),
     "host": ("*",),
     "host_filter": ("*", "10.0.0.1"),
@@ -212,8 +213,8 @@ def requests_compared(at: Path, classpath: str, seed: int, only: set[int]) -> in
                 continue
             note(f"API {key}, {KRAFT_BROKER_PROTOCOL.apis[key].name}")
             served_from = max(first, KRAFT_BROKER_PROTOCOL.apis[key].first)
-            told = {kind: side.tell(seed, key, served_from, last) for kind, side in sides.items()}
-            for (what, request, kafkas), (_, _, ours) in zip(told[KAFKA], told[OURS], strict=True):
+            heard = {kind: side.tell(seed, key, served_from, last) for kind, side in sides.items()}
+            for (what, request, kafkas), (_, _, ours) in zip(heard[KAFKA], heard[OURS], strict=True):
                 compared += 1
                 if is_same(ours, kafkas):
                     continue

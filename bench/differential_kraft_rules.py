@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tidegauge.kafka import apis
 from tidegauge.kafka.kraft.apis import ADD_RAFT_VOTER
 
-TOKENS, LIST_CONFIG_RESOURCES, OF_STREAMS = range(38, 42), 74, (88, 89)
+TOKENS, OF_STREAMS = range(38, 42), (88, 89)
 SHOWN = 36
 """Settings of a topic that are described here."""
 LISTED_APART: dict[int, str] = {
@@ -16,7 +16,6 @@ LISTED_APART: dict[int, str] = {
     apis.DESCRIBE_LOG_DIRS: "version 5, with cordoned directories",
     **dict.fromkeys(TOKENS, "delegation tokens"),
     apis.LIST_TRANSACTIONS: "version 2, with a pattern",
-    LIST_CONFIG_RESOURCES: "resources that have settings, by kind",
     **dict.fromkeys(OF_STREAMS, "streams groups"),
 }
 """APIs that are absent here, or have fewer versions, with the reason."""

@@ -23,7 +23,6 @@ from tidegauge.kafka.apis import (
     Protocol,
 )
 from tidegauge.kafka.frames import codec_of, encode, joined
-from tidegauge.kafka.kraft.apis import DESCRIBE_TOPIC_PARTITIONS
 from tidegauge.kafka.kraft.broker_apis import ADVERTISED_FROM, FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
 from tidegauge.kafka.kraft.features import GROUP_VERSION, SHARE_VERSION
 from tidegauge.kafka.messages.api_versions import (
@@ -35,7 +34,11 @@ from tidegauge.kafka.messages.api_versions import (
 )
 from tidegauge_broker.server.cluster.ports import Features, Forwarding
 from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
-from tidegauge_broker.server.wire.kafka.handlers import describe_topic_partitions, forwarded_configs
+from tidegauge_broker.server.wire.kafka.handlers import (
+    describe_topic_partitions,
+    forwarded_configs,
+    list_config_resources,
+)
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
@@ -81,7 +84,10 @@ def serving_of(
     )
     if forwarding is None:
         return Serving(BROKER_PROTOCOL, SERVED, handlers_with(extensions))
-    known = {**SERVED, DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.KRAFT_API}
+    known = {
+        **SERVED,
+        **{one.key: one for one in (describe_topic_partitions.KRAFT_API, list_config_resources.KRAFT_API)},
+    }
     apis = {key: _served(key, known.get(key)) for key in KRAFT_BROKER_APIS if key in known or key in FORWARDED}
     apis |= {key: _with_feature(features, apis[key]) for key in _FEATURE_OF.keys() & apis.keys()}
     keys = sorted(apis)
