@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-zookeeper kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
@@ -153,9 +153,13 @@ testcontainers: .venv ## The image of a whole cluster, and the recipes of docs/t
 
 ##@ Beside Apache Kafka and its clients
 differential: .venv java ## The same script, requests and failures to Apache Kafka 3.9 (KRAFT=1: controllers and brokers of 4.3) and to Tidegauge, compared (needs Maven, or says so).
-	$(if $(KRAFT),PYTHONPATH=. $(BIN)/python bench/differential_kraft.py,$(MAKE) --no-print-directory differential-zookeeper)
+	$(MAKE) --no-print-directory differential-$(if $(KRAFT),kraft,zookeeper)
 
-differential-zookeeper: .venv java # What make differential does without KRAFT=1.
+differential-kraft: .venv java # What make differential does with KRAFT=1.
+	PYTHONPATH=. $(BIN)/python bench/differential_kraft.py
+	PYTHONPATH=. $(BIN)/python bench/differential_failures_kraft.py
+
+differential-zookeeper: .venv java # What it does without.
 	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
 	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
 	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py

@@ -13,7 +13,6 @@ SHOWN = 36
 """Settings of a topic that are described here."""
 LISTED_APART: dict[int, str] = {
     apis.DESCRIBE_GROUPS: "version 6, with a sentence for a group that is not found",
-    apis.DESCRIBE_LOG_DIRS: "version 5, with cordoned directories",
     **dict.fromkeys(TOKENS, "delegation tokens"),
     apis.LIST_TRANSACTIONS: "version 2, with a pattern",
     **dict.fromkeys(OF_STREAMS, "streams groups"),

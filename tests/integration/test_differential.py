@@ -50,3 +50,10 @@ def test_controllers_and_brokers_in_kraft_mode_respond_as_kafkas() -> None:
     assert re.search(
         r"^1\d{3} requests compared, \d+ responses differ for a reason, 0 without one$", said, re.MULTILINE
     )
+
+
+def test_failures_in_kraft_mode_end_as_on_kafka() -> None:
+    """An ISR below its minimum, and the last replica in sync (KIP-966), with three brokers of Kafka 4.3.1."""
+    kafka_classpath()  # skips without Apache Kafka 4.3.1
+    said = run("differential_failures_kraft.py", "min-insync-replicas", "last-replica-standing")
+    assert re.search(r"^failures: 2 scenarios, \d{3} fields compared, 0 differ$", said, re.MULTILINE), said
