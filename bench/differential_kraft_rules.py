@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tidegauge.kafka import apis
-from tidegauge.kafka.kraft.apis import ADD_RAFT_VOTER
 
 TOKENS, OF_STREAMS = range(38, 42), (88, 89)
 SHOWN = 36
@@ -110,11 +109,6 @@ REASONS: list[tuple[int | None, str, Rule]] = [
         apis.SHARE_GROUP_DESCRIBE,
         "a group that is not found is dead",
         lambda _, one: one.path == ("groups", "group_state") and one.ours == "Dead",
-    ),
-    (
-        ADD_RAFT_VOTER,
-        "the endpoint is tried, whatever its listener is called",
-        lambda _, one: one.path == ("error_code",) and (one.kafkas, one.ours) == (42, 7),
     ),
     (
         apis.DESCRIBE_SHARE_GROUP_OFFSETS,
