@@ -268,7 +268,7 @@ class MixedKraft(Administered):
     # The judgement of Kafka's own nodes
 
     def check_judges(self, also: Sequence[str] = ()) -> None:
-        """All nodes run, and Kafka's have logged nothing at WARN and above but what is expected.
+        """All nodes run, Kafka's have logged nothing at WARN and above but what is expected, and ours no exception.
 
         Args:
             also: further texts that are expected.
@@ -280,7 +280,12 @@ class MixedKraft(Administered):
             for line in node.complaints_of(KAFKA)
             if FATAL.search(line) or not any(one in line for one in (*EXPECTED, *also))
         ]
-        found = [*ended, *complaints]
+        exceptions = [
+            f"{log.name} has a traceback"
+            for log in self.quorum.at.glob("*-*.log")
+            if "Traceback (most recent call last)" in log.read_text(errors="replace")
+        ]
+        found = [*ended, *complaints, *exceptions]
         assert not found, "\n".join(found)
 
 
