@@ -59,6 +59,8 @@ EXPECTED = (
     "older than the epoch on the broker",  # likewise
     "Upgrading metadata.version from",  # as it was asked
     "This is not the correct coordinator",  # a coordinator that has moved meanwhile
+    "failed to write an epoch fence transition",  # likewise
+    "Rollback of ongoing transaction",  # likewise
     "with error 'TOPIC_ALREADY_EXISTS'",  # two brokers create the same internal topic
     "This error may be returned transiently",  # a follower knows a new topic before its leader does
     "It might because the topic is already deleted",  # a last fetch of a replica that was moved away
