@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
@@ -63,8 +63,8 @@ pictures: .venv java ## docs/images: a failover drawn from its events, commands 
 docs: whole play-runtime ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-kafka-mixed: .venv java ## One cluster of Tidegauge and Apache Kafka 3.9 brokers: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
-	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2)
+kafka-mixed: .venv java ## One cluster with Apache Kafka 3.9, or 4.3 with KRAFT=1: kills, controllers and swaps of each kind, told (needs Maven, or says so; KAFKAS=1,2).
+	PYTHONPATH=. $(BIN)/python bench/kafka_mixed.py --kafkas $(or $(KAFKAS),2) $(if $(KRAFT),--kraft)
 
 ##@ Write what derives from other files
 generate: proto faults mirrors modes ## Write all that derives from the .proto files, the declared faults and the asynchronous classes.
@@ -154,7 +154,14 @@ testcontainers: .venv ## The image of a whole cluster, and the recipes of docs/t
 	tools/compose-test.sh --cluster
 
 ##@ Beside Apache Kafka and its clients
-differential: .venv java ## The same script, requests and failures to Apache Kafka 3.9 and to Tidegauge, compared (needs Maven, or says so).
+differential: .venv java ## The same script, requests and failures to Apache Kafka 3.9 (KRAFT=1: controllers and brokers of 4.3) and to Tidegauge, compared (needs Maven, or says so).
+	$(MAKE) --no-print-directory differential-$(if $(KRAFT),kraft,zookeeper)
+
+differential-kraft: .venv java # What make differential does with KRAFT=1.
+	PYTHONPATH=. $(BIN)/python bench/differential_kraft.py
+	PYTHONPATH=. $(BIN)/python bench/differential_failures_kraft.py
+
+differential-zookeeper: .venv java # What it does without.
 	PYTHONPATH=. $(BIN)/python bench/differential_wire.py
 	PYTHONPATH=. $(BIN)/python bench/differential_groups.py
 	PYTHONPATH=. $(BIN)/python bench/differential_transactions.py

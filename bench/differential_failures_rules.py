@@ -81,6 +81,8 @@ INSIDE_A_BROKER = frozenset(
     {"hold_fetch", "step_fetch", "hold_requests", "wait_held", "release_requests", "inject_error", "inject_disk"}
 )
 """Verbs that are switches inside of Tidegauge's brokers."""
+OF_ZOOKEEPER_SIDES = frozenset({"isolate", "heal", "sync", "drop_unsynced", "wait_controller"})
+"""Verbs for which a side in KRaft mode would need a gate before its controllers, or a look into a disk's cache."""
 LEFT_OUT = {
     "wait_event": "looks into the event log of Tidegauge's brokers; what it waits for shows in the replicas' logs",
     "verify": "the accountant reads Tidegauge's directories; every record of every replica is compared all the same",
@@ -115,6 +117,14 @@ def why_not(scenario: Scenario) -> str:
     if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, steps.FaultStep)):
         return "a process of Apache Kafka can be partitioned from ZooKeeper alone"
     return ""
+
+
+def why_not_in_kraft(scenario: Scenario) -> str:
+    """Return why a scenario is not played in KRaft mode; empty if it is."""
+    verbs = sorted({step.verb for step in scenario.steps} & OF_ZOOKEEPER_SIDES)
+    if verbs:
+        return f"no side in KRaft mode does {', '.join(verbs)}"
+    return why_not(scenario) or scenario.zookeeper_only
 
 
 def sorted_out(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], dict[str, str]]:

@@ -42,6 +42,18 @@ def broker_jars(version: str) -> Path:
     return resolve(f"kafka-broker-{version}", artifacts)
 
 
+def kafka_classpath(version: str = KAFKA_4) -> str:
+    """Return the class path of Kafka's nodes of a version, with a logger that prints to stderr.
+
+    Raises:
+        Unavailable: as ``kafka_jars``.
+    """
+    name = "slf4j-simple-1.7.36"
+    logger = resolve(name, [Artifact("org.slf4j", "slf4j-simple", "1.7.36", alone=True)])
+    jars = [one for one in kafka_jars(version).glob("*.jar") if not one.name.startswith("slf4j-nop")]
+    return ":".join(sorted(map(str, [*jars, *logger.glob("slf4j-simple*.jar")])))
+
+
 def tools_jars(version: str) -> Path:
     """Return the directory with the tools and clients of a Kafka, without a broker: those of old versions need no more.
 

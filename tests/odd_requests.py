@@ -74,23 +74,31 @@ class OddRequests:
     """Makes requests about a few topics, groups and transactional ids; the same ones from the same seed.
 
     Args:
-        rng: draws what is asked.
-        topics: the ids of the topics that exist, by name.
-        protocol: the APIs of the brokers that are asked.
+        rng: decides.
+        topics: ids by name.
+        label: begins the names of groups and transactional ids.
+        protocol: whose requests are made.
 
     Attributes:
         learned: what responses have said that requests may name: ``member_id``, ``producer_id``.
     """
 
-    def __init__(self, rng: random.Random, topics: Mapping[str, bytes], protocol: Protocol = BROKER_PROTOCOL) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        topics: Mapping[str, bytes],
+        label: str = "odd",
+        protocol: Protocol = BROKER_PROTOCOL,
+    ) -> None:
         self._rng = rng
         self._topics = topics
-        self._protocol = protocol
+        self._label, self._protocol = label, protocol
         self.learned: dict[str, list[Any]] = {"member_id": ["", "nobody-known"], "producer_id": [-1, 424_242]}
 
     def message(self, key: int, version: int) -> Any:
         """Return a request of this API and version."""
-        return self._struct(self._protocol.apis[key].name, self._protocol.message_class(key, response=False), version)
+        kind = self._protocol.message_class(key, response=False)
+        return self._struct(self._protocol.apis[key].name, kind, version)
 
     def value(self, kind: type, version: int = 0) -> Any:
         """Return a struct of this class, of a message or of a record of an internal topic."""
@@ -120,7 +128,7 @@ class OddRequests:
     def _pool(self, api: str, name: str, kind: str) -> Sequence[Any]:
         if name in self.learned:
             return self.learned[name]
-        if name in FIXED and kind != "struct":
+        if name in FIXED and kind not in {"struct", "float64"}:
             return FIXED[name]
         match kind:
             case "string":
@@ -140,9 +148,9 @@ class OddRequests:
 
     def _texts(self, api: str, name: str) -> Sequence[str]:
         if name in GROUP_FIELDS:
-            return ("odd-group", "odd-group", "odd-group-2", "")
+            return (f"{self._label}-group", f"{self._label}-group", f"{self._label}-group-2", "")
         if name in {"transactional_id", "transactional_ids", "v3_and_below_transactional_id"}:
-            return ("odd-transaction", "odd-transaction", "")
+            return (f"{self._label}-transaction", f"{self._label}-transaction", "")
         if name == "name" and api in NAMES:
             return NAMES[api]
         if name in TOPIC_FIELDS or name in {"name", "resource_name"}:

@@ -318,6 +318,12 @@ def kafka_jars(version: str) -> Path:
     return found
 
 
+def kafka_classpath() -> str:
+    """Return the class path of Kafka 4's nodes, with a logger; Unavailable as ``tool``."""
+    found: str = _jars.kafka_classpath(KAFKA_4)
+    return found
+
+
 def fetched_into(name: str, fetch: Callable[[Path], None]) -> Path:
     """Return the directory ``name`` of the cache, which ``fetch`` fills where it does not exist yet."""
     found: Path = _fetched.kept(name, fetch)

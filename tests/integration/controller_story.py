@@ -336,6 +336,7 @@ class Teller:
         for what, states in (
             ("unknown", [delete_topics.DeleteTopicState("no")]),
             ("by an unknown id", [delete_topics.DeleteTopicState(None, bytes([9]) * 16)]),
+            ("by neither name nor id", [delete_topics.DeleteTopicState(None)]),
             ("by name and id", [delete_topics.DeleteTopicState("t", self._ids["t"])]),
             ("t", [delete_topics.DeleteTopicState("t")]),
             ("w by id", [delete_topics.DeleteTopicState(None, self._ids["w"])]),

@@ -8,26 +8,31 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from tests.integration.quorum_nodes import CLUSTER, KAFKA, LIMIT_SECONDS, OURS, Quorum, directory_id, unused_ports
+from tests.integration.quorum_nodes import (
+    CLUSTER,
+    KAFKA,
+    LIMIT_SECONDS,
+    OURS,
+    Quorum,
+    directory_id,
+    lines_with_reasons,
+    unused_ports,
+)
 from tests.waiting import until
 
 from tidegauge.java import java_program
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge_broker.server.quorum.format_verb import format_storage
 
-FEATURES = tuple(
-    word
-    for name in ("group.version", "share.version", "streams.version", "transaction.version")
-    for word in ("--feature", f"{name}=0")
-)
-"""Levels at which brokers of both kinds can be members: those that Tidegauge's lack are at 0."""
+FEATURES = ("--feature", "streams.version=0")
+"""A new cluster of 4.3 but for what Tidegauge's brokers do not have, so that brokers of both kinds can be members."""
 SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "4000",
@@ -54,10 +59,11 @@ class BrokerNode:
         kind: ``OURS`` or ``KAFKA``.
         at: where its files go.
         servers: ``controller.quorum.bootstrap.servers``.
-        classpath: of Kafka's jars; empty for a broker of ours.
+        classpath: of Kafka's jars; empty for a broker that is always ours.
         directories: how many log directories it has.
         controller_port: of its controllers' listener, if it is a controller too.
         voters: options of the format that name the first voters.
+        settings: beside the usual ones.
     """
 
     def __init__(
@@ -71,29 +77,16 @@ class BrokerNode:
         directories: int = 1,
         controller_port: int | None = None,
         voters: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.id, self.kind, self._classpath, self._at = broker_id, kind, classpath, at
-        self.port, grpc_port = unused_ports(2)
+        self._settings, self._servers, self._controller_port = settings or {}, servers, controller_port
+        self.port, self._grpc_port = unused_ports(2)
         self.directories = [at / f"broker-{broker_id}-{number}" for number in range(directories)]
         self.config = at / f"broker-{broker_id}.properties"
         self._process: subprocess.Popen[bytes] | None = None
-        self._starts = 0
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
-        if kind == OURS:
-            listeners += f",GRPC://127.0.0.1:{grpc_port}"
-        if controller_port is not None:
-            listeners += f",CONTROLLER://127.0.0.1:{controller_port}"
-        texts = {
-            **SETTINGS,
-            "process.roles": "broker" if controller_port is None else "broker,controller",
-            "node.id": str(broker_id),
-            "listeners": listeners,
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,GRPC:PLAINTEXT",
-            "log.dirs": ",".join(map(str, self.directories)),
-            "controller.quorum.bootstrap.servers": servers,
-        }
-        self.config.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
+        self._kinds: list[str] = []
+        self._configure()
         done = CliRunner().invoke(format_storage, ["-t", CLUSTER, "-c", str(self.config), *FEATURES, *voters])
         assert done.exit_code == 0, done.output
 
@@ -102,15 +95,46 @@ class BrokerNode:
         """``host:port`` for clients."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def grpc_address(self) -> str:
+        """``host:port`` of its gRPC listener, if it is one of ours."""
+        return f"127.0.0.1:{self._grpc_port}"
+
+    def _configure(self) -> None:
+        """Write its properties; a broker of Kafka's has no gRPC listener."""
+        listeners = [f"PLAINTEXT://127.0.0.1:{self.port}"]
+        if self.kind == OURS:
+            listeners.append(f"GRPC://127.0.0.1:{self._grpc_port}")
+        if self._controller_port is not None:
+            listeners.append(f"CONTROLLER://127.0.0.1:{self._controller_port}")
+        texts = {
+            **SETTINGS,
+            "process.roles": "broker" if self._controller_port is None else "broker,controller",
+            "node.id": str(self.id),
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,GRPC:PLAINTEXT",
+            "log.dirs": ",".join(map(str, self.directories)),
+            "controller.quorum.bootstrap.servers": self._servers,
+            **self._settings,
+        }
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
+
+    def become(self, kind: str) -> None:
+        """Change its kind while its process does not run; id, ports and directories stay."""
+        assert not self.runs, f"broker {self.id} runs"
+        self.kind = kind
+
     def start(self) -> None:
         """Start its process."""
-        self._starts += 1
+        self._configure()
+        self._kinds.append(self.kind)
         command = [sys.executable, "-m", "tidegauge_broker.server.verb", "--config", str(self.config)]
         if self.kind == KAFKA:
             simple = "-Dorg.slf4j.simpleLogger."
             log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
             command = [java_program(), *_JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
-        with self._out(self._starts).open("wb") as out:
+        with self._out(len(self._kinds)).open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
     def _out(self, start: int) -> Path:
@@ -118,7 +142,7 @@ class BrokerNode:
 
     def log(self) -> str:
         """What its latest process has logged."""
-        return self._out(self._starts).read_text(errors="replace")
+        return self._out(len(self._kinds)).read_text(errors="replace")
 
     @property
     def runs(self) -> bool:
@@ -158,12 +182,13 @@ class BrokerNode:
 
     def complaints(self, expected: Sequence[str] = ()) -> list[str]:
         """The lines of all its processes at WARN and above, but for those that contain one of these texts."""
-        lines = [
-            line
-            for start in range(1, self._starts + 1)
-            for line in self._out(start).read_text(errors="replace").splitlines()
-        ]
-        return [line for line in lines if _COMPLAINT.match(line) and not any(one in line for one in expected)]
+        lines = [line for kind in dict.fromkeys(self._kinds) for line in self.complaints_of(kind)]
+        return [line for line in lines if not any(one in line for one in expected)]
+
+    def complaints_of(self, kind: str) -> list[str]:
+        """The lines at WARN and above of its processes of one kind."""
+        logs = [self._out(start) for start, one in enumerate(self._kinds, 1) if one == kind]
+        return [line for log in logs for line in lines_with_reasons(log, _COMPLAINT)]
 
 
 class KRaftBrokers:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
+import itertools
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.clients import programs
+from tests.integration.conftest import free_base_port
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
@@ -25,15 +25,16 @@ from tidegauge_broker.log.dump_verb import dump_log
 from tidegauge_broker.server.quorum.format_verb import format_storage
 from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
 
-BENCH = Path(__file__).parents[2] / "bench"
 CLUSTER = "pQKNjKG6SIW1R46E3fVjJA"
 OURS, KAFKA = "ours", "kafka"
 FIRST_ID = 3000
 LIMIT_SECONDS = 240.0
+PORTS_IN_A_ROW = 16
 SETTINGS = {"controller.quorum.fetch.timeout.ms": "2000", "metadata.max.idle.interval.ms": "0"}
 """Kafka's timers; a Kafka controller that leads writes nothing while nothing happens, so that logs can be compared."""
 JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _COMPLAINT = re.compile(r"^\S+ \[.*?\] (WARN|ERROR) ", re.MULTILINE)
+_TIMED = re.compile(r"\S*\d\d:\d\d:\d\d|\[\d{4}-")
 _EXPECTED = (
     "could not be established. Node may not be available",  # a node that the test has killed
     "disconnected",
@@ -52,18 +53,31 @@ def directory_id(number: int) -> bytes:
 
 
 def complaints_in(logs: Iterable[Path]) -> list[str]:
-    """The lines of Kafka's logs at WARN and above, but for those that every test expects."""
-    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
-    return [line for line in lines if _COMPLAINT.match(line) and not any(one in line for one in _EXPECTED)]
+    """The complaints in Kafka's logs, but for those that every test expects."""
+    found = [line for log in logs for line in lines_with_reasons(log, _COMPLAINT)]
+    return [line for line in found if not any(one in line for one in _EXPECTED)]
+
+
+def lines_with_reasons(log: Path, pattern: re.Pattern[str]) -> list[str]:
+    """Return the lines of a log that match, each with the exception that the line after it may name."""
+    lines = log.read_text(errors="replace").splitlines()
+    pairs = itertools.pairwise([*lines, ""])
+    return [
+        line if not after or _TIMED.match(after) else f"{line} {after}" for line, after in pairs if pattern.match(line)
+    ]
+
+
+_ports: list[int] = []
 
 
 def unused_ports(count: int) -> list[int]:
-    """Ports that nothing listens on now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports that nothing listens on now, and that the system gives to no outgoing connection while a node is down."""
+    while len(_ports) < count:
+        base = free_base_port(PORTS_IN_A_ROW)
+        _ports.extend(range(base, base + PORTS_IN_A_ROW))
+    taken = _ports[:count]
+    del _ports[:count]
+    return taken
 
 
 class QuorumNode:
@@ -75,7 +89,7 @@ class QuorumNode:
         at: where its files go.
         port: of its listener.
         servers: ``controller.quorum.bootstrap.servers``.
-        classpath: of Kafka's jars; empty for a node of ours.
+        classpath: of Kafka's jars; empty for a node that is always ours.
         more: settings beside the usual ones.
     """
 
@@ -108,7 +122,7 @@ class QuorumNode:
         self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._classpath = classpath
         self._process: subprocess.Popen[bytes] | None = None
-        self._starts = 0
+        self._kinds: list[str] = []
 
     @property
     def endpoint(self) -> str:
@@ -128,13 +142,13 @@ class QuorumNode:
 
     def start(self) -> None:
         """Start its process."""
-        self._starts += 1
+        self._kinds.append(self.kind)
         command = [sys.executable, "-m", "tidegauge_broker.server.quorum.verb", "--config", str(self.config)]
         if self.kind == KAFKA:
             simple = "-Dorg.slf4j.simpleLogger."
             log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
             command = [java_program(), *JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
-        with self._out(self._starts).open("wb") as out:
+        with self._out(len(self._kinds)).open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
     def _out(self, start: int) -> Path:
@@ -142,7 +156,7 @@ class QuorumNode:
 
     def log(self) -> str:
         """What its latest process has logged."""
-        return self._out(self._starts).read_text(errors="replace")
+        return self._out(len(self._kinds)).read_text(errors="replace")
 
     @property
     def runs(self) -> bool:
@@ -152,6 +166,11 @@ class QuorumNode:
     def wait_started(self) -> None:
         """Wait until a Kafka controller has started whole: one that is stopped before ends with a fault of its own."""
         until(lambda: "Kafka Server started" in self.log(), LIMIT_SECONDS, f"controller {self.id} has started")
+
+    def become(self, kind: str) -> None:
+        """Change its kind while its process does not run; id, port and directory stay."""
+        assert not self.runs, f"controller {self.id} runs"
+        self.kind = kind
 
     def send(self, number: signal.Signals) -> None:
         """Send its process a signal."""
@@ -175,7 +194,11 @@ class QuorumNode:
 
     def complaints(self) -> list[str]:
         """The lines of all its processes at WARN and above, but for those that a dead neighbour explains."""
-        return complaints_in(self._out(start) for start in range(1, self._starts + 1))
+        return complaints_in(self._out(start) for start in range(1, len(self._kinds) + 1))
+
+    def complaints_of(self, kind: str) -> list[str]:
+        """Those of its processes of one kind."""
+        return complaints_in(self._out(start) for start, one in enumerate(self._kinds, 1) if one == kind)
 
     def segments(self) -> bytes:
         """The bytes of its metadata log."""
@@ -299,15 +322,7 @@ def quorum_of(
 
 def kafka_classpath() -> str:
     """The class path of Kafka 4.3.1 with a logger; skips the test if Maven can't bring it."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(str(BENCH))
-        jars: Any = importlib.import_module("jars")
-        maven: Any = importlib.import_module("maven")
-        fetched: Any = importlib.import_module("fetched")
-        try:
-            found = list(jars.kafka_jars(jars.KAFKA_4).glob("*.jar"))
-            logger = maven.Artifact("org.slf4j", "slf4j-simple", "1.7.36", alone=True)
-            found += maven.resolve("slf4j-simple-1.7.36", [logger]).glob("slf4j-simple*.jar")
-        except fetched.Unavailable as reason:
-            pytest.skip(str(reason))
-    return ":".join(sorted(str(jar) for jar in found if not jar.name.startswith("slf4j-nop")))
+    try:
+        return programs.kafka_classpath()
+    except programs.Unavailable as reason:
+        pytest.skip(str(reason))

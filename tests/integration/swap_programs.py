@@ -76,10 +76,19 @@ class Programs:
         servers: of the cluster.
         directory: for what they print.
         create_topic: makes one of the topics.
+        release: of Kafka, whose programs and clients are at work.
+        protocol: of the group of VerifiableConsumer, where the release knows more than ``classic``.
     """
 
-    def __init__(self, servers: str, directory: Path, create_topic: Callable[[str], None]) -> None:
-        self._servers, self._directory = servers, directory
+    def __init__(
+        self,
+        servers: str,
+        directory: Path,
+        create_topic: Callable[[str], None],
+        release: str = KAFKA,
+        protocol: str = "classic",
+    ) -> None:
+        self._servers, self._directory, self._release, self._protocol = servers, directory, release, protocol
         for topic in (SOURCE, COPIED, COPIED_BY_KAFKAS):
             create_topic(topic)
         self._stack = contextlib.ExitStack()
@@ -91,11 +100,12 @@ class Programs:
         producer = [*self._tool("VerifiableProducer"), "--topic", SOURCE, "--throughput", "50", "--acks", "-1"]
         self.producer = self._started("producer", [*producer, "--producer.config", str(properties)])
         member = [*self._tool("VerifiableConsumer"), "--topic", SOURCE, "--reset-policy", "earliest"]
-        self.member = self._started("member", [*member, "--group-id", GROUP])
+        member += ["--group-id", GROUP, *(["--group-protocol", "consumer"] if self._protocol == "consumer" else [])]
+        self.member = self._started("member", member)
         names = (self._servers, "copier", COPIERS, SOURCE, COPIED, PARTITIONS, -1, 300)
-        command = [java_program(), *JVM, "-cp", f"{kafka_jars(KAFKA)}/*", str(COPIER), *map(str, names)]
+        command = [java_program(), *JVM, "-cp", f"{kafka_jars(self._release)}/*", str(COPIER), *map(str, names)]
         self.copier = self._started("copier", command)
-        kafkas = [*tool(KAFKA, "TransactionalMessageCopier"), "--broker-list", self._servers, "--group-mode"]
+        kafkas = [*tool(self._release, "TransactionalMessageCopier"), "--broker-list", self._servers, "--group-mode"]
         kafkas += ["--input-topic", SOURCE, "--input-partition", "-1", "--output-topic", COPIED_BY_KAFKAS]
         kafkas += [
             "--consumer-group",
@@ -110,7 +120,7 @@ class Programs:
         return self
 
     def _tool(self, name: str) -> list[str]:
-        return [*tool(KAFKA, name), "--bootstrap-server", self._servers]
+        return [*tool(self._release, name), "--bootstrap-server", self._servers]
 
     def _log(self, name: str) -> Path:
         return self._directory / f"{name}.log"

@@ -1,5 +1,5 @@
-"""The differential run (``make differential``): the script against the recording of Apache Kafka's side, and two of the
-scenarios of failures against Apache Kafka itself. Only known differences.
+"""The differential run (``make differential``): the script against the recording of Apache Kafka's side, two of the
+scenarios of failures against Apache Kafka itself, and all of KRaft mode. Only known differences.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.quorum_nodes import kafka_classpath
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1_800)]
@@ -39,4 +40,20 @@ def test_failures_end_as_on_kafka() -> None:
     said = run("differential_failures.py", "min-insync-replicas", "zombie-leader")
     if "can't be had here" in said:
         pytest.skip(said.strip())
+    assert re.search(r"^failures: 2 scenarios, \d{3} fields compared, 0 differ$", said, re.MULTILINE), said
+
+
+def test_controllers_and_brokers_in_kraft_mode_respond_as_kafkas() -> None:
+    """A story at the active controllers with their metadata logs, and odd requests of every API to the brokers."""
+    kafka_classpath()  # skips without Apache Kafka 4.3.1
+    said = run("differential_kraft.py")
+    assert re.search(
+        r"^1\d{3} requests compared, \d+ responses differ for a reason, 0 without one$", said, re.MULTILINE
+    )
+
+
+def test_failures_in_kraft_mode_end_as_on_kafka() -> None:
+    """An ISR below its minimum, and the last replica in sync (KIP-966), with three brokers of Kafka 4.3.1."""
+    kafka_classpath()  # skips without Apache Kafka 4.3.1
+    said = run("differential_failures_kraft.py", "min-insync-replicas", "last-replica-standing")
     assert re.search(r"^failures: 2 scenarios, \d{3} fields compared, 0 differ$", said, re.MULTILINE), said

@@ -14,7 +14,8 @@ pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it
 
 import confluent_kafka
 from confluent_kafka import TopicPartition as Position
-from tests.integration.mixed_cluster import ROUND, MixedCluster
+from tests.integration.administered import ROUND
+from tests.integration.mixed_cluster import MixedCluster
 from tests.integration.swap_clients import LIMIT_SECONDS, Writer, consumer_of, read_all, retried
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1500)]

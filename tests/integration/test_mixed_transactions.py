@@ -18,7 +18,8 @@ pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it
 
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Position
-from tests.integration.mixed_cluster import ROUND, MixedCluster
+from tests.integration.administered import ROUND
+from tests.integration.mixed_cluster import MixedCluster
 from tests.integration.swap_clients import LIMIT_SECONDS, Writer, consumer_of, read_all, retried
 
 from tidegauge.groups import partition_of

@@ -55,9 +55,8 @@ class Peer:
 
     def __init__(self, host: str, port: int, client_id: str = CLIENT_ID, protocol: Protocol = BROKER_PROTOCOL) -> None:
         self._socket = socket.create_connection((host, port), LIMIT_SECONDS)
-        self._client_id = client_id
-        self._protocol = protocol
-        self._keys = {api.name: key for key, api in protocol.apis.items()}
+        self._client_id, self._protocol = client_id, protocol
+        self._keys = KEYS if protocol is BROKER_PROTOCOL else {api.name: key for key, api in protocol.apis.items()}
         self._count = 0
 
     def close(self) -> None:
@@ -108,7 +107,7 @@ class Peer:
         if frame is None:
             return CLOSED
         view = memoryview(frame)
-        _, at = read_response_header(key, version, view, protocol=self._protocol)
+        _, at = read_response_header(key, version, view, self._protocol)
         return decode(key, version, view, at, response=True, protocol=self._protocol)[0]
 
     def ask(self, version: int, request: Any, seconds: float = LIMIT_SECONDS) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidegauge.errors import ErrorCode
 from tidegauge_controller.raft.config import CAUGHT_UP_WITHIN_MS
 from tidegauge_controller.raft.core import Core
@@ -18,6 +20,7 @@ from tidegauge_controller.raft.messages import (
 from tidegauge_controller.raft.states import Leader, VoterChange
 from tidegauge_controller.raft.values import (
     VOTERS_IN_LOG,
+    Endpoint,
     KRaftVersionRecord,
     ReplicaKey,
     Voter,
@@ -30,8 +33,9 @@ NO_DIRECTORY = bytes(16)
 
 def handle_add(core: Core, event: RequestReceived, request: AddVoterRequest) -> None:
     """Ask the new replica for its kraft.versions; append the set with it after that (AddVoterHandler)."""
-    leader = _leader_for_change(core, event, request.voter, has_endpoints=bool(request.endpoints))
-    if leader is None:
+    endpoint = _reachable(core, request.endpoints)
+    leader = _leader_for_change(core, event, request.voter, has_endpoint=endpoint is not None)
+    if leader is None or endpoint is None:
         return
     if request.voter.id in core.voters.ids:
         message = f"Node {request.voter.id} is already a voter. Remove the voter with this id first."
@@ -50,7 +54,7 @@ def handle_add(core: Core, event: RequestReceived, request: AddVoterRequest) -> 
         added_endpoints=request.endpoints,
         ack_when_committed=request.ack_when_committed,
     )
-    core.send(request.voter.id, request.endpoints[0], ApiVersionsRequest())
+    core.send(request.voter.id, endpoint, ApiVersionsRequest())
 
 
 def handle_api_versions(core: Core, node_id: int, response: ApiVersionsResponse) -> None:
@@ -82,7 +86,7 @@ def handle_remove(core: Core, event: RequestReceived, request: RemoveVoterReques
 
     Source: RemoveVoterHandler.
     """
-    leader = _leader_for_change(core, event, request.voter, has_endpoints=True)
+    leader = _leader_for_change(core, event, request.voter, has_endpoint=True)
     if leader is None:
         return
     voter = core.voters.voters.get(request.voter.id)
@@ -172,18 +176,26 @@ def complete(core: Core) -> None:
         leader.resign_requested = True
 
 
+def _reachable(core: Core, endpoints: Sequence[Endpoint]) -> Endpoint | None:
+    """Return the endpoint by which a voter is reached: that of the listener which the leader's own first one has."""
+    if not core.config.endpoints:
+        return next(iter(endpoints), None)
+    listener = core.config.endpoints[0].listener
+    return next((one for one in endpoints if one.listener.upper() == listener.upper()), None)
+
+
 def _is_valid_key(voter: ReplicaKey) -> bool:
     return voter.id >= 0 and voter.directory_id not in {None, NO_DIRECTORY}
 
 
-def _leader_for_change(core: Core, event: RequestReceived, voter: ReplicaKey, *, has_endpoints: bool) -> Leader | None:
+def _leader_for_change(core: Core, event: RequestReceived, voter: ReplicaKey, *, has_endpoint: bool) -> Leader | None:
     leader = core.state
     error = epoch_error(core, core.state.epoch)
     message: str | None = None
-    if error is ErrorCode.NONE and (not _is_valid_key(voter) or not has_endpoints):
+    if error is ErrorCode.NONE and (not _is_valid_key(voter) or not has_endpoint):
         error, message = (
             ErrorCode.INVALID_REQUEST,
-            "The request names no valid voter: it needs a directory id and an endpoint.",
+            "The request names no valid voter: it needs a directory id and an endpoint of the leader's listener.",
         )
     if error is ErrorCode.NONE and isinstance(leader, Leader):
         error = _refuse_change(core, leader, allow_static=False)

@@ -85,7 +85,7 @@ def test_zookeeper_modes_versions_stay_those_of_its_release():
     """A broker in ZooKeeper mode is true to 3.9.1: Fetch ends with version 17, and there is no API of a quorum."""
     assert APIS[FETCH].last == 17
     assert KRAFT_APIS[FETCH].last == 18
-    assert KRAFT_APIS.keys() - APIS.keys() == {*range(52, 56), 58, 59, 62, 63, 64, 70, 73, 75, 80, 81, 82}
+    assert KRAFT_APIS.keys() - APIS.keys() == {*range(52, 56), 58, 59, 62, 63, 64, 70, 73, 74, 75, 80, 81, 82}
     frame = memoryview(joined(request_frame(VOTE, 2, 1, "c", _vote(), protocol=KRAFT_PROTOCOL)))[LENGTH_BYTES:]
     assert read_request_header(frame, KRAFT_PROTOCOL).key == VOTE
     with pytest.raises(UnsupportedRequest):

@@ -45,7 +45,7 @@ def begin(
         return SimpleNamespace(topics=found)
 
     service = SimpleNamespace(metadata=metadata)
-    context: Any = SimpleNamespace(service=service, caller=None, may_describe=may_describe)
+    context: Any = SimpleNamespace(service=service, caller=None, may_describe=may_describe, version=0)
     return handle(request, context)
 
 
@@ -121,3 +121,13 @@ def test_topics_that_may_not_be_described_come_last_whatever_the_page() -> None:
     assert response.next_cursor == Cursor("c", 0)
     everything = asyncio.run(begin(DescribeTopicPartitionsRequest([], MOST, None), [0], lambda name: name != "a"))
     assert [topic.name for topic in everything.topics] == ["b", "c"]
+
+
+def test_a_cursor_must_be_at_one_of_the_named_topics() -> None:
+    """DescribeTopicPartitionsRequestHandler refuses another one, and with it every topic."""
+    found = page(MOST, Cursor("b", 0), "a", "c")
+    assert [(one.name, one.error_code) for one in found.topics] == [
+        ("a", ErrorCode.INVALID_REQUEST),
+        ("c", ErrorCode.INVALID_REQUEST),
+    ]
+    assert named(page(MOST, Cursor("b", 1), "b", "c")) == [("b", [1]), ("c", [0])]

@@ -23,11 +23,19 @@ from tidegauge.kafka.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidegauge.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tidegauge.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge.share_groups import ShareGroupHeartbeatResult
 from tidegauge_broker.server.cluster.kraft.forwarding import serialized
 from tidegauge_broker.server.cluster.ports import Features
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.by_mode import Serving, serving_of
 from tidegauge_broker.server.wire.kafka.request import CloseConnection
 from tidegauge_broker.server.wire.kafka.served import SERVED
@@ -108,6 +116,89 @@ async def test_a_version_that_the_controller_does_not_know_closes_the_connection
     controller = Controller(refusal=ErrorCode.UNSUPPORTED_VERSION)
     with pytest.raises(CloseConnection):
         await ask(served(controller), apis.CREATE_TOPICS, 7, CreateTopicsRequest())
+
+
+def settings_of(*values: tuple[int, str, str, str | None]) -> IncrementalAlterConfigsRequest:
+    """A request that sets one setting of each resource: type, name, setting, value."""
+    return IncrementalAlterConfigsRequest(
+        [AlterConfigsResource(kind, name, [AlterableConfig(key, 0, value)]) for kind, name, key, value in values]
+    )
+
+
+class Service:
+    """A broker's own judgement of its settings; it notes what it is asked."""
+
+    def __init__(self, refusal: ErrorCode = ErrorCode.NONE) -> None:
+        self.refusal = refusal
+        self.asked: list[tuple[str, dict[str, str], bool]] = []
+
+    async def describe_configs(self, resource_type: int, name: str) -> Any:
+        return SimpleNamespace(error=ErrorCode.NONE, message="", entries=[])
+
+    async def alter_configs(self, kind: int, name: str, changed: Any, deleted: Any, *, validate_only: bool) -> Any:
+        self.asked.append((name, changed, validate_only))
+        return SimpleNamespace(error=self.refusal, message="no such value")
+
+
+async def altered(controller: Controller, service: Service, request: Any) -> list[tuple[str, int]]:
+    """Names of the resources, and their errors, as a client gets them."""
+    asked = context(apis.INCREMENTAL_ALTER_CONFIGS, 1)
+    asked.service = service
+    response = await cast("Any", served(controller).handlers[apis.INCREMENTAL_ALTER_CONFIGS](request, asked))
+    return [(one.resource_name, one.error_code) for one in response.responses]
+
+
+async def test_a_setting_of_a_broker_is_judged_here_and_not_sent_if_it_is_refused() -> None:
+    """ConfigAdminManager.preprocess: the controller keeps whatever it is given for a broker."""
+    controller = Controller(
+        IncrementalAlterConfigsResponse(
+            responses=[AlterConfigsResourceResponse(0, None, ConfigResourceType.TOPIC, "t")]
+        )
+    )
+    service = Service(ErrorCode.INVALID_REQUEST)
+    broker, topic = ConfigResourceType.BROKER, ConfigResourceType.TOPIC
+    request = settings_of((broker, "0", "log.cleaner.threads", "abc"), (topic, "t", "retention.ms", "1"))
+    assert await altered(controller, service, request) == [("0", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.NONE)]
+    assert service.asked == [("0", {"log.cleaner.threads": "abc"}, True)]
+    sent = decode_request(controller.sent[0][0])
+    assert [one.resource_name for one in sent.resources] == ["t"]
+
+
+async def test_a_setting_that_a_broker_takes_goes_to_the_controller() -> None:
+    """Nothing is changed here: the broker learns of it by its image."""
+    broker = ConfigResourceType.BROKER
+    controller = Controller(
+        IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(0, None, broker, "")])
+    )
+    service = Service()
+    request = settings_of((broker, "", "log.cleaner.threads", "2"))
+    assert await altered(controller, service, request) == [("", ErrorCode.NONE)]
+    assert [one.resource_name for one in decode_request(controller.sent[0][0]).resources] == [""]
+    assert service.asked == [("", {"log.cleaner.threads": "2"}, True)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [(ConfigResourceType.TOPIC, "t", "retention.ms", None)],
+        [(ConfigResourceType.TOPIC, "t", "retention.ms", "1"), (ConfigResourceType.TOPIC, "t", "segment.ms", "1")],
+        [(99, "t", "retention.ms", "1")],
+    ],
+    ids=["null", "named twice", "of an unknown type"],
+)
+async def test_what_contradicts_itself_is_refused_before_the_controller_hears_of_it(values: Any) -> None:
+    """ConfigAdminManager.preprocess, for resources of any type."""
+    controller = Controller()
+    found = await altered(controller, Service(), settings_of(*values))
+    assert {error for _, error in found} == {ErrorCode.INVALID_REQUEST}
+    assert controller.sent == []
+
+
+def decode_request(sent: bytes) -> Any:
+    """The message of a request that was handed on."""
+    header = read_request_header(memoryview(sent), KRAFT_BROKER_PROTOCOL)
+    codec = codec_of(header.key, header.version, KRAFT_BROKER_PROTOCOL)
+    return codec.decode_request(memoryview(sent), header.body_at)[0]
 
 
 def test_a_principal_is_serialized_as_kafkas() -> None:

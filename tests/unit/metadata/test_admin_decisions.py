@@ -111,6 +111,27 @@ REFUSED_SETTINGS = [
         "The topic 'x' does not exist.",
     ),
     (T, "no.such", "1", ErrorCode.INVALID_CONFIG, "Unknown topic config name: no.such"),
+    (
+        T,  # a broker of Kafka 4 would end with a fatal fault (KIP-1030)
+        "segment.bytes",
+        "20000",
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value 20000 for configuration segment.bytes: Value must be at least 1048576",
+    ),
+    (
+        ConfigResource(TOPIC, ""),
+        "no.such",
+        "1",
+        ErrorCode.INVALID_REQUEST,
+        "Default topic resources are not allowed.",
+    ),
+    (
+        ConfigResource(TOPIC, ".."),
+        "no.such",
+        "1",
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "Topic name is invalid: '..' is not allowed",
+    ),
     (ConfigResource(BROKER, "9"), "x", "1", ErrorCode.BROKER_ID_NOT_REGISTERED, "No node with id 9 found."),
     (
         ConfigResource(BROKER, "a"),

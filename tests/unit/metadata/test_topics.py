@@ -49,6 +49,11 @@ REFUSED: list[tuple[TopicToCreate, ErrorCode, str]] = [
         "Unknown topic config name: no.such",
     ),
     (
+        TopicToCreate("t", 1, 1, configs=[("segment.bytes", "1048575")]),
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value 1048575 for configuration segment.bytes: Value must be at least 1048576",
+    ),
+    (
         TopicToCreate("t", -1, 2, [(0, [0])]),
         ErrorCode.INVALID_REQUEST,
         "A manual partition assignment was specified, but replication factor was not set to -1.",

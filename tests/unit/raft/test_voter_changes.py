@@ -146,6 +146,17 @@ def test_a_voter_without_a_directory_is_invalid(voter: ReplicaKey):
     assert response.error is ErrorCode.INVALID_REQUEST
 
 
+def test_a_voter_is_reached_by_the_listener_of_the_leader():
+    """KafkaRaftClient.handleAddVoterRequest: another listener's endpoint alone is refused before anything is tried."""
+    other = endpoint(3)._replace(listener="INTERNAL", port=1)
+    response = leader().ask(AddVoterRequest(CLUSTER, key(3), (other,), 30_000))
+    assert isinstance(response, ChangeVoterResponse)
+    assert response.error is ErrorCode.INVALID_REQUEST
+    node = leader()
+    assert node.ask(AddVoterRequest(CLUSTER, key(3), (other, endpoint(3)), 30_000)) is None
+    assert node.last_send(ApiVersionsRequest).endpoint == endpoint(3)
+
+
 def test_only_one_change_at_a_time():
     node = leader()
     assert remove(node, 2) is None

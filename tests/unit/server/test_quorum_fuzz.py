@@ -8,9 +8,12 @@ import pytest
 from tests.unit.kafka.random_messages import random_struct
 from tests.unit.raft.driven_node import Driven, driven, static_voters, voters_in_log
 
+from tidegauge.errors import ErrorCode
 from tidegauge.kafka.frames import codec_of, joined
-from tidegauge.kafka.kraft.apis import KRAFT_APIS, KRAFT_PROTOCOL
+from tidegauge.kafka.kraft.apis import DESCRIBE_QUORUM, KRAFT_APIS, KRAFT_PROTOCOL
+from tidegauge.kafka.kraft.messages import describe_quorum
 from tidegauge_broker.server.quorum.requests_in import (
+    NOT_HOSTED,
     READERS,
     TOPIC,
     TOPIC_ID,
@@ -75,3 +78,16 @@ def test_no_request_of_a_stranger_stops_a_node_and_each_response_can_be_written(
                 responses += 1
         node.wait(1)
     assert responses > SAMPLES / 2
+
+
+@pytest.mark.parametrize(("version", "message"), [(0, None), (2, NOT_HOSTED)])
+def test_another_partition_than_the_metadata_log_is_described_as_unknown(version: int, message: str | None):
+    """DescribeQuorumRequest.getErrorResponse: the error alone; no leader, epoch or high watermark is claimed."""
+    asked = describe_quorum.DescribeQuorumRequest(
+        [describe_quorum.TopicData("orders", [describe_quorum.PartitionData(3)])]
+    )
+    with pytest.raises(Refused) as refused:
+        read_request(DESCRIBE_QUORUM, version, asked)
+    [topic] = refused.value.response.topics
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert topic.partitions == [describe_quorum.ResponsePartitionData(3, unknown, message)]

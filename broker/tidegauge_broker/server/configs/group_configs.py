@@ -97,6 +97,11 @@ class GroupConfigs:
         if self._affected is not None:
             self._affected.group_settings_changed(group_id, values)
 
+    @property
+    def ids(self) -> list[str]:
+        """The groups that have settings of their own."""
+        return list(self._own)
+
     def values_of(self, group_id: str) -> Values:
         """Return a group's settings in force now, whether it has some of its own or not."""
         return group_values(self._own.get(group_id, {}), self._settings.live)

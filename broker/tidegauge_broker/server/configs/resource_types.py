@@ -10,5 +10,6 @@ class ConfigResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32

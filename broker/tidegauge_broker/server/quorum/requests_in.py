@@ -28,6 +28,9 @@ from tidegauge.settings.model import LONG_MAX
 from tidegauge_controller.raft import messages as raft
 from tidegauge_controller.raft.values import Endpoint, OffsetAndEpoch, ReplicaKey
 
+NOT_HOSTED = "This server does not host this topic-partition."
+_WITH_MESSAGES = 2
+"""The version of DescribeQuorum from which errors have sentences."""
 TOPIC = "__cluster_metadata"
 TOPIC_ID = bytes(15) + b"\x01"
 LONGEST_WAIT_MS = 30_000
@@ -200,7 +203,7 @@ def _read_snapshot(_version: int, message: fetch_snapshot.FetchSnapshotRequest) 
     )
 
 
-def _read_describe(_version: int, message: describe_quorum.DescribeQuorumRequest) -> raft.Request:
+def _read_describe(version: int, message: describe_quorum.DescribeQuorumRequest) -> raft.Request:
     if _only_partition(message.topics) is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         topics = [
@@ -208,7 +211,7 @@ def _read_describe(_version: int, message: describe_quorum.DescribeQuorumRequest
                 topic.topic_name,
                 [
                     describe_quorum.ResponsePartitionData(
-                        one.partition_index, unknown, leader_id=-1, leader_epoch=-1, high_watermark=-1
+                        one.partition_index, unknown, NOT_HOSTED if version >= _WITH_MESSAGES else None
                     )
                     for one in topic.partitions
                 ],

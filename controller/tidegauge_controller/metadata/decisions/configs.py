@@ -16,13 +16,14 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.clear_elr_record import ClearElrRecord
 from tidegauge.kafka.metadata_records.config_record import ConfigRecord
+from tidegauge.partition import topic_name_problem
 from tidegauge.settings import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
     ListChange,
     check_group_configs,
-    parse_topic_settings,
 )
+from tidegauge.settings.kraft_topic import parse_kraft_topic_settings
 from tidegauge.settings.model import Setting
 from tidegauge_controller.metadata.decisions.topic_checks import check_record_count
 from tidegauge_controller.metadata.decisions.view import MIN_INSYNC_REPLICAS, ClusterView, Decision
@@ -202,7 +203,8 @@ def _check(view: ClusterView, resource: ConfigResource, altered: Mapping[str, st
 
 def _check_kind(view: ClusterView, resource: ConfigResource, settings: Mapping[str, str]) -> None:
     if resource.kind == TOPIC:
-        parse_topic_settings(settings)
+        _check_topic_name(resource.name)
+        parse_kraft_topic_settings(settings)
         if resource.name not in view.image.topic_ids:
             raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     elif resource.kind == BROKER:
@@ -224,6 +226,15 @@ def _check_kind(view: ClusterView, resource: ConfigResource, settings: Mapping[s
         )
     else:
         raise TidegaugeError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource.kind}.")
+
+
+def _check_topic_name(name: str) -> None:
+    """Refuse a name that no topic can have, before anything is said of its settings."""
+    if not name:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def _check_min_isr(view: ClusterView, resource: ConfigResource, altered: Mapping[str, str | None]) -> None:

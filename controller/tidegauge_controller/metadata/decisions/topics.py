@@ -17,7 +17,7 @@ from tidegauge.kafka.metadata_records.remove_topic_record import RemoveTopicReco
 from tidegauge.kafka.metadata_records.topic_record import TopicRecord
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.partition import topic_name_problem, topic_names_collide
-from tidegauge.settings import parse_topic_settings
+from tidegauge.settings.kraft_topic import parse_kraft_topic_settings
 from tidegauge_controller.admin import Mutate, repeated_names, unlimited
 from tidegauge_controller.metadata.decisions.configs import new_topic_records
 from tidegauge_controller.metadata.decisions.placement import Placer, Randomness
@@ -170,7 +170,7 @@ def _checked_configs(topic: TopicToCreate) -> Mapping[str, str]:
     if nulls:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     configs = {name: value for name, value in topic.configs if value is not None}
-    parse_topic_settings(configs)
+    parse_kraft_topic_settings(configs)
     return configs
 
 

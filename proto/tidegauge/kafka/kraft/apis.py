@@ -3,7 +3,7 @@
 They have the versions of Apache Kafka 4.3.1. An API that ZooKeeper mode has too has other versions and fields there,
 so this table and its messages are a set of their own (docs/adr/0024-two-generated-protocols.md).
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; KIP-500, KIP-590 (Envelope), KIP-595, KIP-630 (FetchSnapshot),
-KIP-631 (62 to 64, 67), KIP-853 (80 to 82), KIP-858 (73), KIP-919 (60, 70), KIP-966 (75).
+KIP-631 (62 to 64, 67), KIP-853 (80 to 82), KIP-858 (73), KIP-919 (60, 70), KIP-966 (75), KIP-1142 (74).
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ UNREGISTER_BROKER = _api(64, "UnregisterBroker", 0, 0, 0)
 ALLOCATE_PRODUCER_IDS = _api(67, "AllocateProducerIds", 0, 0, 0)
 CONTROLLER_REGISTRATION = _api(70, "ControllerRegistration", 0, 0, 0)
 ASSIGN_REPLICAS_TO_DIRS = _api(73, "AssignReplicasToDirs", 0, 0, 0)
+LIST_CONFIG_RESOURCES = _api(74, "ListConfigResources", 0, 1, 0)
 DESCRIBE_TOPIC_PARTITIONS = _api(75, "DescribeTopicPartitions", 0, 0, 0)
 ADD_RAFT_VOTER = _api(80, "AddRaftVoter", 0, 1, 0)
 REMOVE_RAFT_VOTER = _api(81, "RemoveRaftVoter", 0, 0, 0)

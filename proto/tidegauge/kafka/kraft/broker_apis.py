@@ -15,6 +15,7 @@ from tidegauge.kafka.kraft.apis import (
     DESCRIBE_QUORUM,
     DESCRIBE_TOPIC_PARTITIONS,
     KRAFT_APIS,
+    LIST_CONFIG_RESOURCES,
     REMOVE_RAFT_VOTER,
     UNREGISTER_BROKER,
 )
@@ -29,6 +30,7 @@ LATER: dict[int, int] = {
     apis.END_TXN: 5,
     apis.WRITE_TXN_MARKERS: 2,
     apis.TXN_OFFSET_COMMIT: 5,
+    apis.DESCRIBE_LOG_DIRS: 5,
     apis.ALTER_PARTITION_REASSIGNMENTS: 1,
     apis.UPDATE_FEATURES: 2,
     apis.DESCRIBE_CLUSTER: 2,
@@ -68,7 +70,10 @@ _REMOVED = frozenset(
 """Those of ZooKeeper mode that a broker in KRaft mode does not serve; the last two are its controllers'."""
 ADVERTISED_FROM: dict[int, int] = {apis.PRODUCE: 0}
 """The lowest version that is advertised, where it is lower than what is served: old librdkafka asks (KAFKA-18659)."""
-OF_KRAFT = (DESCRIBE_QUORUM, UNREGISTER_BROKER, DESCRIBE_TOPIC_PARTITIONS, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER)
+OF_KRAFT = (
+    *(DESCRIBE_QUORUM, UNREGISTER_BROKER, LIST_CONFIG_RESOURCES),
+    *(DESCRIBE_TOPIC_PARTITIONS, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER),
+)
 FORWARDED = frozenset(
     {
         apis.CREATE_TOPICS,

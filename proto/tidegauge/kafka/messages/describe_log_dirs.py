@@ -1,5 +1,7 @@
 """DescribeLogDirs (key 35) of Kafka 3.9.1: versions 0-4, flexible in 2+.
 
+The versions up to 5 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -43,6 +45,7 @@ class DescribeLogDirsResult:
     topics: Sequence[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
     total_bytes: int = int64("4+", default=-1)
     usable_bytes: int = int64("4+", default=-1)
+    is_cordoned: bool = boolean("5+")
 
 
 @dataclass(slots=True)

@@ -147,11 +147,11 @@ def _delete_topics(
         return
     names: list[str] = list(message.topic_names)
     ids: list[str] = []
-    both: list[topics.TopicResult] = []
+    ambiguous: list[topics.TopicResult] = []
     if call.version >= _STATES:
-        both = [_named_twice(one) for one in message.topics if one.name is not None and one.topic_id != NIL_UUID]
+        ambiguous = [_ambiguous(one) for one in message.topics if (one.name is None) == (one.topic_id == NIL_UUID)]
         names = [one.name for one in message.topics if one.name is not None and one.topic_id == NIL_UUID]
-        ids = [topic_id_text(one.topic_id) for one in message.topics if one.name is None]
+        ids = [topic_id_text(one.topic_id) for one in message.topics if one.name is None and one.topic_id != NIL_UUID]
     of_ids = {one: controller.image.topics[one].name for one in ids if one in controller.image.topics}
     refused = authorization.refused_topics(call, Operation.DELETE, {*names, *of_ids.values()})
     refused_ids = [one for one in ids if of_ids.get(one) in refused]
@@ -164,15 +164,18 @@ def _delete_topics(
         return topics.delete_topics(active.view, names, ids, mutations.mutate)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
-        found = [_deleted(one) for one in (*both, *unauthorized, *results)]
+        found = [_deleted(one) for one in (*ambiguous, *unauthorized, *results)]
         call.respond(delete_topics.DeleteTopicsResponse(mutations.throttle_ms, found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
     controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
 
 
-def _named_twice(one: delete_topics.DeleteTopicState) -> topics.TopicResult:
-    text = "You may not specify both topic name and topic id."
+def _ambiguous(one: delete_topics.DeleteTopicState) -> topics.TopicResult:
+    """Return the refusal of a topic that is named in both ways, or in none."""
+    text = "Neither topic name nor id were specified."
+    if one.name is not None:
+        text = "You may not specify both topic name and topic id."
     return topics.TopicResult(one.name or "", ErrorCode.INVALID_REQUEST, text, topic_id_text(one.topic_id))
 
 

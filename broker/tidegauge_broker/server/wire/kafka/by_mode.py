@@ -1,8 +1,8 @@
 """Which APIs of Kafka's protocol a broker serves, in which versions, and how: that follows from its cluster's mode.
 
 In KRaft mode requests that change the cluster's metadata are handed on to the active controller (``FORWARDED``). What
-they say is not judged here: the controller knows for whom they are. ApiVersions of such an API has the versions that
-the controller serves as well.
+they say is not judged here, but for settings of brokers (``forwarded_configs``): the controller knows for whom they
+are. ApiVersions of such an API has the versions that the controller serves as well.
 Source: ``ApiVersionManager``, ``ForwardingManagerImpl``, ``KafkaApis.forwardToController``.
 """
 
@@ -24,7 +24,6 @@ from tidegauge.kafka.apis import (
     Protocol,
 )
 from tidegauge.kafka.frames import codec_of, encode, joined
-from tidegauge.kafka.kraft.apis import DESCRIBE_TOPIC_PARTITIONS
 from tidegauge.kafka.kraft.broker_apis import ADVERTISED_FROM, FORWARDED, KRAFT_BROKER_APIS, KRAFT_BROKER_PROTOCOL
 from tidegauge.kafka.kraft.features import GROUP_VERSION, SHARE_VERSION
 from tidegauge.kafka.messages.api_versions import (
@@ -38,7 +37,11 @@ from tidegauge.kafka.releases import release_of
 from tidegauge_broker.server.cluster.ports import Features, Forwarding
 from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
 from tidegauge_broker.server.wire.kafka.callers import is_of_broker
-from tidegauge_broker.server.wire.kafka.handlers import describe_topic_partitions
+from tidegauge_broker.server.wire.kafka.handlers import (
+    describe_topic_partitions,
+    forwarded_configs,
+    list_config_resources,
+)
 from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for, is_valid
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
@@ -97,13 +100,20 @@ def serving_of(
         of_clients = release.served(BROKER_PROTOCOL)
         seen = handler_for(sorted(found.keys() & of_clients.apis.keys()), of_clients.apis)
         return Serving(BROKER_PROTOCOL, SERVED, found | _versions_by_caller(found, seen), of_clients)
-    known = {**SERVED, DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.KRAFT_API}
+    known = {
+        **SERVED,
+        **{one.key: one for one in (describe_topic_partitions.KRAFT_API, list_config_resources.KRAFT_API)},
+    }
     apis = {key: _served(key, known.get(key)) for key in KRAFT_BROKER_APIS if key in known or key in FORWARDED}
     off = frozenset() if serves_consumer_groups else OF_CONSUMER_GROUPS
     apis |= {key: _with_feature(features, apis[key], is_off=key in off) for key in _FEATURE_OF.keys() & apis.keys()}
     keys = sorted(apis)
     handlers: dict[int, Handler] = {
         key: partial(_forward, forwarding, apis[key]) if key in FORWARDED else apis[key].handle for key in keys
+    }
+    handlers |= {
+        key: forwarded_configs.handler_of(key, partial(_forward, forwarding, apis[key]))
+        for key in forwarded_configs.JUDGED_FIRST
     }
     handlers[API_VERSIONS] = partial(_api_versions, [KRAFT_BROKER_APIS[key] for key in keys], forwarding, features)
     if release is None:

@@ -37,13 +37,14 @@ async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigs
     """Replace settings, each resource for itself."""
     alteration = alter_each(
         request.resources,
-        lambda resource: _alter(resource, context, validate_only=request.validate_only),
+        lambda resource: alter(resource, context, validate_only=request.validate_only),
         AlterConfigsResourceResponse,
     )
     return AlterConfigsResponse(responses=await to_its_end(alteration))
 
 
-async def _alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:
+async def alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:
+    """Alter one resource, or only say what would become of it; return the error and its message."""
     problem = repeated_setting(resource.configs) or null_settings(
         config.name for config in resource.configs if config.value is None
     )

@@ -29,7 +29,7 @@ from tidegauge.partition import INTERNAL_TOPICS
 from tidegauge_broker.server.service.cluster_view import PartitionView, TopicView
 from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
-from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR, TOPIC_OPERATIONS
+from tidegauge_broker.server.wire.kafka.handlers.common import TOPIC_OPERATIONS
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
@@ -42,6 +42,10 @@ MOST = 2000
 async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
     """Return a page of partitions as this broker knows them; of many topics with turns of the event loop between."""
     cursor = request.cursor
+    if cursor is not None and request.topics and cursor.topic_name not in {one.name for one in request.topics}:
+        return DescribeTopicPartitionsResponse(
+            topics=[DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, one.name) for one in request.topics]
+        )
     may_describe = context.may_describe or (lambda _: True)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor: Cursor | None = None
@@ -109,7 +113,7 @@ def _topic(topic: TopicView, partitions: list[PartitionView]) -> DescribeTopicPa
         topic_id_bytes(topic.topic_id) if topic.topic_id else NIL_UUID,
         topic.name in INTERNAL_TOPICS,
         [_partition(one) for one in partitions],
-        TOPIC_OPERATIONS if topic.error is ErrorCode.NONE else NOT_ASKED_FOR,
+        TOPIC_OPERATIONS,
     )
 
 

@@ -50,13 +50,14 @@ async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> I
     """Alter settings, each resource for itself."""
     alteration = alter_each(
         request.resources,
-        lambda resource: _alter(resource, context, validate_only=request.validate_only),
+        lambda resource: alter(resource, context, validate_only=request.validate_only),
         AlterConfigsResourceResponse,
     )
     return IncrementalAlterConfigsResponse(responses=await to_its_end(alteration))
 
 
-async def _alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:
+async def alter(resource: AlterConfigsResource, context: Context, *, validate_only: bool) -> tuple[ErrorCode, str]:
+    """Alter one resource, or only say what would become of it; return the error and its message."""
     problem = _problem(resource)
     if problem is not None:
         return problem

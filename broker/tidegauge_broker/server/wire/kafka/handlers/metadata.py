@@ -160,7 +160,7 @@ def _topic(topic: TopicView, reachable: set[int] | None, operations: int) -> Met
         topic_id_bytes(topic.topic_id) if topic.topic_id else NIL_UUID,
         topic.name in INTERNAL_TOPICS,
         [_partition(one, reachable) for one in topic.partitions],
-        operations if topic.error is ErrorCode.NONE else NOT_ASKED_FOR,
+        operations,
     )
 
 
@@ -222,7 +222,7 @@ def _finished(response: Any, shown: Callable[[Topics], Topics], request: Any, as
     response.topics = shown(response.topics)
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            if topic.error_code == ErrorCode.NONE and topic.name is not None:
+            if topic.error_code != BY_TOPIC and topic.name is not None:
                 topic.topic_authorized_operations = ask.operations(ResourceType.TOPIC, topic.name)
     if request.include_cluster_authorized_operations and ask.context.version <= _CLUSTER_OPERATIONS_TO:
         may_describe = ask.cluster(Operation.DESCRIBE)

@@ -1,0 +1,302 @@
+"""A cluster in KRaft mode whose controllers and brokers are Tidegauge's or Apache Kafka 4.3.1's, node by node.
+
+A node keeps its id, its ports and its directories when it changes its kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import confluent_kafka
+from confluent_kafka import ElectionType
+from tests.clients.programs import KAFKA_4
+from tests.integration.administered import Administered
+from tests.integration.kraft_nodes import FEATURES, BrokerNode
+from tests.integration.quorum_nodes import KAFKA, OURS, Quorum, QuorumNode
+from tests.integration.swap_clients import LIMIT_SECONDS, retried
+from tests.waiting import until
+
+from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
+from tidegauge.kafka_channel import KafkaChannel
+
+OF_CONTROLLERS = {
+    "auto.leader.rebalance.enable": "false",
+    "broker.session.timeout.ms": "6000",
+}
+OF_BROKERS = {
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "replica.lag.time.max.ms": "10000",
+}
+TRIES = 20
+KINDS = {"kafka": (KAFKA,) * 3, "tidegauge": (OURS,) * 3, "mixed": (OURS, KAFKA, OURS)}
+"""Kinds of three nodes, by name."""
+FATAL = re.compile(r"fatal|metadata loading fault|Encountered .* fault|Unexpected error processing", re.IGNORECASE)
+"""What a node of Kafka says before it ends, or of a record that does not fit (``FaultHandler``): never expected."""
+EXPECTED = (
+    "Disconnecting from node",  # a node was stopped, killed or paused
+    "could not be established",  # likewise
+    "was disconnected",  # likewise
+    "disconnected",  # likewise
+    "Error in response for fetch request",  # likewise, the leader
+    "Non-monotonic update of high watermark",  # a follower's is one fetch behind its former leader's, among Kafka's own
+    "marked as failed",  # a fetch meets a leader's newer epoch before the follower has it
+    "to exist, but it was missing. Creating",  # a new replica of a topic that the broker knows
+    "no such share session found",  # the leader at which the member had its session was restarted
+    "while releasing acquired topic partitions",  # likewise: it leads the share partition no more
+    "Write request leader epoch is smaller than last recorded",  # a leader that is replaced writes a share state
+    "older than the epoch on the broker",  # likewise
+    "Upgrading metadata.version from",  # as it was asked
+    "This is not the correct coordinator",  # a coordinator that has moved meanwhile
+    "failed to write an epoch fence transition",  # likewise
+    "Rollback of ongoing transaction",  # likewise
+    "with error 'TOPIC_ALREADY_EXISTS'",  # two brokers create the same internal topic
+    "This error may be returned transiently",  # a follower knows a new topic before its leader does
+    "It might because the topic is already deleted",  # a last fetch of a replica that was moved away
+    "channel manager timed out before sending the request",  # a controller registers while the active one changes
+    "NotControllerException",  # a request reached a controller that is not active yet, or any more
+    "Renouncing the leadership",  # a controller that was paused comes back
+)
+"""What a node of Kafka may log at WARN and above, each with its reason."""
+
+
+class MixedKraft(Administered):
+    """See the module. A context manager: what still runs at its end is killed.
+
+    Args:
+        at: where the nodes' files go.
+        controllers: the kind of each.
+        brokers: the kind of each.
+        classpath: of Kafka's jars.
+        features: options of the format.
+        of_controllers: settings of the controllers.
+        of_brokers: settings of the brokers.
+        directories: how many log directories each broker has.
+    """
+
+    def __init__(
+        self,
+        at: Path,
+        controllers: Sequence[str],
+        brokers: Sequence[str],
+        classpath: str,
+        features: Sequence[str] = FEATURES,
+        *,
+        of_controllers: Mapping[str, str] = OF_CONTROLLERS,
+        of_brokers: Mapping[str, str] = OF_BROKERS,
+        directories: int = 1,
+    ) -> None:
+        self.quorum = Quorum(at, controllers, classpath, of_controllers, features)
+        self.brokers = [
+            BrokerNode(number, kind, at, self.quorum.servers, classpath, directories=directories, settings=of_brokers)
+            for number, kind in enumerate(brokers)
+        ]
+        super().__init__(",".join(node.address for node in self.brokers), KAFKA_4)
+
+    def __enter__(self) -> Self:
+        try:
+            self.begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def begin(self) -> None:
+        """Start all nodes for the first time."""
+        self.quorum.start()
+        self.quorum.wait_leader()
+        self.start(*self.ids)
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for node in self.nodes:
+            if node.runs:
+                node.kill()
+
+    @property
+    def nodes(self) -> list[BrokerNode | QuorumNode]:
+        """All of them, brokers first."""
+        return [*self.brokers, *self.quorum.nodes]
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the brokers."""
+        return [node.id for node in self.brokers]
+
+    def node(self, node_id: int) -> BrokerNode | QuorumNode:
+        """Return the node with this id."""
+        return next(node for node in self.nodes if node.id == node_id)
+
+    def is_kafkas(self, node_id: int) -> bool:
+        """Whether Apache Kafka runs on this id."""
+        return self.node(node_id).kind == KAFKA
+
+    def one_of_each_kind(self, nodes: Iterable[BrokerNode | QuorumNode]) -> list[int]:
+        """Return the id of the first node of each kind."""
+        return list({node.kind: node.id for node in reversed(list(nodes))}.values())
+
+    # Nodes that end and return
+
+    def start(self, *ids: int) -> None:
+        """Start nodes; returns when brokers serve clients, and controllers follow or lead."""
+        nodes = [self.node(node_id) for node_id in ids]
+        for node in nodes:
+            node.start()
+        for node in nodes:
+            if isinstance(node, BrokerNode) or node.kind == KAFKA:
+                node.wait_started()
+        if any(isinstance(node, QuorumNode) for node in nodes):
+            self.wait_quorum()
+
+    def stop(self, node_id: int) -> None:
+        """Stop a node; a broker's shutdown is controlled."""
+        node = self.node(node_id)
+        assert node.stop() in ({0, 143} if node.kind == KAFKA else {0}), node.log()[-2_000:]
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL a node."""
+        self.node(node_id).kill()
+
+    def change(self, node_id: int) -> None:
+        """Stop a node, and start one of the other kind in its place."""
+        self.stop(node_id)
+        node = self.node(node_id)
+        node.become(OURS if node.kind == KAFKA else KAFKA)
+        self.start(node_id)
+
+    @contextlib.contextmanager
+    def paused(self, node_id: int) -> Iterator[None]:
+        """Keep a node's process from running inside the block."""
+        self.node(node_id).send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.node(node_id).send(signal.SIGCONT)
+
+    # What is true
+
+    def controller(self) -> int:
+        """Return the active controller."""
+        return self.quorum.wait_leader().leader_id
+
+    def make_controller(self, kind: str) -> int:
+        """Have a controller of a kind become active: leaders are killed until it is; return its id.
+
+        The successor of one that is killed is the voter whose timer ends first; one that stops names the next.
+        """
+        killed: list[int] = []
+        while self.quorum.node(leader := self.controller()).kind != kind:
+            assert len(killed) < TRIES, f"after {killed} no controller of {kind} becomes active"
+            killed.append(leader)
+            self.kill(leader)
+            self.quorum.wait_leader(other_than=leader)
+            self.start(leader)
+        return leader
+
+    def wait_quorum(self) -> None:
+        """Wait until all controllers that run are voters in step: each is no more than a moment behind the leader."""
+
+        def in_step() -> bool:
+            view = self.quorum.look()
+            running = {node.id for node in self.quorum.nodes if node.runs}
+            if view is None or view.high_watermark < 0:
+                return False
+            ends = {one.id: one.log_end_offset for one in view.voters}
+            return all(ends.get(one, -1) >= view.high_watermark for one in running)
+
+        until(in_step, LIMIT_SECONDS, "the controllers are in step")
+
+    def wait_led_by_others(self, broker_id: int) -> None:
+        """Wait until every partition has a leader that is not this broker, and no ISR has it."""
+
+        def is_so() -> bool:
+            found = self._all_partitions()
+            return bool(found) and all(one.leader not in {-1, broker_id} and broker_id not in one.isrs for one in found)
+
+        until(is_so, LIMIT_SECONDS, f"broker {broker_id} leads nothing, and is in no ISR")
+
+    def wait_all_in_sync(self) -> None:
+        """Wait until all partitions of all topics have leaders and all their replicas in sync."""
+
+        def in_sync() -> bool:
+            found = self._all_partitions()
+            return bool(found) and all(one.leader >= 0 and len(one.isrs) == len(one.replicas) for one in found)
+
+        until(in_sync, LIMIT_SECONDS, "all partitions are in sync")
+
+    def _all_partitions(self) -> list[Any]:
+        with contextlib.suppress(confluent_kafka.KafkaException):
+            topics = self.admin().list_topics(timeout=10.0).topics.values()
+            return [partition for topic in topics for partition in topic.partitions.values()]
+        return []
+
+    def elect_all_preferred(self) -> None:
+        """Elect the preferred leader of every partition."""
+
+        def elected() -> bool:
+            admin = self.admin()  # a request ends with its client
+            retried(lambda: admin.elect_leaders(ElectionType.PREFERRED, None).result(LIMIT_SECONDS))
+            return all(one.leader == one.replicas[0] for one in self._all_partitions())
+
+        until(elected, LIMIT_SECONDS, "preferred leaders lead")
+
+    def led_by(self, broker_id: int) -> set[str]:
+        """Return the topics of which a broker leads a partition."""
+        topics = self.admin().list_topics(timeout=10.0).topics
+        return {name for name, one in topics.items() for at in one.partitions.values() if at.leader == broker_id}
+
+    def ask(self, key: int, message: Any) -> Any:
+        """Ask the active controller."""
+        return _asked(self.quorum.node(self.controller()).address, key, message)
+
+    def ask_broker(self, broker_id: int, key: int, message: Any) -> Any:
+        """Ask a broker."""
+        return _asked(self.brokers[broker_id].address, key, message)
+
+    # The judgement of Kafka's own nodes
+
+    def check_judges(self, also: Sequence[str] = ()) -> None:
+        """All nodes run, Kafka's have logged nothing at WARN and above but what is expected, and ours no exception.
+
+        Args:
+            also: further texts that are expected.
+        """
+        ended = [f"{node.id} has ended: {node.log()[-1_000:]}" for node in self.nodes if not node.runs]
+        complaints = [
+            f"{node.id} {line}"
+            for node in self.nodes
+            for line in node.complaints_of(KAFKA)
+            if FATAL.search(line) or not any(one in line for one in (*EXPECTED, *also))
+        ]
+        exceptions = [
+            f"{log.name} has a traceback"
+            for log in self.quorum.at.glob("*-*.log")
+            if "Traceback (most recent call last)" in log.read_text(errors="replace")
+        ]
+        found = [*ended, *complaints, *exceptions]
+        assert not found, "\n".join(found)
+
+
+def _asked(address: str, key: int, message: Any) -> Any:
+    async def asked() -> Any:
+        channel = KafkaChannel(address, "test", protocol=KRAFT_PROTOCOL)
+        try:
+            return await channel.request(key, message, LIMIT_SECONDS)
+        finally:
+            channel.close()
+
+    return asyncio.run(asked())
