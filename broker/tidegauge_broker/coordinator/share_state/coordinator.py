@@ -7,8 +7,9 @@ Source: ShareCoordinatorService and ShareCoordinatorShard of Kafka 4.3; KIP-932.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import partition_of
@@ -35,6 +36,20 @@ from tidegauge_broker.coordinator.share_state.state import ShareState
 from tidegauge_broker.coordinator.text_limits import is_too_long
 
 
+class KeptState(NamedTuple):
+    """A state that a share coordinator serves.
+
+    Attributes:
+        state_partition: of __share_group_state.
+        is_being_written: whether a change of it is being written; the state is the one before it.
+    """
+
+    key: SharePartitionKey
+    state: ShareState
+    state_partition: int
+    is_being_written: bool
+
+
 class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
     """Keeps the states of the share partitions of the partitions of __share_group_state that this broker leads."""
 
@@ -59,6 +74,16 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
         """Return the committed state of a share partition; None if this broker does not have it."""
         shard = self._shard_of(key)
         return None if shard is None else shard.states.get(key)
+
+    def kept_states(self) -> Iterator[KeptState]:
+        """Yield the committed states of all share partitions that this broker serves."""
+        for shard in self._led.active():
+            for key, state in shard.states.items():
+                yield KeptState(key, state, shard.partition, shard.gates.is_closed(str(key)))
+
+    def refusals(self) -> Mapping[SharePartitionKey, str]:
+        """Return why share partitions are out of service that this broker serves."""
+        return {key: cause for shard in self._led.active() for key, cause in shard.refused.items()}
 
     def shard_states(self) -> dict[int, ShardState]:
         """Return the state of every partition that this broker loads or serves."""
