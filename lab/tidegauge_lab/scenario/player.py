@@ -37,6 +37,8 @@ from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, desc
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.senders import Senders
+from tidegauge_lab.scenario.share_player import SharePlayer
+from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS, ExpectShare
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
 from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS, OF_TRANSACTIONS
 from tidegauge_lab.scenario.wait_player import WaitPlayer, WaitStep
@@ -110,6 +112,7 @@ class Player:
         self._transactions = TransactionPlayer(
             producers, consumers, self._senders, hands, self._wait, self._readable, scenario.partition_of
         )
+        self._shares = SharePlayer(hands, self._wait, scenario.partition_of)
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
         self._rows: list[table.Row] = []
@@ -155,6 +158,7 @@ class Player:
     def close(self) -> None:
         """Close what the run has opened."""
         self._groups.close()
+        self._shares.close()
         self._transactions.close()
         self._senders.close()
 
@@ -443,6 +447,12 @@ class Player:
         if isinstance(step, ExpectGroup):
             self._outcome.expectations += 1
         self._groups.do(step)
+
+    @_do.register
+    def _share_step(self, step: OF_SHARE_GROUPS) -> None:
+        if isinstance(step, ExpectShare):
+            self._outcome.expectations += 1
+        self._shares.do(step)
 
     @_do.register
     def _transaction_step(self, step: OF_TRANSACTIONS) -> None:

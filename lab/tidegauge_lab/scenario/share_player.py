@@ -1,0 +1,276 @@
+"""Plays the steps of a scenario about share groups (``share_steps``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import singledispatchmethod
+from typing import Any, Protocol, TypeVar
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import NO_START_OFFSET
+from tidegauge_client.share_explanation import ShareFacts
+from tidegauge_client.share_member import Delivered, Says, ShareMember
+from tidegauge_lab.scenario import share_steps as steps
+from tidegauge_lab.scenario.group_player import SETTLE_SECONDS, Waits
+from tidegauge_lab.scenario.outcome import StepFailed
+from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.share_ranges import difference
+from tidegauge_lab.scenario.step_base import PartitionStep
+
+Result = TypeVar("Result")
+
+JOIN_SECONDS = 50.0
+RESPONSE_SECONDS = 75.0
+"""How long a response may take: the persister of Kafka's brokers repeats a write for 30 s."""
+WAIT_MS = 1_000
+"""How long one fetch waits at the broker."""
+_ALL = 100
+_PASSING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors after which a consumer fetches again."""
+
+
+class ShareHands(Protocol):
+    """What is asked of the brokers beside the members' own requests."""
+
+    def new_member(self, group: str, name: str, at: TopicPartition) -> ShareMember:
+        """Return a member that has done nothing yet."""
+        ...
+
+    def begun(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Begin what members do."""
+        ...
+
+    def set_group_config(self, group: str, config: dict[str, str]) -> None:
+        """Set settings of a group, and wait until they are in force."""
+        ...
+
+    def begin_share_group(self, group: str, at: TopicPartition, offset: int) -> ErrorCode:
+        """Alter the offset of a share group; gives the error."""
+        ...
+
+    def look_at_share(self, group: str, at: TopicPartition) -> ShareFacts:
+        """Return what is known of a share partition."""
+        ...
+
+
+class SharePlayer:
+    """The share groups of one run.
+
+    Args:
+        hands: make the members, and ask brokers.
+        wait: the run's waits.
+        partition_of: the partition on which a step acts.
+    """
+
+    def __init__(self, hands: ShareHands, wait: Waits, partition_of: Callable[[PartitionStep], TopicPartition]) -> None:
+        self._hands = hands
+        self._wait = wait
+        self._partition_of = partition_of
+        self._members: dict[str, ShareMember] = {}
+        self._offsets: dict[str, dict[str, int]] = {}
+        self._in_flight: dict[str, Future[None]] = {}
+
+    def close(self) -> None:
+        """End the connections of all members."""
+        for name in list(self._members):
+            self._abandon(name)
+
+    @singledispatchmethod
+    def do(self, step: steps.OF_SHARE_GROUPS) -> None:
+        """Do one step.
+
+        Raises:
+            StepFailed: it does not do what it says.
+        """
+        raise AssertionError(f"{step.verb} is in the vocabulary, so it can be done")
+
+    @do.register
+    def _config(self, step: steps.SetGroupConfig) -> None:
+        self._hands.set_group_config(step.group, dict(step.config))
+
+    @do.register
+    def _begin(self, step: steps.BeginShareGroup) -> None:
+        at = self._partition_of(step)
+        code = self._hands.begin_share_group(step.group, at, step.offset)
+        if code is not step.error:
+            raise StepFailed(f"the alteration of {step.group}'s offset of {at} ended with {code.name}")
+
+    @do.register
+    def _start(self, step: steps.StartMember) -> None:
+        if step.member in self._members:
+            raise StepFailed(f"{step.member} is a member already")
+        at = self._partition_of(step)
+        member = self._members[step.member] = self._hands.new_member(step.group, step.member, at)
+        self._offsets[step.member] = {}
+        self._result(step.member, self._hands.begun(asyncio.wait_for(member.join(), JOIN_SECONDS)))
+
+    @do.register
+    def _fetch(self, step: steps.ShareFetch) -> None:
+        member = self._member(step.member)
+        found: list[Delivered] = []
+
+        def lacking() -> list[str]:
+            wanted = len(step.values) - len(found) if step.values else _ALL
+            try:
+                found.extend(self._result(step.member, self._hands.begun(member.fetch(wanted, WAIT_MS))))
+            except TidegaugeError as problem:
+                return self._after_failed_fetch(step, problem)
+            if step.error is not ErrorCode.NONE:
+                return [f"the fetch of {step.member} ended without {step.error.name}"]
+            got = [one.value for one in found]
+            if not step.values or len(got) >= len(step.values):
+                return []
+            return [f"{step.member} has got {', '.join(got) or 'nothing'} so far, not {', '.join(step.values)}"]
+
+        self._wait(lacking)
+        self._check_fetched(step, found)
+
+    def _after_failed_fetch(self, step: steps.ShareFetch, problem: TidegaugeError) -> list[str]:
+        """Return what is to be waited for after an error; nothing where it is the one that is expected."""
+        if problem.code is step.error:
+            return []
+        if problem.code in _PASSING:
+            return [f"the fetch of {step.member} ended with {problem}"]
+        raise StepFailed(f"the fetch of {step.member} ended with {problem}")
+
+    def _check_fetched(self, step: steps.ShareFetch, found: Sequence[Delivered]) -> None:
+        values = tuple(one.value for one in found)
+        if values != step.values:
+            raise StepFailed(
+                f"{step.member} got {', '.join(values) or 'nothing'}, not {', '.join(step.values) or 'nothing'}"
+            )
+        self._offsets[step.member].update({one.value: one.offset for one in found})
+        others = [one for one in found if step.delivery not in {None, one.delivery_count}]
+        if others:
+            shown = ", ".join(f"{one.value} {one.delivery_count}" for one in others)
+            raise StepFailed(f"the numbers of deliveries are {shown}, not {step.delivery}")
+
+    @do.register
+    def _acknowledge(self, step: steps.Acknowledge) -> None:
+        member, known = self._member(step.member), self._offsets[step.member]
+        unknown = [one for one in step.values if one not in known]
+        if unknown:
+            raise StepFailed(f"{step.member} has not got {', '.join(unknown)}")
+        if step.member in self._in_flight:
+            raise StepFailed(f"{step.member} awaits a response: wait_acknowledge comes first")
+        says = dict.fromkeys((known[one] for one in step.values), Says[step.type.upper()])
+        self._in_flight[step.member] = self._hands.begun(member.acknowledge(says))
+        if step.answer == "now":
+            self._check_acknowledged(step.member, step.error)
+
+    @do.register
+    def _wait_acknowledge(self, step: steps.WaitAcknowledge) -> None:
+        if step.member not in self._in_flight:
+            raise StepFailed(f"{step.member} has no acknowledgement whose response is awaited")
+        self._check_acknowledged(step.member, step.error)
+
+    def _check_acknowledged(self, name: str, wanted: ErrorCode) -> None:
+        code, message = ErrorCode.NONE, ""
+        try:
+            self._result(name, self._in_flight.pop(name))
+        except TidegaugeError as problem:
+            code, message = problem.code, problem.message
+        if code is not wanted:
+            raise StepFailed(
+                f"the acknowledgement of {name} ended with {code.name}, not {wanted.name}. {message}".strip()
+            )
+
+    @do.register
+    def _leave(self, step: steps.LeaveShareGroup) -> None:
+        leaving = asyncio.wait_for(self._member(step.member).leave(), JOIN_SECONDS)
+        self._result(step.member, self._hands.begun(leaving))
+        self._abandon(step.member)
+
+    @do.register
+    def _kill(self, step: steps.KillMember) -> None:
+        self._member(step.member)
+        self._abandon(step.member)
+
+    def _abandon(self, name: str) -> None:
+        """Close a member's connection, and forget the member."""
+        member = self._members.pop(name)
+        if (waiting := self._in_flight.pop(name, None)) is not None:
+            waiting.cancel()
+
+        async def abandon() -> None:
+            member.abandon()
+
+        self._result(name, self._hands.begun(abandon()))
+
+    def _member(self, name: str) -> ShareMember:
+        if name not in self._members:
+            raise StepFailed(f"there is no member {name}: start_member comes first")
+        return self._members[name]
+
+    def _result(self, name: str, future: Future[Result]) -> Result:
+        try:
+            return future.result(RESPONSE_SECONDS)
+        except (FutureTimeoutError, TimeoutError):
+            future.cancel()
+            raise StepFailed(f"what {name} asked for was not responded to in time") from None
+
+    # What is true
+
+    @do.register
+    def _wait_share(self, step: steps.WaitShare) -> None:
+        self._wait(lambda: self._differing(step))
+
+    @do.register
+    def _expect_share(self, step: steps.ExpectShare) -> None:
+        self._wait(lambda: self._differing(step), SETTLE_SECONDS)
+
+    def _differing(self, step: steps.ShareState) -> list[str]:
+        try:
+            facts = self._hands.look_at_share(step.group, self._partition_of(step))
+        except TidegaugeError as problem:
+            return [str(problem)]
+        return differences(step, facts)
+
+
+def differences(step: steps.ShareState, facts: ShareFacts) -> list[str]:
+    """Return what is true of a share partition instead of what a step says; nothing if all of it is so."""
+    return [*_in_flight_differences(step, facts), *_durable_differences(step, facts)]
+
+
+def _in_flight_differences(step: steps.ShareState, facts: ShareFacts) -> list[str]:
+    if (step.start, step.end, step.records) == (None, None, None):
+        return []
+    led = facts.led_by(facts.leader if step.broker is None else step.broker)
+    if led is None:
+        return [f"{facts.name} is not loaded at broker {facts.leader if step.broker is None else step.broker}"]
+    found: list[str] = []
+    if step.start not in {None, led.start_offset}:
+        found.append(f"the start offset is {led.start_offset}, not {step.start}")
+    if step.end not in {None, led.end_offset}:
+        found.append(f"the end offset is {led.end_offset}, not {step.end}")
+    return found + ([] if step.records is None else difference(step.records, led.records, "in flight are"))
+
+
+def _durable_differences(step: steps.ShareState, facts: ShareFacts) -> list[str]:
+    if (step.durable_start, step.durable, step.durable_leader_epoch) == (None, None, None):
+        return []
+    kept = facts.kept
+    if kept is None:
+        return [f"the share coordinator keeps no state of {facts.name}"]
+    assert NO_LEADER == NO_START_OFFSET, "a start offset that is not there is read as a leader that is not there"
+    found: list[str] = []
+    if step.durable_start not in {None, kept.start_offset}:
+        found.append(f"the durable start offset is {kept.start_offset}, not {step.durable_start}")
+    if step.durable_leader_epoch not in {None, kept.leader_epoch}:
+        found.append(f"the durable leader epoch is {kept.leader_epoch}, not {step.durable_leader_epoch}")
+    return found + ([] if step.durable is None else difference(step.durable, kept.records, "durable are"))
