@@ -20,6 +20,7 @@ from tidegauge.share_groups import (
     SharePartitionKey,
     ShareStateRequest,
     ShareStateResult,
+    WriteShareState,
 )
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
@@ -51,11 +52,16 @@ class KeptState(NamedTuple):
 
 
 class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
-    """Keeps the states of the share partitions of the partitions of __share_group_state that this broker leads."""
+    """Keeps the states of the share partitions of the partitions of __share_group_state that this broker leads.
+
+    Attributes:
+        writes: states that leaders have had written, counted as their records are.
+    """
 
     def __init__(self, settings: ShareStateSettings, now_ms: int, wall: WallTime | None = None) -> None:
         runtime = ShareRuntime(settings, now_ms, wall)
         self._topics = Topics()
+        self.writes = 0
         self._led = LedPartitions(
             runtime, SHARE_STATE_TOPIC, "share group states", partial(ShareShard, runtime), takes_effect_at_once=True
         )
@@ -84,6 +90,10 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
     def refusals(self) -> Mapping[SharePartitionKey, str]:
         """Return why share partitions are out of service that this broker serves."""
         return {key: cause for shard in self._led.active() for key, cause in shard.refused.items()}
+
+    def pruned_offsets(self) -> Mapping[int, int]:
+        """Return up to which offset each partition was pruned that this broker serves, by partition."""
+        return {shard.partition: shard.pruned_before for shard in self._led.active() if shard.pruned_before}
 
     def shard_states(self) -> dict[int, ShardState]:
         """Return the state of every partition that this broker loads or serves."""
@@ -151,6 +161,7 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
             self._runtime.respond(token, result)
 
         if decision.has_change:
+            self.writes += isinstance(request, WriteShareState)
             shard.write(request.key, decision.change, written)
         else:
             written(ErrorCode.NONE)

@@ -132,6 +132,7 @@ class ShareService:
         hosted = self.partitions.get(SharePartitionKey(key.group_id, *one))
         if hosted is None:
             return None
+        self.partitions.counts.acknowledged(batches)
         return self.partitions.acknowledged(
             hosted, lambda core, token, now_ms: core.acknowledge(token, key.member_id, batches, now_ms)
         )
