@@ -13,7 +13,6 @@ from tidegauge.security import Security
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
-from tidegauge_client.metadata import BrokerInfo
 
 if TYPE_CHECKING:
     from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
@@ -194,7 +193,7 @@ def _records(one: lab_pb2.ObservedShareRecords) -> Records:
 
 
 async def shares_at(
-    brokers: Sequence[BrokerInfo], security: Security, group_id: str, at: TopicPartition
+    addresses: Sequence[str], security: Security, group_id: str, at: TopicPartition
 ) -> dict[int, BrokerShares]:
     """Return what brokers have of a share partition, by id; without those that have no lab or do not respond.
 
@@ -205,18 +204,16 @@ async def shares_at(
         group_ids=[group_id], partition=lab_pb2.LabPartition(topic=at.topic, partition=at.partition)
     )
 
-    async def one(broker: BrokerInfo) -> BrokerShares | None:
+    async def one(address: str) -> lab_pb2.ObserveSharesResponse | None:
         # The generated stub serves both kinds of channel; only its type stub distinguishes two classes.
-        lab = cast("LabServiceAsyncStub", lab_service_pb2_grpc.LabServiceStub(channels.channel(broker.address)))
+        lab = cast("LabServiceAsyncStub", lab_service_pb2_grpc.LabServiceStub(channels.channel(address)))
         try:
-            return shares_of(
-                await call(lab.ObserveShares, request, timeout_ms=PROBE_TIMEOUT_MS, address=broker.address)
-            )
+            return await call(lab.ObserveShares, request, timeout_ms=PROBE_TIMEOUT_MS, address=address)
         except TidegaugeError:
             return None
 
     try:
-        found = await asyncio.gather(*map(one, brokers))
+        found = await asyncio.gather(*map(one, addresses))
     finally:
         await channels.close()
-    return {broker.id: shares for broker, shares in zip(brokers, found, strict=True) if shares is not None}
+    return {response.broker_id: shares_of(response) for response in found if response is not None}

@@ -372,7 +372,7 @@ def explain(about: TopicPartition | _Named, bootstrap_server: str | None, direct
             output,
         )
     elif about.partition is not None:
-        shared = partial(gather_share, group_id=about.key, at=about.partition)
+        shared = partial(gather_share, group_id=about.key, at=about.partition, bootstrap=bootstrap)
         _show(bootstrap, shared, explain_share, share_json, share_lines, directory, output)
     else:
         found = partial(gather_transaction, transactional_id=about.key)

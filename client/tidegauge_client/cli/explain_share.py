@@ -32,8 +32,11 @@ TITLES = {
 }
 
 
-async def gather_share(admin: Admin, group_id: str, at: TopicPartition) -> ShareFacts:
+async def gather_share(admin: Admin, group_id: str, at: TopicPartition, bootstrap: Sequence[str]) -> ShareFacts:
     """Gather what the cluster knows of a share partition.
+
+    A former leader that is cut off from the controllers is fenced, so that others do not know it: brokers are asked
+    that any broker knows, and those of ``bootstrap``.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
@@ -45,7 +48,8 @@ async def gather_share(admin: Admin, group_id: str, at: TopicPartition) -> Share
         await admin.topics_in(newest, [at.topic])
         raise TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {at.topic} has no partition {at.partition}")
     held = await _state_partition(admin, views, group_id, at)
-    shares = await shares_at(list(newest.brokers.values()), admin.security, group_id, at)
+    known = {one.address for view in (*views.values(), newest) for one in view.brokers.values()}
+    shares = await shares_at(sorted(known | set(bootstrap)), admin.security, group_id, at)
     return ShareFacts(group_id, at, part.leader_id, part.leader_epoch, held, newest.live, shares)
 
 

@@ -171,7 +171,7 @@ class Control:
         at = TopicPartition(asked.path["topic"], asked.number("partition"))
         async with Admin(self._file.bootstrap_servers) as admin:
             try:
-                return share_view(await gather_share(admin, asked.path["group"], at))
+                return share_view(await gather_share(admin, asked.path["group"], at, self._file.bootstrap_servers))
             except TidegaugeError as problem:
                 if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise

@@ -256,7 +256,7 @@ class Hands:
         Raises:
             TidegaugeError: there is no such partition, or no broker responds.
         """
-        return self._run(gather_share(self._admin, group, at))
+        return self._run(gather_share(self._admin, group, at, self._cluster.bootstrap_servers))
 
     # Clients
 
