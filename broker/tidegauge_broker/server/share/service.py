@@ -14,7 +14,7 @@ Source: SharePartitionManager, ShareSessionCache.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import SharePartitionKey
@@ -115,20 +115,18 @@ class ShareService:
 
     # Acknowledgements
 
+    def refresh_settings(self, group_id: str) -> None:
+        """Put a group's settings in force as they are now, before its members acknowledge."""
+        self.partitions.refresh_settings(group_id)
+
     def acknowledge(
-        self, key: SessionKey, batches: Mapping[PartitionId, Sequence[Acknowledgement]]
-    ) -> dict[PartitionId, asyncio.Future[Outcome] | None]:
-        """Take a member's acknowledgements; the futures are done when they are written, or refused.
-
-        Returns:
-            For each partition a future; None: the share partition is not loaded here.
-        """
-        self.partitions.refresh_settings(key.group_id)
-        return {one: self._acknowledge(key, one, of_it) for one, of_it in batches.items()}
-
-    def _acknowledge(
         self, key: SessionKey, one: PartitionId, batches: Sequence[Acknowledgement]
     ) -> asyncio.Future[Outcome] | None:
+        """Take a member's acknowledgements at a partition.
+
+        Returns:
+            A future that is done when they are written, or refused; None: the share partition is not loaded here.
+        """
         hosted = self.partitions.get(SharePartitionKey(key.group_id, *one))
         if hosted is None:
             return None
