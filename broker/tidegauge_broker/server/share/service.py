@@ -14,8 +14,9 @@ Source: SharePartitionManager, ShareSessionCache.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from tidegauge.kafka.kraft.features import SHARE_VERSION
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import SharePartitionKey
 from tidegauge_broker.replica.messages import LeaderHint
@@ -151,6 +152,16 @@ class ShareService:
         """Take up that this broker has gained or lost a partition."""
         if not leads:
             self.partitions.leadership_lost(at)
+
+    def levels_changed(self, levels: Mapping[str, int]) -> None:
+        """Take up the levels of the cluster's features: below share.version 1 all sessions and what is in flight end.
+
+        Nothing is released, so that nothing is written (SharePartitionManager.onShareVersionToggle).
+        """
+        if levels.get(SHARE_VERSION, 0) < 1:
+            self.sessions.clear()
+            for hosted in self.partitions:
+                self.partitions.drop(hosted.key)
 
     async def close(self) -> None:
         """Let no lock time out any more, and end what is being read and written."""
