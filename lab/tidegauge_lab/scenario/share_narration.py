@@ -23,6 +23,12 @@ def _(_: steps.ExpectShare) -> str:
 
 
 @share_sentence.register
+def _(step: steps.VerifyShares) -> str:
+    found = ", ".join(f"{count} {name}" for name, count in step.found.items())
+    return f"Judge all that members were given and have said: {found or 'no guarantee is broken'}"
+
+
+@share_sentence.register
 def _(step: steps.SetGroupConfig) -> str:
     settings = " and ".join(f"{name} to {value}" for name, value in step.config.items())
     return f"For group {step.group}, set {settings}"

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import singledispatchmethod
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import NO_START_OFFSET
+from tidegauge_client.operation_history import OperationHistory
+from tidegauge_client.sent_record import INFO, OK
 from tidegauge_client.share_explanation import ShareFacts
 from tidegauge_client.share_member import Delivered, Says, ShareMember
+from tidegauge_lab.accountant.reading.share_history import read_share_histories
+from tidegauge_lab.accountant.shares.findings import NOTES
+from tidegauge_lab.accountant.shares.judging import judge_shares
+from tidegauge_lab.accountant.shares.telling import share_lines
 from tidegauge_lab.scenario import share_steps as steps
 from tidegauge_lab.scenario.group_player import SETTLE_SECONDS, Waits
 from tidegauge_lab.scenario.outcome import StepFailed
@@ -42,6 +49,17 @@ _PASSING = frozenset(
     }
 )
 """Errors after which a consumer fetches again."""
+
+
+_ADMIN = "admin"
+"""The process that alters offsets, in the history."""
+
+
+class _Acknowledging(NamedTuple):
+    """An acknowledgement without an outcome yet, and its number in the history."""
+
+    future: Future[None]
+    number: int
 
 
 class ShareHands(Protocol):
@@ -75,20 +93,34 @@ class SharePlayer:
         hands: make the members, and ask brokers.
         wait: the run's waits.
         partition_of: the partition on which a step acts.
+        history: the file in which it is written down what members were given and have said.
+        detail: says something that a step has found.
     """
 
-    def __init__(self, hands: ShareHands, wait: Waits, partition_of: Callable[[PartitionStep], TopicPartition]) -> None:
+    def __init__(
+        self,
+        hands: ShareHands,
+        wait: Waits,
+        partition_of: Callable[[PartitionStep], TopicPartition],
+        history: Path,
+        detail: Callable[[str], None],
+    ) -> None:
         self._hands = hands
         self._wait = wait
         self._partition_of = partition_of
         self._members: dict[str, ShareMember] = {}
         self._offsets: dict[str, dict[str, int]] = {}
-        self._in_flight: dict[str, Future[None]] = {}
+        self._in_flight: dict[str, _Acknowledging] = {}
+        self._path = history
+        self._detail = detail
+        self._histories: dict[str, OperationHistory] = {}
 
     def close(self) -> None:
         """End the connections of all members."""
         for name in list(self._members):
             self._abandon(name)
+        for history in self._histories.values():
+            history.close()
 
     @singledispatchmethod
     def do(self, step: steps.OF_SHARE_GROUPS) -> None:
@@ -106,7 +138,10 @@ class SharePlayer:
     @do.register
     def _begin(self, step: steps.BeginShareGroup) -> None:
         at = self._partition_of(step)
+        history = self._history_of(_ADMIN)
+        number = history.invoke("alter-offsets", group=step.group, offsets={str(at): step.offset})
         code = self._hands.begin_share_group(step.group, at, step.offset)
+        history.end(number, OK if code is ErrorCode.NONE else INFO)
         if code is not step.error:
             raise StepFailed(f"the alteration of {step.group}'s offset of {at} ended with {code.name}")
 
@@ -127,7 +162,7 @@ class SharePlayer:
         def lacking() -> list[str]:
             wanted = len(step.values) - len(found) if step.values else _ALL
             try:
-                found.extend(self._result(step.member, self._hands.begun(member.fetch(wanted, WAIT_MS))))
+                found.extend(self._fetched(member, wanted))
             except TidegaugeError as problem:
                 return self._after_failed_fetch(step, problem)
             if step.error is not ErrorCode.NONE:
@@ -139,6 +174,27 @@ class SharePlayer:
 
         self._wait(lacking)
         self._check_fetched(step, found)
+
+    def _fetched(self, member: ShareMember, wanted: int) -> list[Delivered]:
+        """Let a member fetch once, and write down what it was given."""
+        history = self._history_of(member.member_id)
+        number = history.invoke("acquire", group=member.group_id)
+        try:
+            found = self._result(member.member_id, self._hands.begun(member.fetch(wanted, WAIT_MS)))
+        except TidegaugeError as problem:
+            history.end(number, INFO, error=problem.code.name)
+            raise
+        at = member.at
+        records = [[at.topic, at.partition, one.offset, one.value, one.delivery_count] for one in found]
+        history.end(number, OK, records=records)
+        return found
+
+    def _history_of(self, process: str) -> OperationHistory:
+        """Return where it is written down what a process does."""
+        if process not in self._histories:
+            self._histories[process] = OperationHistory(self._path)
+            self._histories[process].writer = process
+        return self._histories[process]
 
     def _after_failed_fetch(self, step: steps.ShareFetch, problem: TidegaugeError) -> list[str]:
         """Return what is to be waited for after an error; nothing where it is the one that is expected."""
@@ -169,7 +225,9 @@ class SharePlayer:
         if step.member in self._in_flight:
             raise StepFailed(f"{step.member} awaits a response: wait_acknowledge comes first")
         says = dict.fromkeys((known[one] for one in step.values), Says[step.type.upper()])
-        self._in_flight[step.member] = self._hands.begun(member.acknowledge(says))
+        records = [[member.at.topic, member.at.partition, offset, step.type] for offset in says]
+        number = self._history_of(step.member).invoke("acknowledge", group=member.group_id, records=records)
+        self._in_flight[step.member] = _Acknowledging(self._hands.begun(member.acknowledge(says)), number)
         if step.answer == "now":
             self._check_acknowledged(step.member, step.error)
 
@@ -181,10 +239,12 @@ class SharePlayer:
 
     def _check_acknowledged(self, name: str, wanted: ErrorCode) -> None:
         code, message = ErrorCode.NONE, ""
+        waiting = self._in_flight.pop(name)
         try:
-            self._result(name, self._in_flight.pop(name))
+            self._result(name, waiting.future)
         except TidegaugeError as problem:
             code, message = problem.code, problem.message
+        self._history_of(name).end(waiting.number, OK if code is ErrorCode.NONE else INFO)
         if code is not wanted:
             raise StepFailed(
                 f"the acknowledgement of {name} ended with {code.name}, not {wanted.name}. {message}".strip()
@@ -205,7 +265,7 @@ class SharePlayer:
         """Close a member's connection, and forget the member."""
         member = self._members.pop(name)
         if (waiting := self._in_flight.pop(name, None)) is not None:
-            waiting.cancel()
+            waiting.future.cancel()
 
         async def abandon() -> None:
             member.abandon()
@@ -227,6 +287,15 @@ class SharePlayer:
     # What is true
 
     @do.register
+    def _verify(self, step: steps.VerifyShares) -> None:
+        judgement = judge_shares(read_share_histories([self._path]))
+        for line in share_lines(judgement):
+            self._detail(line)
+        found = {kind.value: count for kind, count in judgement.found.counts.items() if kind not in NOTES}
+        if found != dict(step.found):
+            raise StepFailed(f"the accountant finds {_counts(found)}, not {_counts(step.found)}")
+
+    @do.register
     def _wait_share(self, step: steps.WaitShare) -> None:
         self._wait(lambda: self._differing(step))
 
@@ -240,6 +309,10 @@ class SharePlayer:
         except TidegaugeError as problem:
             return [str(problem)]
         return differences(step, facts)
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(found.items())) or "nothing"
 
 
 def differences(step: steps.ShareState, facts: ShareFacts) -> list[str]:

@@ -170,6 +170,20 @@ class ExpectShare(ShareState):
     about = "check what is true of a share partition now"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyShares(Step):
+    """What the accountant finds in what members were given and have said."""
+
+    verb = "verify_shares"
+    main = "found"
+    about = "let the accountant judge all that members of share groups were given and have said; it finds exactly this"
+
+    found: Mapping[str, int] = argument(
+        readers.by_name(readers.positive),
+        "{finding: how often}, such as accepted-again; {} where no guarantee is broken",
+    )
+
+
 SHARE_STEPS: tuple[type[Step], ...] = (
     SetGroupConfig,
     BeginShareGroup,
@@ -181,6 +195,7 @@ SHARE_STEPS: tuple[type[Step], ...] = (
     KillMember,
     WaitShare,
     ExpectShare,
+    VerifyShares,
 )
-OF_SHARE_GROUPS = SetGroupConfig | BeginShareGroup | StartMember | MemberStep | ShareState
+OF_SHARE_GROUPS = SetGroupConfig | BeginShareGroup | StartMember | MemberStep | ShareState | VerifyShares
 """What ``share_player`` plays."""

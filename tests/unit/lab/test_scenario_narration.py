@@ -149,6 +149,8 @@ CASES = [
         "leader epoch 2",
     ),
     ("expect_share: {group: q, start: 4}", ""),
+    ("verify_shares: {}", "Judge all that members were given and have said: no guarantee is broken"),
+    ("verify_shares: {accepted-again: 1}", "Judge all that members were given and have said: 1 accepted-again"),
     ("abort_hanging: {start: 3}", "Write an ABORT marker for the transaction that begins at offset 3"),
     ("send_offsets: {producer: a, group: g, offsets: {story-0: 2}, answer: later}",
      "Producer a adds offsets of group g to its transaction: 2 of story-0; the outcome is awaited later"),

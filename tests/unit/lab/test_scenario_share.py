@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,8 @@ MOVED = TidegaugeError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it moved")
 
 class Member:
     """Gives what it is told to, one fetch after the other, and notes what is acknowledged."""
+
+    member_id, group_id, at = "a", "q", AT
 
     def __init__(self, *fetched: list[Delivered] | TidegaugeError, refusal: TidegaugeError | None = None) -> None:
         self._fetched = list(fetched)
@@ -101,8 +105,9 @@ def few_times(problems: Callable[[], Sequence[str]], limit_seconds: float | None
     raise StepFailed("; ".join(found))
 
 
-def player(member: Member, facts: ShareFacts | None = None) -> SharePlayer:
-    made = SharePlayer(Hands(member, facts), few_times, lambda _: AT)
+def player(member: Member, facts: ShareFacts | None = None, history: Path | None = None) -> SharePlayer:
+    path = history or Path(os.devnull)
+    made = SharePlayer(Hands(member, facts), few_times, lambda _: AT, path, lambda _: None)
     made._members["a"] = member  # type: ignore[assignment] # as start_member puts it there, without its loop
     made._offsets["a"] = {}
     return made
@@ -191,6 +196,22 @@ def test_an_offset_that_cannot_be_altered_fails_its_step_unless_that_is_expected
         player(Member()).do(begin)
     player(Member()).do(share_steps.BeginShareGroup(line=1, group="q", offset=0))
     player(Member()).do(share_steps.BeginShareGroup(line=1, group="q", offset=3, error=ErrorCode.NON_EMPTY_GROUP))
+
+
+def test_what_members_were_given_and_have_said_is_judged(tmp_path: Path) -> None:
+    """The history is that of docs/histories.md."""
+    again = Member([Delivered(0, "m1", 1)], MOVED, [Delivered(0, "m1", 1)])
+    played = player(again, history=tmp_path / "h.jsonl")
+    played.do(share_steps.BeginShareGroup(line=1, group="q", offset=0))
+    played.do(fetch("m1"))
+    played.do(share_steps.VerifyShares(line=1, found={}))
+    played.do(share_steps.Acknowledge(line=1, member="a", values=("m1",)))
+    played.do(fetch("m1"))
+    with pytest.raises(StepFailed) as failed:
+        played.do(share_steps.VerifyShares(line=1, found={}))
+    assert failed.value.message == "the accountant finds 1 accepted-again, not nothing"
+    played.do(share_steps.VerifyShares(line=1, found={"accepted-again": 1}))
+    played.close()
 
 
 # What is true
