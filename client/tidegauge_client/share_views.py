@@ -204,16 +204,20 @@ async def shares_at(
         group_ids=[group_id], partition=lab_pb2.LabPartition(topic=at.topic, partition=at.partition)
     )
 
-    async def one(address: str) -> lab_pb2.ObserveSharesResponse | None:
-        # The generated stub serves both kinds of channel; only its type stub distinguishes two classes.
-        lab = cast("LabServiceAsyncStub", lab_service_pb2_grpc.LabServiceStub(channels.channel(address)))
-        try:
-            return await call(lab.ObserveShares, request, timeout_ms=PROBE_TIMEOUT_MS, address=address)
-        except TidegaugeError:
-            return None
-
     try:
-        found = await asyncio.gather(*map(one, addresses))
+        found = await asyncio.gather(*(ask_for_shares(channels, one, request, PROBE_TIMEOUT_MS) for one in addresses))
     finally:
         await channels.close()
     return {response.broker_id: shares_of(response) for response in found if response is not None}
+
+
+async def ask_for_shares(
+    channels: Channels, address: str, request: lab_pb2.ObserveSharesRequest, timeout_ms: float
+) -> lab_pb2.ObserveSharesResponse | None:
+    """Return a broker's response; None where it has no lab, or does not respond in time."""
+    # The generated stub serves both kinds of channel; only its type stub distinguishes two classes.
+    lab = cast("LabServiceAsyncStub", lab_service_pb2_grpc.LabServiceStub(channels.channel(address)))
+    try:
+        return await call(lab.ObserveShares, request, timeout_ms=timeout_ms, address=address)
+    except TidegaugeError:
+        return None

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
+from tests.integration.chromium import Page, chromium
 from tests.integration.share_members import ACCEPT, REJECT, RELEASE, Member, Servers
+from tests.integration.test_watch import Watching
 from tests.steering import steering
 from tests.waiting import until_async
 
@@ -156,3 +159,39 @@ def test_a_share_partition_of_no_partition_is_refused(kraft: LocalCluster) -> No
         assert sentence in done.output
     for word in ("share:", "share:q", "share:/orders-0"):
         assert CliRunner().invoke(root, ["explain", word, "--dir", str(kraft.directory)]).exit_code == 2
+
+
+def test_the_page_draws_records_as_boxes_by_their_state(kraft: LocalCluster, tmp_path: Path) -> None:
+    """docs/watch.md: who has which record, how often it was delivered, and what is done."""
+    group = "drawn"
+
+    async def story(page: Page) -> None:
+        servers = Servers(kraft.kafka_bootstrap_servers)
+        led = await servers.leader(TOPIC)
+        await servers.begin_group(group, TOPIC)
+        first, second = Member(led, group, "m-1"), Member(led, group, "m-2")
+        assert await first.fetch(max_records=5, exact=True) == [(0, 4, 1)]
+        assert await first.acknowledge(1, 3, ACCEPT, RELEASE, REJECT) is ErrorCode.NONE
+        assert await second.fetch(max_records=1, exact=True) == [(2, 2, 2)]
+        boxes = "[...document.querySelectorAll('.share-card')].filter((one) => one.innerText.startsWith('drawn/'))"
+        boxes += ".flatMap((card) => [...card.querySelectorAll('.record')].map((box) => box.title))"
+        shown = [
+            "offset 0: acquired by m-1, delivered 1 of at most 5 times",
+            "offset 1: acknowledged, delivered 1 of at most 5 times",
+            "offset 2: acquired by m-2, delivered 2 of at most 5 times",
+            "offset 3: archived, delivered 1 of at most 5 times",
+            "offset 4: acquired by m-1, delivered 1 of at most 5 times",
+        ]
+        await asyncio.to_thread(
+            page.until, f"JSON.stringify({boxes}) === {json.dumps(json.dumps(shown, separators=(',', ':')))}"
+        )
+        first.close()
+        second.close()
+
+    with chromium(tmp_path / "chromium") as page:
+        watching = Watching.begin(kraft)
+        try:
+            page.open(watching.url)
+            asyncio.run(story(page))
+        finally:
+            watching.end()

@@ -147,7 +147,7 @@ class _Reading:
         operation.outcome, operation.completed_us = outcome, time_us
 
 
-def in_order(operations: list[Op]) -> None:
+def in_order(operations: list[Any]) -> None:
     """Sort operations by their invocations."""
     operations.sort(key=lambda one: (one.invoked_us, one.process, one.number))
 

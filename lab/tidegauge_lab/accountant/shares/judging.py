@@ -192,8 +192,8 @@ class _Judging:
     def _limits(self) -> None:
         for record, deliveries in self._deliveries.items():
             for fetch, given in deliveries:
-                if fetch.limit is not None and given.count is not None and given.count > fetch.limit:
-                    words = f"{given.value!r}, {record}: delivery {given.count} of at most {fetch.limit}"
+                if fetch.limit is not None and given.delivery_count is not None and given.delivery_count > fetch.limit:
+                    words = f"{given.value!r}, {record}: delivery {given.delivery_count} of at most {fetch.limit}"
                     self._found.add(Breach.BEYOND_LIMIT, words)
 
     # Start offsets; rule 3

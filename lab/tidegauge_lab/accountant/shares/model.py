@@ -34,7 +34,7 @@ class Given(NamedTuple):
     place: Place
     offset: int
     value: str
-    count: int | None
+    delivery_count: int | None
 
 
 class Said(NamedTuple):
@@ -95,7 +95,13 @@ class ShareHistory:
     @property
     def operations(self) -> int:
         """How many there are."""
-        kinds = (self.sends, self.acquires, self.acknowledges, self.alterations, self.starts)
+        kinds: tuple[Sequence[Operation], ...] = (
+            self.sends,
+            self.acquires,
+            self.acknowledges,
+            self.alterations,
+            self.starts,
+        )
         return sum(map(len, kinds))
 
 
