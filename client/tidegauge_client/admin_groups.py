@@ -240,7 +240,7 @@ class GroupAdmin(AdminBase):
     async def alter_share_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Begin partitions of a share group without members anew, at these offsets; the group need not exist.
+        """Begin partitions of a share group without members again, at these offsets; the group need not exist.
 
         Returns:
             For each partition why it failed, or None.

@@ -192,7 +192,7 @@ def _state(facts: ShareFacts) -> Iterator[ShareSentence]:
             "state",
             f"{where}, and the state is out of service: {refusal}.",
             RULE_REFUSED,
-            "the group's offset of the partition set anew, without members: kafka-share-groups.sh --reset-offsets",
+            "the group's offset of the partition set again, without members: kafka-share-groups.sh --reset-offsets",
         )
     elif kept is None:
         yield ShareSentence(

@@ -206,7 +206,7 @@ def _to_come(led: LedShare) -> Iterator[ShareSentence]:
         yield ShareSentence(
             "records",
             f"The next record to deliver would be {led.end_offset}, {led.end_offset - end} beyond the {level} {end}: "
-            "fetches are answered at once, and empty.",
+            "fetches get a response at once, without records.",
             RULE_COMMITTED,
             "a log that reaches that offset, or a reset of the group's offset",
         )

@@ -501,7 +501,7 @@ class SyncAdmin(Facade[Admin]):
     def alter_share_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Begin partitions of a share group without members anew, at these offsets; the group need not exist.
+        """Begin partitions of a share group without members again, at these offsets; the group need not exist.
 
         Returns:
             For each partition why it failed, or None.

@@ -15,7 +15,7 @@ from tidegauge_broker.share.window import Window
 class Whereabouts(Enum):
     """Where a record of the window is: the states, and two for offsets that have none.
 
-    UNKNOWN is a hole in the state that was read: nobody knows whether its records were delivered, so they are, once
+    UNKNOWN is a hole in the state that was read: it is not known whether its records were delivered, so they are, once
     more. NONE is any other hole: an offset that compaction or a marker of a transaction has left without a record.
     """
 
@@ -103,7 +103,7 @@ def _runs(window: Window) -> Iterator[RecordsView]:
 
 
 def _hole(window: Window, first_offset: int, end_offset: int) -> Iterator[RecordsView]:
-    """Yield the offsets of a hole (the end is exclusive), cut where those end that are delivered once more."""
+    """Yield the offsets of a hole (the end is exclusive), in parts where those end that are delivered once more."""
     gap = window.active_gap
     cuts = [] if gap is None else [gap.first_offset, gap.end_offset + 1]
     edges = sorted({first_offset, end_offset, *(one for one in cuts if first_offset < one < end_offset)})

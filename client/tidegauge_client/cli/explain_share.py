@@ -35,7 +35,7 @@ TITLES = {
 async def gather_share(admin: Admin, group_id: str, at: TopicPartition, bootstrap: Sequence[str]) -> ShareFacts:
     """Gather what the cluster knows of a share partition.
 
-    A former leader that is cut off from the controllers is fenced, so that others do not know it: brokers are asked
+    A former leader that is partitioned from the controllers is fenced, so that others do not know it: brokers are asked
     that any broker knows, and those of ``bootstrap``.
 
     Raises:

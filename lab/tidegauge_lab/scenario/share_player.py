@@ -152,7 +152,7 @@ class SharePlayer:
         at = self._partition_of(step)
         member = self._members[step.member] = self._hands.new_member(step.group, step.member, at)
         self._offsets[step.member] = {}
-        self._result(step.member, self._hands.begun(asyncio.wait_for(member.join(), JOIN_SECONDS)))
+        self._result(step.member, self._hands.begun(_in_time(member.join())))
 
     @do.register
     def _fetch(self, step: steps.ShareFetch) -> None:
@@ -252,8 +252,7 @@ class SharePlayer:
 
     @do.register
     def _leave(self, step: steps.LeaveShareGroup) -> None:
-        leaving = asyncio.wait_for(self._member(step.member).leave(), JOIN_SECONDS)
-        self._result(step.member, self._hands.begun(leaving))
+        self._result(step.member, self._hands.begun(_in_time(self._member(step.member).leave())))
         self._abandon(step.member)
 
     @do.register
@@ -309,6 +308,12 @@ class SharePlayer:
         except TidegaugeError as problem:
             return [str(problem)]
         return differences(step, facts)
+
+
+async def _in_time(work: Coroutine[Any, Any, None]) -> None:
+    """Await what repeats requests while a coordinator moves; TimeoutError where it takes too long."""
+    async with asyncio.timeout(JOIN_SECONDS):
+        await work
 
 
 def _counts(found: Mapping[str, int]) -> str:

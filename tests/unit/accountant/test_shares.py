@@ -136,7 +136,7 @@ def test_an_alteration_before_the_acceptance_excuses_nothing(history: History, j
 
 
 def test_a_late_word_of_a_record_that_is_done_is_noted_and_breaks_nothing(history: History, judged: Any) -> None:
-    """Kafka answers what is said of records before the start offset with no error, and ignores it."""
+    """What is said of records before the start offset gets no error, and is ignored."""
     history.given("a", 0)
     history.given("b", 0, count=2)
     history.says("b", "accept", 0)
@@ -146,7 +146,7 @@ def test_a_late_word_of_a_record_that_is_done_is_noted_and_breaks_nothing(histor
     assert judgement.found.counts == {Breach.TWO_ENDS: 1}
 
 
-def test_a_record_before_the_start_must_have_been_given_to_somebody(history: History, judged: Any) -> None:
+def test_a_record_before_the_start_must_have_been_given_to_a_member(history: History, judged: Any) -> None:
     history.sent("v0", "v1", "v2", "v3")
     history.altered(1)
     history.given("a", 1)
@@ -161,7 +161,7 @@ def test_a_record_before_the_start_must_have_been_given_to_somebody(history: His
 def test_fetches_without_an_outcome_may_have_had_a_record_until_its_limit(
     history: History, judged: Any, fetches: int, is_checked: bool
 ) -> None:
-    """A record that three dead members were given, and nobody else, is archived at a limit of 3."""
+    """A record that three dead members were given, and no other one, is archived at a limit of 3."""
     history.sent("v0", "v1")
     history.altered(0)
     for number in range(fetches):
@@ -174,7 +174,7 @@ def test_fetches_without_an_outcome_may_have_had_a_record_until_its_limit(
     assert judgement.not_checked == ([] if is_checked else unchecked)
 
 
-def test_a_group_that_began_nobody_knows_where_is_not_called_incomplete(history: History, judged: Any) -> None:
+def test_a_group_whose_begin_is_not_known_is_not_called_incomplete(history: History, judged: Any) -> None:
     history.sent("v0", "v1")
     history.given("a", 1)
     history.starts(2)

@@ -234,7 +234,7 @@ async def test_a_topic_that_only_an_old_view_shows_is_not_explained() -> None:
 async def test_a_former_leader_that_no_other_broker_knows_is_asked_for_its_share_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker that is cut off from the controllers is fenced: it is in its own view, or in none that is given."""
+    """A broker that is partitioned from the controllers is fenced: it is in its own view, or in none that is given."""
     asked: list[str] = []
 
     async def shares_at(addresses: list[str], *_: Any) -> dict[int, Any]:

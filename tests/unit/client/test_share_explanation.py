@@ -93,7 +93,7 @@ def test_a_former_leader_that_still_serves_is_named() -> None:
     assert share_json(facts, [])["former_leaders"]["0"]["leader_epoch"] == 2
 
 
-def test_without_a_written_start_each_leader_decides_anew() -> None:
+def test_without_a_written_start_each_leader_decides_again() -> None:
     """The reset that surprises: latest is the high watermark when the leader loads the state."""
     facts = with_kept(replace(KEPT, start_offset=-1))
     (sentence,) = said(facts, "state")

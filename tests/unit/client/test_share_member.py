@@ -21,7 +21,7 @@ Respond = Callable[[str, int, Any], Any]
 
 
 class Channel:
-    """A connection; what it is asked is answered by the test."""
+    """A connection; the test responds."""
 
     respond: Respond
     opened: list[Channel]

@@ -27,7 +27,7 @@ MOVED = TidegaugeError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it moved")
 
 
 class Member:
-    """Gives what it is told to, one fetch after the other, and notes what is acknowledged."""
+    """Gives what the test says, one fetch after the other, and notes what is acknowledged."""
 
     member_id, group_id, at = "a", "q", AT
 
@@ -293,7 +293,7 @@ def test_ranges_of_another_form_are_refused_with_what_is_expected(text: str, mes
         ranges(read_yaml(text))
 
 
-def test_steps_are_told_in_sentences_and_expectations_in_none() -> None:
+def test_steps_have_sentences_and_expectations_none() -> None:
     later = share_steps.Acknowledge(line=1, member="a", values=("m1",), type="renew", answer="later")
     assert narrated(later) == "Member a renews its lock on m1; the response is awaited later"
     assert narrated(fetch("m1", delivery=2)) == "Member a fetches and gets m1, which is delivery 2"

@@ -55,7 +55,7 @@ class ShareRunner(CoordinatorRunner[ShareCoordinator]):
         wall: how far the wall clock is ahead of that clock.
 
     Attributes:
-        wrote: called with the time in ms that a write of a state took; None: nobody asks.
+        wrote: called with the time in ms that a write of a state took; None: it is not measured.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ class ShareCounts:
 
     Attributes:
         acknowledgements: records of which members have said something, by the number of what they said.
-        loaded: called with the time in ms that the state of a share partition took to load; None: nobody asks.
+        loaded: called with the time in ms that the state of a share partition took to load; None: it is not measured.
     """
 
     def __init__(self) -> None:

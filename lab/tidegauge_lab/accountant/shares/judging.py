@@ -4,7 +4,7 @@ Rules:
     1. An acceptance or a rejection that was acknowledged (``ok``) ends a record for its group, until the group's offset
        is altered. A fetch that began later must not give it; one that ran at that time may have been first.
     2. An acknowledgement without an outcome, or with an error, says nothing: the record may be given again or not.
-    3. A record before the last start offset that was read must have been given to somebody, if the group began at or
+    3. A record before the last start offset that was read must have been given to a member, if the group began at or
        before it. A fetch without an outcome may have been given it; who is given nothing else lets a record reach its
        delivery limit in as many fetches as that allows, so that with fewer of them the rule holds.
 """
@@ -234,7 +234,7 @@ class _Judging:
                 if at == place and max(begins) <= offset < end and record not in self._deliveries:
                     self._found.add(Breach.PASSED_OVER, f"{value!r}, {record}; the start offset is {end}")
 
-    # What is told of every history
+    # What is said of every history
 
     def _accounts(self) -> None:
         result = self._result
