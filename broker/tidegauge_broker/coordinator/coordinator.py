@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -483,7 +484,9 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
 
     def _describe(self, shard: Shard, request: DescribeGroup, token: object, _uuid: str) -> None:
         group_id = request.group_id or ""
-        self._runtime.respond(token, described(group_id, shard.groups.get(group_id)))
+        is_other = group_id in shard.consumer_groups or group_id in shard.share_groups
+        found = described(group_id, shard.groups.get(group_id))
+        self._runtime.respond(token, replace(found, is_of_another_type=True) if is_other else found)
 
     def _delete(self, shard: Shard, request: DeleteGroup, token: object, _uuid: str) -> None:
         share_group = shard.share_groups.get(request.group_id or "")
