@@ -148,6 +148,9 @@ def test_each_record_of_a_share_partition_is_where_explain_says(kraft: LocalClus
                 await verb(kraft, "release-requests", str(broker))
         assert await waiting is ErrorCode.NONE
         assert (await explained(kraft))["in_flight"]["start_offset"] == 2
+        text = " ".join((await verb(kraft, "explain", f"group:{GROUP}")).split())
+        for words in ("The share group has no members", "7 offsets over 1 partition are not done"):
+            assert words in text, f"of ten, 0, 1 and 3 are done: {text}"
 
     asyncio.run(story())
 
