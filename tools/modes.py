@@ -12,6 +12,8 @@ from tidegauge.page_sections import with_section
 from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.scenario.loader import load, shipped_names
+from tidegauge_lab.scenario.model import Scenario
+from tidegauge_lab.scenario.share_steps import StartMember
 
 PAGE = "docs/which-mode.md"
 BEGIN, END = "<!-- modes of {}: begin -->", "<!-- modes of {}: end -->"
@@ -121,7 +123,7 @@ def scenarios_table() -> str:
     """Return the table of the scenarios that are of one mode alone, with how many are of both."""
     found = [load(name) for name in shipped_names()]
     both = [one.name for one in found if one.mode != KRAFT_MODE and not one.zookeeper_only]
-    rows = [(one.name, "KRaft: it is about a quorum, or about eligible leader replicas") for one in found
+    rows = [(one.name, f"KRaft: {_why_kraft(one)}") for one in found
             if one.mode == KRAFT_MODE]  # fmt: skip
     rows += [(one.name, f"ZooKeeper: {' '.join(one.zookeeper_only.split())}") for one in found if one.zookeeper_only]
     rows += [(f"lab `{one.name}`", f"ZooKeeper: {one.zookeeper_only}") for one in LABS if one.zookeeper_only]
@@ -139,3 +141,10 @@ def page(text: str) -> str:
     for name, table in (("tests", rows_table()), ("stories", scenarios_table())):
         text = with_section(text, BEGIN.format(name), END.format(name), table)
     return text
+
+
+def _why_kraft(scenario: Scenario) -> str:
+    """Return why a scenario plays in KRaft mode alone."""
+    if any(isinstance(step, StartMember) for step in scenario.steps):
+        return "it is about a share group, which no release of Kafka has in ZooKeeper mode"
+    return "it is about a quorum, or about eligible leader replicas"

@@ -25,6 +25,7 @@ import grpc.aio
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, GroupState
 from tidegauge.kafka import apis
+from tidegauge.kafka.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from tidegauge.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -68,7 +69,13 @@ from tidegauge_client.kafka_offsets import (
 )
 from tidegauge_client.kafka_wire import raise_for
 from tidegauge_client.merged_lists import MergedList, merged
-from tidegauge_client.share_groups import ShareOffset, described_share_group, described_share_offsets
+from tidegauge_client.share_groups import (
+    ShareOffset,
+    altered_share_offsets,
+    described_share_group,
+    described_share_offsets,
+    to_alter_share_offsets,
+)
 
 if TYPE_CHECKING:
     from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
@@ -229,6 +236,25 @@ class GroupAdmin(AdminBase):
             return await described_share_offsets(self._cluster.kafka, group_id, at, left_ms)
 
         return await self._at_coordinator(GROUP, group_id, described, timeout_ms)
+
+    async def alter_share_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Begin partitions of a share group without members again, at these offsets; the group need not exist.
+
+        Returns:
+            For each partition why it failed, or None.
+
+        Raises:
+            TidegaugeError: of the whole request, such as NON_EMPTY_GROUP.
+        """
+
+        def outcomes(response: AlterShareGroupOffsetsResponse) -> dict[TopicPartition, TidegaugeError | None]:
+            raise_for(response.error_code, response.error_message)
+            return altered_share_offsets(response)
+
+        request = to_alter_share_offsets(group_id, offsets)
+        return await self._ask_group(group_id, apis.ALTER_SHARE_GROUP_OFFSETS, request, outcomes, timeout_ms)
 
     async def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
         """Delete a group without members, and its offsets.

@@ -11,7 +11,7 @@ from tidegauge.consumer_groups import STATIC_LEAVING_EPOCH
 from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_client.group_descriptions import GroupDescription, MemberDescription, Reconciliation
-from tidegauge_client.group_sentences import GroupSentence, lasting, seconds
+from tidegauge_client.group_sentences import GroupSentence, lasting, seconds, session_left
 
 RULE_ASSIGNING = (
     "the first heartbeat after a change computes the target, but not within group.consumer.assignment.interval.ms of "
@@ -110,7 +110,7 @@ def _away(member: MemberDescription) -> GroupSentence:
     return GroupSentence(
         "member",
         f"{_name(member)} has left for a while; {kept if member.assignment else 'it had no partition'}"
-        f"{_session(member)}.",
+        f"{session_left(member)}.",
         RULE_AWAY,
         f"a member with the instance id {member.group_instance_id}, or the end of the session",
         member.member_id,
@@ -166,17 +166,12 @@ def _behind(group: GroupDescription, member: MemberDescription, how_far: Reconci
     return GroupSentence(
         "member",
         f"{_name(member)} is in epoch {how_far.epoch}, and has not taken up the target of epoch "
-        f"{group.assignment_epoch}{_session(member)}.",
+        f"{group.assignment_epoch}{session_left(member)}.",
         RULE_BEHIND,
         "its next heartbeat",
         member.member_id,
         member.session_left_ms,
     )
-
-
-def _session(member: MemberDescription) -> str:
-    left_ms = member.session_left_ms
-    return "" if left_ms is None else f"; its session lasts another {seconds(left_ms)}"
 
 
 def _name(member: MemberDescription) -> str:

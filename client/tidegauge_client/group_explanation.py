@@ -18,6 +18,8 @@ from tidegauge_client.admin_groups import GroupDescription, MemberDescription
 from tidegauge_client.consumer_group_explanation import consumer_group_state
 from tidegauge_client.group_sentences import GroupSentence, at_most, because, lasting, seconds
 from tidegauge_client.group_tables import OffsetRow
+from tidegauge_client.share_group_explanation import share_group_lag, share_group_state
+from tidegauge_client.share_groups import ShareOffset
 
 _MAX_NAMED = 10
 """Maximum number of partitions that a sentence names."""
@@ -141,6 +143,7 @@ class GroupFacts:
         leaderless: those of them that have no leader.
         deleted: those of them that do not exist.
         starts: log start offsets, of those whose leader has reported one.
+        share_offsets: start offsets and lags, of a share group.
     """
 
     group_id: str
@@ -153,6 +156,7 @@ class GroupFacts:
     leaderless: frozenset[TopicPartition] = frozenset()
     deleted: frozenset[TopicPartition] = frozenset()
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    share_offsets: Mapping[TopicPartition, ShareOffset] = field(default_factory=dict)
 
 
 def explain_group(facts: GroupFacts) -> list[GroupSentence]:
@@ -232,9 +236,11 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
     else:
         yield GroupSentence("coordinator", f"{where}: it is the coordinator.", RULE_COORDINATOR)
     if held.shortage:
+        is_share = facts.group is not None and facts.group.is_share_group
+        stopped = "No member can join or leave" if is_share else "No offset can be committed, and no rebalance can end"
         yield GroupSentence(
             "offsets-topic",
-            f"No offset can be committed, and no rebalance can end: {held.shortage}.",
+            f"{stopped}: {held.shortage}.",
             RULE_MIN_ISR,
             f"more replicas in sync: `tidegauge explain {held.at}`",
         )
@@ -246,6 +252,9 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
 def _state(facts: GroupFacts) -> Iterator[GroupSentence]:
     group = facts.group
     if group is None:
+        return
+    if group.is_share_group:
+        yield from share_group_state(group)
         return
     if group.is_consumer_group and group.state != "Empty":
         yield from consumer_group_state(group)
@@ -404,6 +413,9 @@ def _lag(facts: GroupFacts) -> Iterator[GroupSentence]:
             RULE_DELETED,
             "the next rebalance, or a topic of that name",
         )
+    if facts.group.is_share_group:
+        yield from share_group_lag(facts.group, facts.share_offsets)
+        return
     known = {row.topic_partition: row for row in facts.rows if row.lag is not None and row.topic_partition is not None}
     for at, row in sorted(known.items()):
         yield from _out_of_range(at, row.current_offset or 0, facts.starts.get(at, 0), row.end_offset or 0)

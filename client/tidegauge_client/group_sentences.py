@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tidegauge_client.group_descriptions import GroupDescription
+from tidegauge_client.group_descriptions import GroupDescription, MemberDescription
 
 About = Literal["coordinator", "offsets-topic", "group", "member", "lag"]
 
@@ -44,6 +44,12 @@ def because(group: GroupDescription) -> str:
 def at_most(left_ms: int | None) -> str:
     """Return how long it may last still, in words."""
     return "for an unknown time" if left_ms is None else f"for another {seconds(left_ms)} at most"
+
+
+def session_left(member: MemberDescription) -> str:
+    """Return how long the session of a member lasts without a heartbeat, as a clause; empty: that is not known."""
+    left_ms = member.session_left_ms
+    return "" if left_ms is None else f"; its session lasts another {seconds(left_ms)}"
 
 
 def seconds(duration_ms: int) -> str:

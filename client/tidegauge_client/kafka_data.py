@@ -288,7 +288,7 @@ def _add_fetched(response: fetch_pb2.FetchResponse, topic: str, data: PartitionD
         topic=topic,
         partition=data.partition_index,
         error=data.error_code,
-        records=_joined(data.records),
+        records=joined(data.records),
         aborted_transactions=[
             fetch_pb2.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
             for one in data.aborted_transactions or ()
@@ -302,7 +302,8 @@ def _add_fetched(response: fetch_pb2.FetchResponse, topic: str, data: PartitionD
         found.current_leader.CopyFrom(_hint(data.current_leader))
 
 
-def _joined(records: Records | None) -> bytes:
+def joined(records: Records | None) -> bytes:
+    """Return a response's record batches in one buffer."""
     return b"".join(records) if isinstance(records, list) else bytes(records or b"")
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka import apis
+from tidegauge.kafka.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+)
 from tidegauge.kafka.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -17,7 +24,7 @@ from tidegauge.kafka.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )
-from tidegauge.partition import TopicPartition
+from tidegauge.partition import TopicPartition, partitions_by_topic
 from tidegauge.share_groups import NO_START_OFFSET, SHARE
 from tidegauge_client.coordinators import Coordinator
 from tidegauge_client.group_descriptions import GroupDescription, MemberDescription, Reconciliation
@@ -82,6 +89,31 @@ async def described_share_offsets(
             lag = None if start is None or one.lag == _NO_LAG else one.lag
             found[TopicPartition(topic.topic_name, one.partition_index)] = ShareOffset(start, lag)
     return dict(sorted(found.items()))
+
+
+def to_alter_share_offsets(group_id: str, offsets: Mapping[TopicPartition, int]) -> AlterShareGroupOffsetsRequest:
+    """Return the request that begins partitions of a group at these offsets."""
+    topics = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic,
+            [AlterShareGroupOffsetsRequestPartition(one, offsets[TopicPartition(topic, one)]) for one in partitions],
+        )
+        for topic, partitions in partitions_by_topic(offsets).items()
+    ]
+    return AlterShareGroupOffsetsRequest(group_id, topics)
+
+
+def altered_share_offsets(
+    response: AlterShareGroupOffsetsResponse,
+) -> dict[TopicPartition, TidegaugeError | None]:
+    """Return for each partition why its offset was not altered, or None."""
+    found: dict[TopicPartition, TidegaugeError | None] = {}
+    for topic in response.responses:
+        for one in topic.partitions:
+            code = ErrorCode.of(one.error_code)
+            problem = None if code is ErrorCode.NONE else TidegaugeError(code, one.error_message or code.name)
+            found[TopicPartition(topic.topic_name, one.partition_index)] = problem
+    return found
 
 
 def share_group_of(group: DescribedGroup, coordinator: int) -> GroupDescription:

@@ -498,6 +498,19 @@ class SyncAdmin(Facade[Admin]):
         """Return start offset and lag of the partitions of a share group (KIP-932) that are initialized."""
         return self._loop.run(self._inner.share_offsets(group_id, timeout_ms=timeout_ms))
 
+    def alter_share_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, TidegaugeError | None]:
+        """Begin partitions of a share group without members again, at these offsets; the group need not exist.
+
+        Returns:
+            For each partition why it failed, or None.
+
+        Raises:
+            TidegaugeError: of the whole request, such as NON_EMPTY_GROUP.
+        """
+        return self._loop.run(self._inner.alter_share_offsets(group_id, offsets, timeout_ms=timeout_ms))
+
     def delete_group(self, group_id: str, *, timeout_ms: float | None = None) -> None:
         """Delete a group without members, and its offsets.
 

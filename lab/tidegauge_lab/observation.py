@@ -34,11 +34,14 @@ from tidegauge_client.channels import Channels
 from tidegauge_client.kafka_wire import KafkaWire
 from tidegauge_client.loop_thread import LoopThread, made_on
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, from_response, newest_of, newest_view
+from tidegauge_client.share_views import BrokerShares, ask_for_shares, shares_of
 from tidegauge_lab.group_observation import observed_groups
 from tidegauge_lab.switches import BrokerSwitches, Switches
 
 READY_SERVICE = "tidegauge.ready"
 DEADLINE_SECONDS = 1.0
+MAX_RANGES = 200
+"""Maximum number of ranges of records that are asked for of each share partition."""
 
 # Which response counts
 
@@ -98,6 +101,7 @@ class Observation:
         replicas: its replicas; None where it did not respond, or was not asked.
         switches: what is in force in it; None likewise.
         groups: the consumer groups that it coordinates; None likewise, or where they were not asked for.
+        shares: share partitions that it leads, and states of such that it keeps; None likewise, or without a lab.
         ready: health says SERVING for ``tidegauge.ready``: registered, metadata received, replicas in their roles.
     """
 
@@ -106,6 +110,7 @@ class Observation:
     switches: BrokerSwitches | None = None
     ready: bool = False
     groups: Sequence[lab_pb2.ObservedGroup] | None = None
+    shares: BrokerShares | None = None
 
     @property
     def broker_ids(self) -> set[int]:
@@ -179,7 +184,7 @@ class Observer:
             broker_ids: whom to ask.
             topics: of these topics; None: of all.
             with_switches: whether to ask what is in force.
-            with_groups: whether to ask for consumer groups.
+            with_groups: whether to ask for groups, those of the share protocol included.
         """
         found = await asyncio.gather(
             *(self._one(one, topics, with_switches=with_switches, with_groups=with_groups) for one in broker_ids)
@@ -220,13 +225,14 @@ class Observer:
     async def _one(
         self, broker_id: int, topics: Sequence[str] | None, *, with_switches: bool, with_groups: bool
     ) -> Observation:
-        metadata, replicas, switches = await asyncio.gather(
+        metadata, replicas, switches, shares = await asyncio.gather(
             self.metadata(broker_id, topics),
             self.replicas(broker_id, topics or ()),
             self._in_force(broker_id, is_wanted=with_switches),
+            self._shares(broker_id, is_wanted=with_groups),
         )
         groups = await self._groups(broker_id, metadata) if with_groups and metadata is not None else None
-        return Observation(metadata, replicas, switches, groups=groups)
+        return Observation(metadata, replicas, switches, groups=groups, shares=shares)
 
     async def metadata(self, broker_id: int, topics: Sequence[str] | None) -> ClusterInfo | None:
         """Return one broker's metadata of topics (None: all); None where it does not respond."""
@@ -269,6 +275,13 @@ class Observer:
                 return await self._switches.list_faults(broker_id)
         except (TidegaugeError, TimeoutError):
             return None
+
+    async def _shares(self, broker_id: int, *, is_wanted: bool) -> BrokerShares | None:
+        if not is_wanted:
+            return None
+        request = lab_pb2.ObserveSharesRequest(max_ranges=MAX_RANGES)
+        found = await ask_for_shares(self._channels, self.addresses[broker_id], request, DEADLINE_SECONDS * 1000)
+        return None if found is None else shares_of(found)
 
     async def _groups(self, broker_id: int, metadata: ClusterInfo) -> Sequence[lab_pb2.ObservedGroup] | None:
         partitions = sum(at.topic == OFFSETS_TOPIC for at in newest_states({broker_id: metadata}))

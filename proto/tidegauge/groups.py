@@ -364,7 +364,11 @@ class DescribedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroupResult:
-    """A group's description; an unknown group has no error and the state Dead."""
+    """A group's description; an unknown group has no error and the state Dead.
+
+    Attributes:
+        is_of_another_type: whether there is a group of the name that the consumer or the share protocol has made.
+    """
 
     group_id: str
     error: ErrorCode = ErrorCode.NONE
@@ -372,6 +376,7 @@ class DescribeGroupResult:
     protocol_type: str = ""
     protocol_name: str = ""
     members: tuple[DescribedMember, ...] = ()
+    is_of_another_type: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ Source: GroupCoordinator and GroupMetadataManager of Kafka 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -57,6 +59,7 @@ from tidegauge.share_groups import (
     ListSharePartitionsResult,
     ShareGroupHeartbeat,
     ShareGroupHeartbeatResult,
+    ShareGroupState,
 )
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.committing import Committing, failed_commit, fetch_offsets
@@ -174,6 +177,13 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         """Return what is there now, for the metrics."""
         serves = self._runtime.settings.serves_consumer_groups
         return counted(self._groups(), self._all_consumer_groups() if serves else None)
+
+    def share_group_states(self) -> Mapping[ShareGroupState, int]:
+        """Return how many share groups there are by state; empty: they are not served."""
+        if not self._runtime.settings.serves_share_groups:
+            return {}
+        found = Counter(group.state for group in self._all_share_groups())
+        return {state: found[state] for state in ShareGroupState}
 
     def group_view(self, group_id: str) -> GroupView | None:
         """Return the full truth about a group; None if this broker does not have it."""
@@ -474,7 +484,9 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
 
     def _describe(self, shard: Shard, request: DescribeGroup, token: object, _uuid: str) -> None:
         group_id = request.group_id or ""
-        self._runtime.respond(token, described(group_id, shard.groups.get(group_id)))
+        is_other = group_id in shard.consumer_groups or group_id in shard.share_groups
+        found = described(group_id, shard.groups.get(group_id))
+        self._runtime.respond(token, replace(found, is_of_another_type=True) if is_other else found)
 
     def _delete(self, shard: Shard, request: DeleteGroup, token: object, _uuid: str) -> None:
         share_group = shard.share_groups.get(request.group_id or "")

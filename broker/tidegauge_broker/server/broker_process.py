@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -80,7 +80,6 @@ from tidegauge_broker.server.service.share_group_service import ShareGroupServic
 from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.share.assembly import share_service
 from tidegauge_broker.server.share.persister import Persister
-from tidegauge_broker.server.share.service import ShareService
 from tidegauge_broker.server.wire.grpc.offered_services import OfferedServices
 from tidegauge_broker.server.wire.kafka.by_mode import serving_of
 from tidegauge_broker.server.wire.listeners import WireListeners
@@ -212,7 +211,9 @@ class BrokerProcess:
             broker_epoch=lambda: self._broker_epoch,
             registered=self._registered,
             complete=self._completed,
-            applied=Applied(self._metadata_changed, self._replicas_decided, lambda: self._logs, self._end),
+            applied=Applied(
+                self._metadata_changed, self._replicas_decided, self._levels_changed, lambda: self._logs, self._end
+            ),
             note=self._note,
             now_ms=self._now_ms.wall_ms,
             random_bytes=os.urandom,
@@ -249,7 +250,8 @@ class BrokerProcess:
         self._assemble_replication()
         self._assemble_coordinators()
         self._service = self._new_service()
-        self._share = self._service.share = self._new_share_service()
+        around = self._replicas, self._persister, self._service.list_offset, self._configs.groups.values_of
+        self._share = self._service.share = share_service(*around, self._settings, self._now_ms, self._now_ms.wall)
         self._metrics.assembled(
             self._service, self._replicas, self._metadata, self._controller, self._partition_verifier
         )
@@ -396,11 +398,6 @@ class BrokerProcess:
             stored_topic_ids=self._cluster.topic_ids,
         )
 
-    def _new_share_service(self) -> ShareService:
-        """Return what serves the members of share groups at the leaders of partitions (KIP-932)."""
-        around = self._replicas, self._persister, self._service.list_offset, self._configs.groups.values_of
-        return share_service(*around, self._settings, self._now_ms, self._now_ms.wall)
-
     def _transaction_version(self) -> int:
         """Return the level of transaction.version that is in force."""
         features = self._cluster.features()
@@ -484,6 +481,9 @@ class BrokerProcess:
 
     def _metadata_changed(self, update: MetadataUpdate) -> None:
         self._service.metadata_changed(update)
+
+    def _levels_changed(self, levels: Mapping[str, int]) -> None:
+        self._share.levels_changed(levels)
 
     async def _replicas_decided(
         self, deletions: Sequence[ReplicaStop], states: Sequence[PartitionState], new: Collection[TopicPartition]

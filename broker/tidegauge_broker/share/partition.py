@@ -82,6 +82,7 @@ class SharePartition:
         settings: may be replaced at any time; locks that are held keep their deadlines.
         window: the records in flight.
         state_epoch: of the state that was read; writes carry it.
+        timed_out_count: records whose locks have timed out.
     """
 
     def __init__(self, leader_epoch: int, settings: ShareSettings) -> None:
@@ -93,6 +94,7 @@ class SharePartition:
         self._read_batches: tuple[StateBatch, ...] = ()
         self._writes: dict[int, _Write | None] = {}
         self._last_write_id = 0
+        self.timed_out_count = 0
 
     # Loading
 
@@ -262,6 +264,7 @@ class SharePartition:
             if lock.is_cancelled:
                 continue
             lock.has_expired = True
+            self.timed_out_count += lock.last_offset - lock.first_offset + 1
             released = self._time_out(lock)
             if released:
                 effects.append(self._next_write(tuple(released), None))

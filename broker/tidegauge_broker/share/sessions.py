@@ -214,6 +214,10 @@ class ShareSessions:
         """End a session, and return it; None if there is none."""
         return self._sessions.pop(key, None)
 
+    def clear(self) -> None:
+        """End all sessions."""
+        self._sessions.clear()
+
     def connection_closed(self, connection: object) -> list[ShareSession]:
         """End the sessions that were opened on a connection, and return them."""
         ended = [session for session in self._sessions.values() if session.connection == connection]

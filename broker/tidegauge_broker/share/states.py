@@ -114,6 +114,16 @@ class Delivery:
         return self._before is not None
 
     @property
+    def is_archived_for_good(self) -> bool:
+        """Whether the record is archived because its log, or its transaction, has no such record."""
+        return self._is_archived_for_good
+
+    @property
+    def holder_id(self) -> str | None:
+        """The member that has the record, or had it before a transition that waits for its write; None: none."""
+        return self.member_id if self._before is None else self._before.member_id
+
+    @property
     def is_acquirable(self) -> bool:
         """Whether a member may acquire the record now."""
         return self.state is RecordState.AVAILABLE and self._before is None

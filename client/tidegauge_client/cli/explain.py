@@ -1,6 +1,7 @@
 """``explain T-P``: why the HW is where it is, what holds it back and for how long, what is out of sync or leaderless.
 
-``explain group:G`` is in ``explain_group``, ``explain transaction:ID`` in ``explain_transaction``.
+``explain group:G`` is in ``explain_group``, ``explain transaction:ID`` in ``explain_transaction``, ``explain
+share:G/T-P`` in ``explain_share``.
 
 The facts come from the metadata, from every replica's broker and its lab, and from the leader's settings; the sentences
 from ``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever its state; 1 if not.
@@ -28,6 +29,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.cli.common import JSON, PartitionType, run, servers
 from tidegauge_client.cli.explain_group import gather_group, group_json, group_lines, titled_lines
+from tidegauge_client.cli.explain_share import gather_share, share_json, share_lines
 from tidegauge_client.cli.explain_transaction import gather_transaction, transaction_json, transaction_lines
 from tidegauge_client.cli.open_transactions import gather_open_transactions
 from tidegauge_client.cli.process_ends import ends_of
@@ -38,6 +40,8 @@ from tidegauge_client.explanation_modes import KRAFT, ZOOKEEPER
 from tidegauge_client.group_explanation import explain_group
 from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
+from tidegauge_client.share_explanation import explain_share
+from tidegauge_client.share_sentences import ShareSentence
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 from tidegauge_client.topic_ids import TopicIds
 from tidegauge_client.transaction_explanation import Statement, explain_transaction
@@ -49,7 +53,7 @@ WIDTH = 80
 LAG = "replica.lag.time.max.ms"
 UNCLEAN = "unclean.leader.election.enable"
 FactsT = TypeVar("FactsT")
-SentenceT = TypeVar("SentenceT", Sentence, GroupSentence, Statement)
+SentenceT = TypeVar("SentenceT", Sentence, GroupSentence, Statement, ShareSentence)
 
 _NO_BROKER = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 _TITLES = {
@@ -308,19 +312,20 @@ def _ids(brokers: Sequence[int]) -> str:
 
 
 class _Named(NamedTuple):
-    """A group or a transactional id."""
+    """A group, a transactional id, or a share partition with its partition."""
 
     kind: str
     key: str
+    partition: TopicPartition | None = None
 
 
-_EXAMPLES = {"group": "group:billing", "transaction": "transaction:copier"}
+_EXAMPLES = {"group": "group:billing", "transaction": "transaction:copier", "share": "share:queue/orders-0"}
 
 
 class _Explained(click.ParamType["TopicPartition | _Named"]):
-    """The type of ``T-P``, ``group:G`` or ``transaction:ID``."""
+    """The type of ``T-P``, ``group:G``, ``transaction:ID`` or ``share:G/T-P``."""
 
-    name = "topic-partition, group or transactional id"
+    name = "topic-partition, group, transactional id or share partition"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicPartition | _Named:
         """Read the value, or fail as a usage error."""
@@ -329,7 +334,12 @@ class _Explained(click.ParamType["TopicPartition | _Named"]):
             return PartitionType().convert(value, param, ctx)
         if not key:
             self.fail(f"{kind}: needs an id, for example {_EXAMPLES[kind]}", param, ctx)
-        return _Named(kind, key)
+        if kind != "share":
+            return _Named(kind, key)
+        group_id, _, partition = key.rpartition("/")
+        if not group_id:
+            self.fail(f"share: needs a group and a partition, for example {_EXAMPLES[kind]}", param, ctx)
+        return _Named(kind, group_id, PartitionType().convert(partition, param, ctx))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the partitions or groups that begin so, for Tab in the shell."""
@@ -342,11 +352,11 @@ class _Explained(click.ParamType["TopicPartition | _Named"]):
 
 
 @click.command()
-@click.argument("about", type=_Explained(), metavar="T-P|group:G|transaction:ID")
+@click.argument("about", type=_Explained(), metavar="T-P|group:G|transaction:ID|share:G/T-P")
 @verb_options
 @reports_errors
 def explain(about: TopicPartition | _Named, bootstrap_server: str | None, directory: Path, output: str) -> None:
-    """Say why a partition, a consumer group or a transactional id is as it is, each sentence with Kafka's rule."""
+    """Say why a partition, a group, a transactional id or a share partition is as it is, each with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)
     if isinstance(about, TopicPartition):
         found_there = partial(gather_with_ends, at=about, bootstrap=bootstrap, directory=directory)
@@ -361,6 +371,9 @@ def explain(about: TopicPartition | _Named, bootstrap_server: str | None, direct
             directory,
             output,
         )
+    elif about.partition is not None:
+        shared = partial(gather_share, group_id=about.key, at=about.partition, bootstrap=bootstrap)
+        _show(bootstrap, shared, explain_share, share_json, share_lines, directory, output)
     else:
         found = partial(gather_transaction, transactional_id=about.key)
         _show(bootstrap, found, explain_transaction, transaction_json, transaction_lines, directory, output)

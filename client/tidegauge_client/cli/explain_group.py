@@ -1,4 +1,4 @@
-"""``explain group:G``: why a consumer group rebalances, stands still or lags, and whom it waits for.
+"""``explain group:G``: why a consumer or share group rebalances, stands still or lags, and whom it waits for.
 
 The facts come from the metadata, from the group's coordinator, and from the leaders of the partitions that it reads.
 Nothing is created: __consumer_offsets comes with the first consumer.
@@ -21,6 +21,7 @@ from tidegauge_client.group_explanation import GroupFacts, OffsetsPartition
 from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.group_tables import offset_rows
 from tidegauge_client.metadata import ClusterInfo, newest_of, newest_view
+from tidegauge_client.share_groups import ShareOffset
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 
 TITLES = {
@@ -92,6 +93,8 @@ def refusal(held: OffsetsPartition | None, problem: TidegaugeError) -> ErrorCode
 
 async def _with_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) -> GroupFacts:
     """Return the facts with the partitions of a group: their lag, and those that have no leader or do not exist."""
+    if group.is_share_group:
+        return await _with_share_lag(admin, facts, group)
     committed = await admin.committed_offsets(group.group_id, timeout_ms=_ATTEMPT_MS)
     partitions = sorted({*committed, *(at for member in group.members for at in member.assignment)})
     views = await admin.metadata_of_all(sorted({at.topic for at in partitions}))
@@ -112,12 +115,32 @@ async def _with_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) ->
     led = [at for at in partitions if leaders.get(at) in newest.brokers]
     starts = await offsets_at([at for at in led if at in committed], EARLIEST)
     ends = await offsets_at(led, LATEST)
+    return replace(_with_places(facts, views, partitions), rows=offset_rows(group, committed, ends), starts=starts)
+
+
+async def _with_share_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) -> GroupFacts:
+    """Return the facts with the share partitions of a group; without their offsets where one's lag cannot be known."""
+    offsets: dict[TopicPartition, ShareOffset] = {}
+    problem = ErrorCode.NONE
+    try:
+        offsets = await admin.share_offsets(group.group_id, timeout_ms=_ATTEMPT_MS)
+    except TidegaugeError as refused:
+        problem = refused.code
+    partitions = sorted({*offsets, *(at for member in group.members for at in member.assignment)})
+    views = await admin.metadata_of_all(sorted({at.topic for at in partitions}))
+    return replace(_with_places(facts, views, partitions), share_offsets=offsets, problem=problem)
+
+
+def _with_places(
+    facts: GroupFacts, views: Mapping[int, ClusterInfo], partitions: Collection[TopicPartition]
+) -> GroupFacts:
+    """Return the facts with the partitions that have no leader or do not exist."""
+    newest = newest_view(views)
+    leaders = {part.topic_partition: part.leader_id for part in newest_of(views)}
     return replace(
         facts,
-        rows=offset_rows(group, committed, ends),
         leaderless=frozenset(at for at in partitions if at in leaders and leaders[at] not in newest.live),
         deleted=frozenset(at for at in partitions if at not in leaders and _is_unknown(newest, at)),
-        starts=starts,
     )
 
 
@@ -140,7 +163,7 @@ def headline(facts: GroupFacts) -> str:
         return f"Group {facts.group_id}: state unknown, {where}{why}"
     if group.state == "Dead":
         return f"Group {facts.group_id}: Dead, not known to its {where}"
-    number = f"{'epoch' if group.is_consumer_group else 'generation'} {group.generation}"
+    number = f"{'epoch' if group.is_consumer_group or group.is_share_group else 'generation'} {group.generation}"
     return f"Group {facts.group_id}: {group.state}, {number}, {counted(len(group.members), 'member')}, {where}"
 
 

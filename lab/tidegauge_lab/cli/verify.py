@@ -3,8 +3,8 @@
 Exit 0 when the books balance, 1 when they don't, or when they could not be read. What could not be checked, and why, is
 said each time: a check that was not made has found nothing.
 
-With ``--transactions`` histories that any Kafka client may have written are judged too (docs/histories.md), or, without
-a topic, alone: then no cluster is asked.
+With ``--transactions`` and ``--shares`` histories that any Kafka client may have written are judged too
+(docs/histories.md), or, without a topic, alone: then no cluster is asked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from tidegauge_lab.accountant.books import MEANINGS, Kind
 from tidegauge_lab.accountant.ledger import Account
 from tidegauge_lab.accountant.reading.client_history import read_client_histories
 from tidegauge_lab.accountant.reading.final_poll import final_poll
+from tidegauge_lab.accountant.reading.share_history import read_share_histories
 from tidegauge_lab.accountant.reading.topic_books import Sources, directories_of, read_and_audit
+from tidegauge_lab.accountant.shares.judging import ShareJudgement, judge_shares
+from tidegauge_lab.accountant.shares.telling import share_lines
+from tidegauge_lab.accountant.shares.telling import to_json as shares_to_json
 from tidegauge_lab.accountant.transactions.judging import Judgement, judge
 from tidegauge_lab.accountant.transactions.telling import judged_lines, to_json
 from tidegauge_lab.local import layout
@@ -54,6 +58,12 @@ SHOWN = 5
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A history of transactions, of any client (docs/histories.md); may be repeated.",
 )
+@click.option(
+    "--shares",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A history of share groups, of any client (docs/histories.md); may be repeated.",
+)
 @click.option("--complete", is_flag=True, help="The histories hold all that was written: phantoms count too.")
 @click.option(
     "--timeout-ms",
@@ -69,6 +79,7 @@ def verify(
     histories: tuple[Path, ...],
     reads: tuple[Path, ...],
     transactions: tuple[Path, ...],
+    shares: tuple[Path, ...],
     complete: bool,
     timeout_ms: int,
     bootstrap_server: str | None,
@@ -77,13 +88,14 @@ def verify(
 ) -> None:
     """Compare the responses that producers got with the committed log and with all replicas.
 
-    With --transactions: judge histories of transactions that any client has written. Without TOPIC no cluster is
-    asked; with TOPIC what is committed of it now is the final poll.
+    With --transactions and --shares: judge histories of transactions and of share groups that any client has written.
+    Without TOPIC no cluster is asked; with TOPIC what is committed of it now is the final poll of transactions.
     """
+    of_shares = judge_shares(read_share_histories(shares)) if shares else None
     if topic is None:
-        if not transactions or histories or reads:
-            raise click.UsageError("Missing argument 'TOPIC': only --transactions can be judged without a topic")
-        _tell(None, judge(read_client_histories(transactions)), output)
+        if not (transactions or shares) or histories or reads:
+            raise click.UsageError("Missing argument 'TOPIC': only --transactions and --shares can do without a topic")
+        _tell(None, judge(read_client_histories(transactions)) if transactions else None, of_shares, output)
         return
     history = read_client_histories(transactions) if transactions else None
     if complete and not histories:
@@ -96,19 +108,27 @@ def verify(
     if history is not None:
         history.polls.append(run(final_poll(bootstrap, topic, timeout_ms)))
         judgement = judge(history)
-    _tell(report, judgement, output)
+    _tell(report, judgement, of_shares, output)
 
 
-def _tell(report: Report | None, judgement: Judgement | None, output: str) -> None:
+def _tell(report: Report | None, judgement: Judgement | None, of_shares: ShareJudgement | None, output: str) -> None:
     """Print what was found; exit 1 if anything was that must not be."""
     if output == JSON:
         document = {} if report is None else report.to_json()
-        print_json(document if judgement is None else {**document, "transactions": to_json(judgement)})
+        if judgement is not None:
+            document["transactions"] = to_json(judgement)
+        if of_shares is not None:
+            document["shares"] = shares_to_json(of_shares)
+        print_json(document)
     else:
-        for line in (*(text_lines(report) if report else ()), *(judged_lines(judgement) if judgement else ())):
+        for line in (
+            *(text_lines(report) if report else ()),
+            *(judged_lines(judgement) if judgement else ()),
+            *(share_lines(of_shares) if of_shares else ()),
+        ):
             print_line(line)
     is_fine = (report is None or report.is_balanced) and (judgement is None or judgement.is_clean)
-    if not is_fine:
+    if not is_fine or (of_shares is not None and not of_shares.is_clean):
         raise SystemExit(EXIT_FAILED)
 
 

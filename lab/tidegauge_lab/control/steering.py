@@ -21,6 +21,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.requests import read_request
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import Admin
+from tidegauge_client.cli.explain_share import gather_share, share_view
 from tidegauge_client.cli.quorum import as_json
 from tidegauge_client.cli.quorum_wait import ANY_LEADER, has_committed, has_leader, last_look
 from tidegauge_client.cli.wait import POLL_SECONDS, Looker
@@ -164,6 +165,17 @@ class Control:
         if found is None:
             raise not_found(f"there is no group {name}", ErrorCode.GROUP_ID_NOT_FOUND.name)
         return found
+
+    async def share(self, asked: Asked) -> dict[str, Any]:
+        """Return a share partition as its leader and its share coordinator have it."""
+        at = TopicPartition(asked.path["topic"], asked.number("partition"))
+        async with Admin(self._file.bootstrap_servers) as admin:
+            try:
+                return share_view(await gather_share(admin, asked.path["group"], at, self._file.bootstrap_servers))
+            except TidegaugeError as problem:
+                if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                raise self._no_partition(at) from None
 
     async def transactions(self, _: Asked) -> dict[str, Any]:
         """Return all transactional ids."""

@@ -29,11 +29,14 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.channels import Channels, call
+from tidegauge_client.cli.explain_share import gather_share
 from tidegauge_client.hanging_transactions import coordinated, hanging, open_transactions_at
 from tidegauge_client.isolation import Aborted, IsolationLevel, without_aborted
 from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.metadata import ClusterInfo, TopicIdentity
 from tidegauge_client.records import NewRecord, decode_batch, encode_batch
+from tidegauge_client.share_explanation import ShareFacts
+from tidegauge_client.share_member import ShareMember
 from tidegauge_lab.accountant.audit import Report
 from tidegauge_lab.accountant.reading.topic_books import Sources, directories_of, read_and_audit
 from tidegauge_lab.group_conditions import GroupCondition, look_at_group
@@ -211,6 +214,49 @@ class Hands:
             TidegaugeError: INVALID_REQUEST, there is none; or why the marker was not written.
         """
         self._run(self._admin.abort_transaction(at, start_offset))
+
+    # Share groups
+
+    def new_member(self, group: str, name: str, at: TopicPartition) -> ShareMember:
+        """Return a member of a share group at a partition, which has done nothing yet."""
+        return ShareMember(self._kafka_servers, group, name, at, self._cluster.file.security)
+
+    def _kafka_servers(self) -> list[str]:
+        """Return where the brokers that run serve Kafka clients."""
+        running = self._running()
+        entries = [one for one in self._cluster.file.brokers if one.id in running]
+        return [one.kafka_address for one in entries if one.kafka_address is not None]
+
+    def begun(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Begin what a member does; the future is done with it."""
+        return self._loop.submit(work)
+
+    def set_group_config(self, group: str, config: Mapping[str, str]) -> None:
+        """Set settings of a group, and wait until every broker has them."""
+
+        async def alter() -> None:
+            applied = await self._admin.wait_for_change(await self._admin.alter_group_settings(group, config))
+            late = [broker_id for broker_id, has_applied in applied.items() if not has_applied]
+            if late:
+                raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"brokers {late} have not applied the settings")
+
+        self._run(alter())
+
+    def begin_share_group(self, group: str, at: TopicPartition, offset: int) -> ErrorCode:
+        """Alter the offset of a share group without members; gives the error."""
+        try:
+            problem = self._run(self._admin.alter_share_offsets(group, {at: offset}))[at]
+        except TidegaugeError as refused:
+            return refused.code
+        return ErrorCode.NONE if problem is None else problem.code
+
+    def look_at_share(self, group: str, at: TopicPartition) -> ShareFacts:
+        """Return what is known of a share partition.
+
+        Raises:
+            TidegaugeError: there is no such partition, or no broker responds.
+        """
+        return self._run(gather_share(self._admin, group, at, self._cluster.bootstrap_servers))
 
     # Clients
 

@@ -16,6 +16,8 @@ from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_narration import group_sentence
 from tidegauge_lab.scenario.group_steps import GroupStep
 from tidegauge_lab.scenario.readers import ANY, NO_LEADER, NONE
+from tidegauge_lab.scenario.share_narration import share_sentence
+from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS
 from tidegauge_lab.scenario.transaction_narration import transaction_sentence
 from tidegauge_lab.scenario.transaction_steps import OF_TRANSACTIONS
 
@@ -77,6 +79,11 @@ def _(_: steps.Expect | steps.Mark) -> str:
 @_sentence.register
 def _(step: GroupStep) -> str:
     return group_sentence(step)
+
+
+@_sentence.register
+def _(step: OF_SHARE_GROUPS) -> str:
+    return share_sentence(step)
 
 
 @_sentence.register

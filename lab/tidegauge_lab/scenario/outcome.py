@@ -16,12 +16,13 @@ from tidegauge_lab.scenario.group_steps import ExpectGroup
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.narration import LEGEND, narrated
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
+from tidegauge_lab.scenario.share_steps import ExpectShare
 from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS as OF_TRANSACTIONS
 
 NOTE_INDENT = " " * 9
 WIDTH = 120
 PROSE_WIDTH = 80
-EXPECTATIONS = steps.Expect | ExpectGroup | OF_TRANSACTIONS
+EXPECTATIONS = steps.Expect | ExpectGroup | ExpectShare | OF_TRANSACTIONS
 _SHORT = frozenset({"leo", "hw", "lso", "isr"})
 
 

@@ -37,6 +37,8 @@ from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, desc
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.senders import Senders
+from tidegauge_lab.scenario.share_player import SharePlayer
+from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS, ExpectShare, VerifyShares
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
 from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS, OF_TRANSACTIONS
 from tidegauge_lab.scenario.wait_player import WaitPlayer, WaitStep
@@ -48,6 +50,7 @@ _PRODUCE_MS = 30_000
 _FITS = {RESUME: ProcessState.PAUSED, START: ProcessState.DOWN}
 """The state of the follower that a role means, for actions on brokers that are not up."""
 _LOOK_AGAIN_SECONDS = 0.1
+SHARE_HISTORY = "share-history.jsonl"
 _MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name})
 
 Tell = Callable[[str], None]
@@ -110,6 +113,7 @@ class Player:
         self._transactions = TransactionPlayer(
             producers, consumers, self._senders, hands, self._wait, self._readable, scenario.partition_of
         )
+        self._shares = SharePlayer(hands, self._wait, scenario.partition_of, directory / SHARE_HISTORY, self._detail)
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
         self._rows: list[table.Row] = []
@@ -155,6 +159,7 @@ class Player:
     def close(self) -> None:
         """Close what the run has opened."""
         self._groups.close()
+        self._shares.close()
         self._transactions.close()
         self._senders.close()
 
@@ -443,6 +448,12 @@ class Player:
         if isinstance(step, ExpectGroup):
             self._outcome.expectations += 1
         self._groups.do(step)
+
+    @_do.register
+    def _share_step(self, step: OF_SHARE_GROUPS) -> None:
+        if isinstance(step, ExpectShare | VerifyShares):
+            self._outcome.expectations += 1
+        self._shares.do(step)
 
     @_do.register
     def _transaction_step(self, step: OF_TRANSACTIONS) -> None:

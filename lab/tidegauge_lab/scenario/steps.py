@@ -23,7 +23,7 @@ from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISO
 from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.roles import Role
-from tidegauge_lab.scenario import group_steps, readers, step_base, transaction_steps
+from tidegauge_lab.scenario import group_steps, readers, share_steps, step_base, transaction_steps
 from tidegauge_lab.scenario.readers import LoggedRecord, Reader
 from tidegauge_lab.scenario.step_base import Argument, argument
 
@@ -587,6 +587,7 @@ _OWN_STEPS: tuple[type[Step], ...] = (
     Verify,
 )
 STEPS: dict[str, type[Step]] = {
-    step.verb: step for step in (*_OWN_STEPS, *group_steps.GROUP_STEPS, *transaction_steps.TRANSACTION_STEPS)
+    step.verb: step
+    for step in (*_OWN_STEPS, *group_steps.GROUP_STEPS, *share_steps.SHARE_STEPS, *transaction_steps.TRANSACTION_STEPS)
 }
 """By verb."""

@@ -9,6 +9,7 @@ from typing import Any
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.metadata import ClusterInfo
+from tidegauge_client.share_views import BrokerShares
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class BrokerFacts:
         held: followers that are held; the value is the leader that withholds a response, or None.
         groups: the consumer groups that it coordinates, as it said last; None when it has never responded.
         groups_responded: whether that is what it says now.
+        shares: its share partitions, and the states of such that it keeps; None when it did not respond, or has no lab.
         session: the ZooKeeper session that owns its registration; None without one.
         session_state: ``connected``, ``suspended`` or ``lost`` by its event log; empty when it never said.
         session_left_ms: of a broker that is down or paused: after how long its session has ended at the latest; None
@@ -47,6 +49,7 @@ class BrokerFacts:
     session_left_ms: float | None = None
     groups: Sequence[lab_pb2.ObservedGroup] | None = None
     groups_responded: bool = False
+    shares: BrokerShares | None = None
 
 
 @dataclass(frozen=True, slots=True)

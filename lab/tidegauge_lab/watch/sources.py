@@ -253,6 +253,7 @@ def broker_facts(
         session_left_ms=session_left_ms,
         groups=last_groups,
         groups_responded=response.groups is not None,
+        shares=response.shares,
     )
 
 

@@ -8,7 +8,7 @@ Rules:
        clients see until its session ends.
     4. A replica whose broker does not respond keeps the values it had last, marked ``old``; without any it is
        ``unknown``.
-    5. A change is sent as complete brokers, partitions and groups: the page touches nothing else.
+    5. A change is sent as complete brokers, partitions, groups and share partitions: the page touches nothing else.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from tidegauge_client.metadata import ClusterInfo, PartitionInfo, newest_view
 from tidegauge_lab.observation import newest_states
 from tidegauge_lab.watch.facts import BrokerFacts, Facts
 from tidegauge_lab.watch.group_view import groups_of
+from tidegauge_lab.watch.share_view import shares_of
 
 Json = dict[str, Any]
-_ENTRIES = ("brokers", "partitions", "groups", "transactions")
+_ENTRIES = ("brokers", "partitions", "groups", "shares", "transactions")
 SILENT = frozenset({"down", "paused"})
 
 
@@ -59,6 +60,7 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
         "brokers": {str(broker.id): _broker(broker, facts, controller, partitions) for broker in facts.brokers},
         "partitions": partitions,
         "groups": groups_of(facts.brokers, partitions),
+        "shares": shares_of(facts.brokers, partitions),
         "transactions": dict(transactions or {}),
     }
 

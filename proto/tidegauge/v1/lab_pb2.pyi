@@ -1366,6 +1366,307 @@ class ObserveGroupsResponse(google.protobuf.message.Message):
 global___ObserveGroupsResponse = ObserveGroupsResponse
 
 @typing.final
+class ObserveSharesRequest(google.protobuf.message.Message):
+    """Asks for the share partitions that a broker leads, and the states of share partitions that it keeps."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GROUP_IDS_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    MAX_RANGES_FIELD_NUMBER: builtins.int
+    max_ranges: builtins.int
+    """At most this many ranges of records of each; 0: all."""
+    @property
+    def group_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Only of these groups; none: of all."""
+
+    @property
+    def partition(self) -> global___LabPartition:
+        """Only of this partition; unset: of all."""
+
+    def __init__(
+        self,
+        *,
+        group_ids: collections.abc.Iterable[builtins.str] | None = ...,
+        partition: global___LabPartition | None = ...,
+        max_ranges: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_partition", b"_partition", "partition", b"partition"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_partition", b"_partition", "group_ids", b"group_ids", "max_ranges", b"max_ranges", "partition", b"partition"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_partition", b"_partition"]) -> typing.Literal["partition"] | None: ...
+
+global___ObserveSharesRequest = ObserveSharesRequest
+
+@typing.final
+class ObservedShareRecords(google.protobuf.message.Message):
+    """Records of a share partition, with consecutive offsets, that are alike."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FIRST_OFFSET_FIELD_NUMBER: builtins.int
+    LAST_OFFSET_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    DELIVERY_COUNT_FIELD_NUMBER: builtins.int
+    MEMBER_ID_FIELD_NUMBER: builtins.int
+    LOCK_LEFT_MS_FIELD_NUMBER: builtins.int
+    IS_BEING_WRITTEN_FIELD_NUMBER: builtins.int
+    IS_ARCHIVED_BY_LOG_FIELD_NUMBER: builtins.int
+    first_offset: builtins.int
+    """The first offset."""
+    last_offset: builtins.int
+    """The last offset, inclusive as in Kafka's protocol."""
+    state: builtins.str
+    """available, acquired, acknowledged or archived; unknown: a hole in the state that was read, which is delivered once
+    more; none: no record has such an offset.
+    """
+    delivery_count: builtins.int
+    """How often they were delivered."""
+    member_id: builtins.str
+    """The member that has them, or had them before a change that is being written; empty: none."""
+    lock_left_ms: builtins.int
+    """Time in ms until the lock of the member ends, below 0 if it has; unset: there is no lock."""
+    is_being_written: builtins.bool
+    """Whether the state is being written to the share coordinator, and does not count yet."""
+    is_archived_by_log: builtins.bool
+    """Whether they are archived because their log, or their transaction, has no such records."""
+    def __init__(
+        self,
+        *,
+        first_offset: builtins.int = ...,
+        last_offset: builtins.int = ...,
+        state: builtins.str = ...,
+        delivery_count: builtins.int = ...,
+        member_id: builtins.str = ...,
+        lock_left_ms: builtins.int | None = ...,
+        is_being_written: builtins.bool = ...,
+        is_archived_by_log: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_lock_left_ms", b"_lock_left_ms", "lock_left_ms", b"lock_left_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_lock_left_ms", b"_lock_left_ms", "delivery_count", b"delivery_count", "first_offset", b"first_offset", "is_archived_by_log", b"is_archived_by_log", "is_being_written", b"is_being_written", "last_offset", b"last_offset", "lock_left_ms", b"lock_left_ms", "member_id", b"member_id", "state", b"state"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_lock_left_ms", b"_lock_left_ms"]) -> typing.Literal["lock_left_ms"] | None: ...
+
+global___ObservedShareRecords = ObservedShareRecords
+
+@typing.final
+class ObservedShare(google.protobuf.message.Message):
+    """A share partition at the leader of its partition."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: builtins.int
+    STATE_EPOCH_FIELD_NUMBER: builtins.int
+    START_OFFSET_FIELD_NUMBER: builtins.int
+    END_OFFSET_FIELD_NUMBER: builtins.int
+    COMPLETE_COUNT_FIELD_NUMBER: builtins.int
+    RECORDS_FIELD_NUMBER: builtins.int
+    HAS_MORE_RECORDS_FIELD_NUMBER: builtins.int
+    UNWRITTEN_COUNT_FIELD_NUMBER: builtins.int
+    WAITING_FETCHES_FIELD_NUMBER: builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: builtins.int
+    LAST_STABLE_OFFSET_FIELD_NUMBER: builtins.int
+    RECORD_LOCK_DURATION_MS_FIELD_NUMBER: builtins.int
+    DELIVERY_COUNT_LIMIT_FIELD_NUMBER: builtins.int
+    MAX_RECORD_LOCKS_FIELD_NUMBER: builtins.int
+    READS_COMMITTED_FIELD_NUMBER: builtins.int
+    AUTO_OFFSET_RESET_FIELD_NUMBER: builtins.int
+    group_id: builtins.str
+    """The group."""
+    topic_id: builtins.bytes
+    """The topic's id."""
+    state: builtins.str
+    """empty, initializing, active, failed or fenced."""
+    leader_epoch: builtins.int
+    """In which this broker leads the partition, as the share partition has it."""
+    state_epoch: builtins.int
+    """Of the state that was read."""
+    start_offset: builtins.int
+    """Records before it are never delivered again."""
+    end_offset: builtins.int
+    """Exclusive: the first record that was never acquired."""
+    complete_count: builtins.int
+    """Records at or after the start offset that are acknowledged or archived."""
+    has_more_records: builtins.bool
+    """Whether some were left out."""
+    unwritten_count: builtins.int
+    """Number of writes to the share coordinator without an outcome yet."""
+    waiting_fetches: builtins.int
+    """Number of fetches that wait for records."""
+    log_start_offset: builtins.int
+    """Of the partition's log: where it begins."""
+    high_watermark: builtins.int
+    """Of the partition's log."""
+    last_stable_offset: builtins.int
+    """Of the partition's log."""
+    record_lock_duration_ms: builtins.int
+    """share.record.lock.duration.ms of the group."""
+    delivery_count_limit: builtins.int
+    """share.delivery.count.limit of the group."""
+    max_record_locks: builtins.int
+    """share.partition.max.record.locks of the group."""
+    reads_committed: builtins.bool
+    """Whether share.isolation.level of the group is read_committed."""
+    auto_offset_reset: builtins.str
+    """share.auto.offset.reset of the group."""
+    @property
+    def partition(self) -> global___LabPartition:
+        """The partition."""
+
+    @property
+    def records(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ObservedShareRecords]:
+        """From start to end, and those before the start that a member still has."""
+
+    def __init__(
+        self,
+        *,
+        group_id: builtins.str = ...,
+        partition: global___LabPartition | None = ...,
+        topic_id: builtins.bytes = ...,
+        state: builtins.str = ...,
+        leader_epoch: builtins.int = ...,
+        state_epoch: builtins.int = ...,
+        start_offset: builtins.int = ...,
+        end_offset: builtins.int = ...,
+        complete_count: builtins.int = ...,
+        records: collections.abc.Iterable[global___ObservedShareRecords] | None = ...,
+        has_more_records: builtins.bool = ...,
+        unwritten_count: builtins.int = ...,
+        waiting_fetches: builtins.int = ...,
+        log_start_offset: builtins.int = ...,
+        high_watermark: builtins.int = ...,
+        last_stable_offset: builtins.int = ...,
+        record_lock_duration_ms: builtins.int = ...,
+        delivery_count_limit: builtins.int = ...,
+        max_record_locks: builtins.int = ...,
+        reads_committed: builtins.bool = ...,
+        auto_offset_reset: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["partition", b"partition"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["auto_offset_reset", b"auto_offset_reset", "complete_count", b"complete_count", "delivery_count_limit", b"delivery_count_limit", "end_offset", b"end_offset", "group_id", b"group_id", "has_more_records", b"has_more_records", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "max_record_locks", b"max_record_locks", "partition", b"partition", "reads_committed", b"reads_committed", "record_lock_duration_ms", b"record_lock_duration_ms", "records", b"records", "start_offset", b"start_offset", "state", b"state", "state_epoch", b"state_epoch", "topic_id", b"topic_id", "unwritten_count", b"unwritten_count", "waiting_fetches", b"waiting_fetches"]) -> None: ...
+
+global___ObservedShare = ObservedShare
+
+@typing.final
+class ObservedShareState(google.protobuf.message.Message):
+    """The state of a share partition as its share coordinator keeps it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: builtins.int
+    TOPIC_ID_FIELD_NUMBER: builtins.int
+    TOPIC_FIELD_NUMBER: builtins.int
+    PARTITION_FIELD_NUMBER: builtins.int
+    STATE_PARTITION_FIELD_NUMBER: builtins.int
+    STATE_EPOCH_FIELD_NUMBER: builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: builtins.int
+    START_OFFSET_FIELD_NUMBER: builtins.int
+    COMPLETE_COUNT_FIELD_NUMBER: builtins.int
+    RECORDS_FIELD_NUMBER: builtins.int
+    HAS_MORE_RECORDS_FIELD_NUMBER: builtins.int
+    IS_BEING_WRITTEN_FIELD_NUMBER: builtins.int
+    group_id: builtins.str
+    """The group."""
+    topic_id: builtins.bytes
+    """The topic's id."""
+    topic: builtins.str
+    """The topic's name; empty: no topic has the id."""
+    partition: builtins.int
+    """Partition index."""
+    state_partition: builtins.int
+    """Its partition of __share_group_state."""
+    state_epoch: builtins.int
+    """Of the group when the state began."""
+    leader_epoch: builtins.int
+    """Of the leader that read it last; writes in lower ones are refused."""
+    start_offset: builtins.int
+    """-1: the group's reset decides."""
+    complete_count: builtins.int
+    """Records in states that are final, at or after the start offset; -1: unknown."""
+    has_more_records: builtins.bool
+    """Whether some were left out."""
+    is_being_written: builtins.bool
+    """Whether a change of it is being written; this is the state before it."""
+    @property
+    def records(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ObservedShareRecords]:
+        """available, acknowledged or archived; without members."""
+
+    def __init__(
+        self,
+        *,
+        group_id: builtins.str = ...,
+        topic_id: builtins.bytes = ...,
+        topic: builtins.str = ...,
+        partition: builtins.int = ...,
+        state_partition: builtins.int = ...,
+        state_epoch: builtins.int = ...,
+        leader_epoch: builtins.int = ...,
+        start_offset: builtins.int = ...,
+        complete_count: builtins.int = ...,
+        records: collections.abc.Iterable[global___ObservedShareRecords] | None = ...,
+        has_more_records: builtins.bool = ...,
+        is_being_written: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["complete_count", b"complete_count", "group_id", b"group_id", "has_more_records", b"has_more_records", "is_being_written", b"is_being_written", "leader_epoch", b"leader_epoch", "partition", b"partition", "records", b"records", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "state_partition", b"state_partition", "topic", b"topic", "topic_id", b"topic_id"]) -> None: ...
+
+global___ObservedShareState = ObservedShareState
+
+@typing.final
+class ObserveSharesResponse(google.protobuf.message.Message):
+    """This broker's share partitions."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class OutOfServiceEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    SHARES_FIELD_NUMBER: builtins.int
+    STATES_FIELD_NUMBER: builtins.int
+    OUT_OF_SERVICE_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """The responding broker."""
+    @property
+    def shares(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ObservedShare]:
+        """Those of partitions that it leads, or takes itself to lead, by group and partition."""
+
+    @property
+    def states(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ObservedShareState]:
+        """States that it keeps as share coordinator."""
+
+    @property
+    def out_of_service(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Why states are out of service, by coordinator key."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        shares: collections.abc.Iterable[global___ObservedShare] | None = ...,
+        states: collections.abc.Iterable[global___ObservedShareState] | None = ...,
+        out_of_service: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "out_of_service", b"out_of_service", "shares", b"shares", "states", b"states"]) -> None: ...
+
+global___ObserveSharesResponse = ObserveSharesResponse
+
+@typing.final
 class RequestRule(google.protobuf.message.Message):
     """A rule for requests of Kafka's clients."""
 

@@ -100,6 +100,11 @@ class LabServiceStub(object):
                 request_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsRequest.SerializeToString,
                 response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsResponse.FromString,
                 _registered_method=True)
+        self.ObserveShares = channel.unary_unary(
+                '/tidegauge.v1.LabService/ObserveShares',
+                request_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveSharesRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveSharesResponse.FromString,
+                _registered_method=True)
 
 
 class LabServiceServicer(object):
@@ -197,6 +202,13 @@ class LabServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ObserveShares(self, request, context):
+        """The share partitions of this leader, and the states that this share coordinator keeps, whatever faults are in force.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LabServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -264,6 +276,11 @@ def add_LabServiceServicer_to_server(servicer, server):
                     servicer.ObserveGroups,
                     request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsRequest.FromString,
                     response_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsResponse.SerializeToString,
+            ),
+            'ObserveShares': grpc.unary_unary_rpc_method_handler(
+                    servicer.ObserveShares,
+                    request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveSharesRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveSharesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -618,6 +635,33 @@ class LabService(object):
             '/tidegauge.v1.LabService/ObserveGroups',
             tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsRequest.SerializeToString,
             tidegauge_dot_v1_dot_lab__pb2.ObserveGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ObserveShares(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.LabService/ObserveShares',
+            tidegauge_dot_v1_dot_lab__pb2.ObserveSharesRequest.SerializeToString,
+            tidegauge_dot_v1_dot_lab__pb2.ObserveSharesResponse.FromString,
             options,
             channel_credentials,
             insecure,

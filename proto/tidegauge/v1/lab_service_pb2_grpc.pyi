@@ -99,6 +99,12 @@ class LabServiceStub:
     ]
     """The groups of this coordinator, whatever faults are in force."""
 
+    ObserveShares: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ObserveSharesRequest,
+        tidegauge.v1.lab_pb2.ObserveSharesResponse,
+    ]
+    """The share partitions of this leader, and the states that this share coordinator keeps, whatever faults are in force."""
+
 class LabServiceAsyncStub:
     """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
 
@@ -179,6 +185,12 @@ class LabServiceAsyncStub:
         tidegauge.v1.lab_pb2.ObserveGroupsResponse,
     ]
     """The groups of this coordinator, whatever faults are in force."""
+
+    ObserveShares: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ObserveSharesRequest,
+        tidegauge.v1.lab_pb2.ObserveSharesResponse,
+    ]
+    """The share partitions of this leader, and the states that this share coordinator keeps, whatever faults are in force."""
 
 class LabServiceServicer(metaclass=abc.ABCMeta):
     """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
@@ -286,5 +298,13 @@ class LabServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tidegauge.v1.lab_pb2.ObserveGroupsResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ObserveGroupsResponse]]:
         """The groups of this coordinator, whatever faults are in force."""
+
+    @abc.abstractmethod
+    def ObserveShares(
+        self,
+        request: tidegauge.v1.lab_pb2.ObserveSharesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.lab_pb2.ObserveSharesResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ObserveSharesResponse]]:
+        """The share partitions of this leader, and the states that this share coordinator keeps, whatever faults are in force."""
 
 def add_LabServiceServicer_to_server(servicer: LabServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

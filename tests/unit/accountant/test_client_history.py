@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from transaction_histories import Writer
 
 from tidegauge.errors import TidegaugeError
-from tidegauge_lab.accountant.reading.client_history import MAX_REFUSED, read_client_histories
+from tidegauge_lab.accountant.reading.client_history import read_client_histories
+from tidegauge_lab.accountant.reading.history_lines import MAX_REFUSED
 from tidegauge_lab.accountant.transactions.model import Outcome
 from tidegauge_lab.cli.verify import verify
 
@@ -144,4 +145,4 @@ def test_bad_lines_are_refused_before_anything_else_is_said(tmp_path):
 def test_a_topic_is_needed_for_everything_else(tmp_path):
     done = CliRunner().invoke(verify, ["--complete"])
     assert done.exit_code == 2
-    assert "only --transactions can be judged without a topic" in done.output
+    assert "only --transactions and --shares can do without a topic" in done.output

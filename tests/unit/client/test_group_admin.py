@@ -29,7 +29,7 @@ INFO = ClusterInfo(brokers={0: BrokerInfo(0, "b", 1, None, {"PLAINTEXT": "b:9"})
 AT = TopicPartition("t", 0)
 ASSIGNED = encode_assignment([AT])
 STABLE = DescribedGroup(
-    0, "g", "Stable", "consumer", "range", [DescribedGroupMember("m", None, "c", "/h", b"", ASSIGNED)]
+    0, None, "g", "Stable", "consumer", "range", [DescribedGroupMember("m", None, "c", "/h", b"", ASSIGNED)]
 )
 
 
@@ -107,7 +107,7 @@ async def test_without_the_lab_service_a_group_is_what_kafkas_response_has(broke
 
 
 async def test_a_group_out_of_service_has_its_reason(broker: Broker) -> None:
-    refused = DescribedGroup(ErrorCode.UNKNOWN_SERVER_ERROR, "g")
+    refused = DescribedGroup(ErrorCode.UNKNOWN_SERVER_ERROR, group_id="g")
     broker.responses[apis.DESCRIBE_GROUPS] = [DescribeGroupsResponse(groups=[refused])]
     broker.view = lab_pb2.ObservedGroup(group_id="g", out_of_service="a record makes no sense")
     with pytest.raises(TidegaugeError, match="the group is out of service: a record makes no sense"):

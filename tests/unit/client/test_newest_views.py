@@ -17,7 +17,15 @@ from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import EARLIEST, Admin
 from tidegauge_client.admin_base import NO_ID
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription, OffsetAndMetadata
-from tidegauge_client.cli import describe, elect_leaders, explain, explain_group, reassign_partitions, wait
+from tidegauge_client.cli import (
+    describe,
+    elect_leaders,
+    explain,
+    explain_group,
+    explain_share,
+    reassign_partitions,
+    wait,
+)
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, behind, newest_of, newest_view
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -221,6 +229,26 @@ async def test_a_topic_that_only_an_old_view_shows_is_not_explained() -> None:
     admin = Cluster({0: shows(OLD, 4), 1: shows("", 0, controller=1)})
     with pytest.raises(TidegaugeError, match="Topic 't' does not exist as expected"):
         await explain.gather(admin, T0)
+
+
+async def test_a_former_leader_that_no_other_broker_knows_is_asked_for_its_share_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that is partitioned from the controllers is fenced: it is in its own view, or in none that is given."""
+    asked: list[str] = []
+
+    async def shares_at(addresses: list[str], *_: Any) -> dict[int, Any]:
+        asked.extend(addresses)
+        return {}
+
+    monkeypatch.setattr(explain_share, "shares_at", shares_at)
+    old = shows("", 0, controller=1, live=(0, 1, 2))
+    new = shows("", 0, controller_epoch=2, controller=1, live=(1, 2))
+    topic = TopicInfo("t", "", {0: LED})
+    views = {one: replace(view, topics={"t": topic}) for one, view in ((1, new), (2, old))}
+    facts = await explain_share.gather_share(Cluster(views), "g", T0, ["h:3"])
+    assert asked == ["h:0", "h:1", "h:2", "h:3"]
+    assert (facts.leader, facts.leader_epoch, facts.live) == (1, 3, {1, 2})
 
 
 def with_offsets_topic(view: ClusterInfo) -> ClusterInfo:

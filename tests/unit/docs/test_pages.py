@@ -88,7 +88,7 @@ def test_readme_first_steps_and_chapters_are_run_or_say_why_not():
 
 def test_the_guide_lists_its_chapters():
     index = (ROOT / "docs/guide/README.md").read_text(encoding="utf-8")
-    assert len(CHAPTERS) == 27
+    assert len(CHAPTERS) == 28
     assert [page.name for page in CHAPTERS if f"({page.name})" not in index] == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +60,14 @@ class World:
         source: Any = self
         stores: Any = self
         self.publisher = Publisher(ME, source)
-        applied = Applied(self.metadata_changed, self.replicas_decided, lambda: None, lambda _: None)  # type: ignore[arg-type, return-value] # no logs
+        self.levels: list[Mapping[str, int]] = []
+        applied = Applied(
+            self.metadata_changed,
+            self.replicas_decided,
+            self.levels.append,
+            lambda: None,  # type: ignore[arg-type, return-value] # no logs
+            lambda _: None,
+        )
         self.publisher.prepare("PLAINTEXT", applied, stores, self.place, lambda: self.step("assigned"))
 
     def step(self, name: str) -> None:
@@ -153,3 +160,12 @@ async def test_a_topic_that_is_not_there_any_more_is_deleted(world: World) -> No
     assert [one.topic_partition for one in world.stops] == [TopicPartition("t", 0)]
     assert world.stops[0].delete
     assert [one.deleted for one in world.updates[-1].partitions] == [True]
+
+
+async def test_the_levels_of_features_are_handed_on_where_they_change(world: World) -> None:
+    """A level of 0 is not in the image."""
+    assert world.levels == []
+    await world.show(replace(world.image, features={"share.version": 1}, provenance=Provenance(60, 1, 0)))
+    await world.show(replace(world.image, provenance=Provenance(61, 1, 0)))
+    await world.show(replace(world.image, features={}, provenance=Provenance(62, 1, 0)))
+    assert world.levels == [{"share.version": 1}, {}]

@@ -80,7 +80,7 @@ class Kafka(KafkaWire):
             return ListGroupsResponse(groups=[ListedGroup("a"), ListedGroup("b")])
         if key == apis.DESCRIBE_GROUPS:
             return DescribeGroupsResponse(
-                groups=[DescribedGroup(0, one, "Stable", "consumer") for one in message.groups]
+                groups=[DescribedGroup(0, None, one, "Stable", "consumer") for one in message.groups]
             )
         assert isinstance(message, OffsetFetchRequest)
         assert all(one.topics is None for one in message.groups), "of all partitions"

@@ -122,6 +122,35 @@ CASES = [
     ("expect_read: {isolation_level: read_committed, values: []}", ""),
     ("expect_producers: {starts: []}", ""),
     ("expect_hanging: {starts: [0]}", ""),
+    (
+        "set_group_config: {group: q, config: {share.delivery.count.limit: 3, share.isolation.level: read_committed}}",
+        "For group q, set share.delivery.count.limit to 3 and share.isolation.level to read_committed",
+    ),
+    ("begin_share_group: {group: q, offset: 4}", "Share group q shall begin at offset 4"),
+    (
+        "begin_share_group: {group: q, offset: 4, error: NON_EMPTY_GROUP}",
+        "Share group q shall begin at offset 4, which fails with NON_EMPTY_GROUP",
+    ),
+    ("start_member: {member: a, group: q}", "Member a joins share group q"),
+    ("share_fetch: {member: a, values: []}", "Member a fetches and gets nothing"),
+    ("share_fetch: {member: a, values: [m, n], delivery: 2}", "Member a fetches and gets m, n, which is delivery 2"),
+    (
+        "share_fetch: {member: a, values: [], error: GROUP_AUTHORIZATION_FAILED}",
+        "Member a fetches, which fails with GROUP_AUTHORIZATION_FAILED",
+    ),
+    ("acknowledge: {member: a, values: m, type: release}", "Member a releases m"),
+    ("acknowledge: {member: a, values: m, answer: later}", "Member a accepts m; the response is awaited later"),
+    ("wait_acknowledge: a", "Wait until the acknowledgement of member a ends without an error"),
+    ("leave_share_group: a", "Member a ends its session and leaves"),
+    ("kill_member: a", "Member a dies: its connection closes"),
+    (
+        "wait_share: {group: q, end: 4, records: {0-3: acquired x1 by a}, durable: {}, durable_leader_epoch: 2}",
+        "Wait until share group q ends at 4, has 0-3: acquired x1 by a in flight, no records on disk, was read in "
+        "leader epoch 2",
+    ),
+    ("expect_share: {group: q, start: 4}", ""),
+    ("verify_shares: {}", "Judge all that members were given and have said: no guarantee is broken"),
+    ("verify_shares: {accepted-again: 1}", "Judge all that members were given and have said: 1 accepted-again"),
     ("abort_hanging: {start: 3}", "Write an ABORT marker for the transaction that begins at offset 3"),
     ("send_offsets: {producer: a, group: g, offsets: {story-0: 2}, answer: later}",
      "Producer a adds offsets of group g to its transaction: 2 of story-0; the outcome is awaited later"),
@@ -140,7 +169,7 @@ def test_every_verb_has_a_sentence_or_is_silent_on_purpose() -> None:
     reported = {re.split(r"\W", text)[0] for text, _ in CASES}
     assert reported >= set(steps.STEPS) - {"wait_answer", "table"}
     silent = {text.partition(":")[0] for text, sentence in CASES if not sentence}
-    expectations = {"group", "transaction", "read", "producers", "hanging"}
+    expectations = {"group", "transaction", "read", "producers", "hanging", "share"}
     assert silent == {"expect", "mark", *(f"expect_{name}" for name in expectations)}
 
 

@@ -13,6 +13,7 @@ from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_steps import ExpectGroup, StartConsumer
 from tidegauge_lab.scenario.loader import load, shipped_names
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
+from tidegauge_lab.scenario.share_steps import ExpectShare, StartMember
 from tidegauge_lab.scenario.transaction_steps import ExpectRead, ExpectTransaction, StartProducer
 
 NAMES = [
@@ -48,6 +49,14 @@ NAMES = [
     "quorum-majority-lost",
     "rebalance-storm",
     "restart-within-session",
+    "share-aborted-data",
+    "share-acknowledgement-lost",
+    "share-coordinator-dies",
+    "share-count-forgotten",
+    "share-lock-ends",
+    "share-poison-record",
+    "share-reset-surprises",
+    "share-zombie-leader",
     "static-members",
     "unclean-election",
     "walkthrough-purgatory",
@@ -84,6 +93,9 @@ def test_each_says_what_it_teaches_and_ends_with_checked_expectations(name: str)
     assert any(isinstance(step, steps.Verify) for step in story.steps), "the accountant looks too"
     if isinstance(last, ExpectGroup):
         assert any(isinstance(step, StartConsumer) for step in story.steps)
+        return
+    if isinstance(last, ExpectShare):
+        assert any(isinstance(step, StartMember) for step in story.steps)
         return
     if isinstance(last, ExpectTransaction):
         assert any(isinstance(step, StartProducer) for step in story.steps)

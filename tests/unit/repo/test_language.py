@@ -195,6 +195,7 @@ NOT_IN_NAMES = set(REPLACED_WORDS) - {"cut", "cuts", "cutting", "gone", "under w
 
 NAMES_THAT_SCRIPTS_USE = {
     "lab/tidegauge_lab/scenario/group_steps.py: answer",
+    "lab/tidegauge_lab/scenario/share_steps.py: answer",
     "lab/tidegauge_lab/scenario/steps.py: answer",
     "lab/tidegauge_lab/scenario/transaction_steps.py: answer",
     "lab/tidegauge_lab/scenario/steps.py: answers",

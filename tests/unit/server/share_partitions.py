@@ -153,8 +153,8 @@ class ShareBroker:
 
     async def acknowledge(self, first: int, last: int, *types: int, member: str = "a") -> ErrorCode:
         """Acknowledge offsets of partition 0; return the error once it is there."""
-        batches = {PARTITION: [Acknowledgement(first, last, types)]}
-        future = self.service.acknowledge(SessionKey("g", member), batches)[PARTITION]
+        batches = [Acknowledgement(first, last, types)]
+        future = self.service.acknowledge(SessionKey("g", member), PARTITION, batches)
         assert future is not None
         return (await future)[0]
 

@@ -223,3 +223,28 @@ async def test_a_group_with_an_error_names_no_topics():
     result = groups.OffsetFetchResult(ErrorCode.NOT_COORDINATOR)
     response = await ask(fetching(result), "OffsetFetch", 10, request)
     assert [(one.error_code, one.topics) for one in response.groups] == [(ErrorCode.NOT_COORDINATOR, [])]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_other", "error", "words"),
+    [
+        (5, True, ErrorCode.NONE, None),
+        (6, False, ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found."),
+        (6, True, ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group."),
+    ],
+)
+async def test_a_group_that_does_not_exist_is_an_error_from_version_6_on(
+    version: int, is_other: bool, error: ErrorCode, words: str | None
+):
+    """KIP-1043: GroupMetadataManager.describeGroups; up to version 5 it is Dead, and nothing else."""
+    found = groups.DescribeGroupResult("g", state="Dead", is_of_another_type=is_other)
+    service = SimpleNamespace(groups=FakeService(ask=coming(found)))
+    (group,) = (await ask(service, "DescribeGroups", version, message("DescribeGroups", groups=["g"]))).groups
+    assert (group.error_code, group.error_message, group.group_state) == (error, words, "Dead")
+
+
+async def test_a_group_that_exists_has_no_message():
+    found = groups.DescribeGroupResult("g", state="Stable", protocol_type="consumer", protocol_name="range")
+    service = SimpleNamespace(groups=FakeService(ask=coming(found)))
+    (group,) = (await ask(service, "DescribeGroups", 6, message("DescribeGroups", groups=["g"]))).groups
+    assert (group.error_code, group.error_message, group.protocol_data) == (ErrorCode.NONE, None, "range")

@@ -24,6 +24,12 @@ from tidegauge_broker.quotas.client_quota import QuotaManagers
 from tidegauge_broker.quotas.limits import QuotaEntity
 from tidegauge_broker.quotas.stats import Window
 from tidegauge_broker.server.service.caller import Caller
+from tidegauge_broker.server.share import fetching
+from tidegauge_broker.server.share.partitions import SharePartitions
+from tidegauge_broker.server.share.service import ShareService
+from tidegauge_broker.server.wire.kafka.handlers import share_fetch as share_fetch_handler
+from tidegauge_broker.server.wire.kafka.handlers import share_parts
+from tidegauge_broker.server.wire.kafka.handlers.share_parts import Names
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Held
 from tidegauge_broker.server.wire.kafka.served import SERVED
@@ -307,3 +313,81 @@ def _quotas(bytes_per_second: float) -> QuotaManagers:
     managers = QuotaManagers.of(Window(), Window())
     managers.fetch.set(QuotaEntity(None, "test"), bytes_per_second)
     return managers
+
+
+class Turns:
+    """Counts the turns of the event loop while something is done, and notes the turn of each call of a method."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        self.count = 0
+        self.of_calls: list[int] = []
+        method = getattr(owner, name)
+
+        def noting(*arguments: Any, **named: Any) -> Any:
+            self.of_calls.append(self.count)
+            return method(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, noting)
+
+    async def during(self, work: Any) -> Any:
+        """Return what the work returns."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            self.count += 1
+            await asyncio.sleep(0)
+        return task.result()
+
+    @property
+    def most(self) -> int:
+        """The largest number of calls in one turn."""
+        return max(self.of_calls.count(one) for one in self.of_calls)
+
+
+async def test_a_long_list_of_partitions_leaves_the_event_loop_to_others(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ShareFetch may name any number of partitions; most of these do not exist, and are errors of their own."""
+    monkeypatch.setattr(share_parts, "ITEMS_PER_TURN", 10)
+    monkeypatch.setattr(share_fetch_handler, "ITEMS_PER_TURN", 10)
+    turns = Turns(monkeypatch, Names, "refusal")
+    response = await turns.during(asked.fetch(0, *range(101)))
+    unknown = [one for one, found in seen(response).items() if found[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert sorted(unknown) == list(range(2, 101))
+    assert turns.most <= 10
+    assert len(set(turns.of_calls)) >= 10
+
+
+async def test_share_partitions_are_made_in_several_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reads its state from a share coordinator."""
+    monkeypatch.setattr(fetching, "_OPENED_PER_TURN", 3)
+    broker = ShareBroker(tmp_path, 10)
+    await broker.start()
+    turns = Turns(monkeypatch, SharePartitions, "opened")
+    asking = Asked(broker)
+    response = await turns.during(asking.fetch(0, *range(10)))
+    assert response.error_code == 0
+    assert turns.most <= 2 * 3, "the first wait is over before the response is awaited (eager.py)"
+    assert len(turns.of_calls) == 10
+    await broker.close()
+
+
+async def test_acknowledgements_of_many_records_are_taken_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A type for each record: what one turn takes is limited by records, too."""
+    monkeypatch.setattr(share_parts, "ITEMS_PER_TURN", 4)
+    broker = ShareBroker(tmp_path, 4)
+    await broker.start()
+    for one in range(4):
+        broker.produce(5, partition=one)
+    asked = Asked(broker)
+    first = seen(await asked.fetch(0, *range(4)))
+    await broker.turns()
+    assert len({**first, **seen(await asked.fetch(1))}) == 4
+    turns = Turns(monkeypatch, ShareService, "acknowledge")
+    all_of_them = [acknowledging(one, (0, 4, *[ACCEPT] * 5)) for one in range(4)]
+    response = await turns.during(asked.fetch(2, *all_of_them))
+    assert [one[1] for one in seen(response).values()] == [0] * 4
+    assert len(turns.of_calls) == 4
+    assert turns.most <= 2, "the first wait is over before the response is awaited (eager.py)"
+    await broker.close()

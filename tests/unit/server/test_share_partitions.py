@@ -371,7 +371,7 @@ async def test_a_fenced_write_drops_the_share_partition(broker: ShareBroker, err
 
 
 async def test_an_acknowledgement_of_what_is_not_loaded_has_no_outcome(broker: ShareBroker) -> None:
-    assert broker.service.acknowledge(A, {PARTITION: []}) == {PARTITION: None}
+    assert broker.service.acknowledge(A, PARTITION, []) is None
 
 
 # Sessions and leaderships that end
@@ -494,3 +494,21 @@ async def test_a_leadership_is_watched_no_longer_than_there_is_a_share_partition
     broker.partitions.drop_group("other")
     _, effects = core.stop([ReplicaStop(AT, 1, True)], report=lambda *_: None)
     assert not [one for one in effects if isinstance(one, LeadershipChanged)]
+
+
+async def test_below_share_version_1_all_that_is_in_flight_is_forgotten_and_nothing_is_written(
+    broker: ShareBroker,
+) -> None:
+    """SharePartitionManager.onShareVersionToggle; what was acquired is available when the state is loaded again."""
+    broker.produce(3)
+    await broker.open()
+    broker.session()
+    assert await broker.fetch() == [(0, 2, 1)]
+    broker.service.levels_changed({"share.version": 1, "group.version": 1})
+    assert (len(broker.partitions), len(broker.service.sessions)) == (1, 1)
+    broker.service.levels_changed({"group.version": 1})
+    assert (len(broker.partitions), len(broker.service.sessions)) == (0, 0)
+    await broker.turns()
+    assert broker.written == []
+    await broker.open()
+    assert await broker.fetch("b") == [(0, 2, 1)]

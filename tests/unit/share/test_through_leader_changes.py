@@ -1,12 +1,16 @@
 """Share partitions at one leader after the other, with the share coordinator that they write to (KIP-932).
 
-Random histories hold what a member may rely on: a record that was accepted or rejected with success is never delivered
-again; a leader delivers a record at most as often as the limit says; a leader of a former epoch writes nothing.
+Random histories, in which leaders and share coordinators die and responses are lost, hold what a member may rely on: a
+record that was accepted or rejected with success is never delivered again; each record is delivered; a leader delivers
+a record at most as often as the limit says; a leader of a former epoch writes nothing. With any of these rules taken
+away (``MUTANTS``) they do not.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import random
+from collections.abc import Callable
 
 import pytest
 from tests.unit.coordinator.share_state.harness import KEY, ShareHarness
@@ -14,10 +18,12 @@ from tests.unit.share.driver import ACCEPT, LOCK_MS, RELEASE, Driver, log_of
 
 from tidegauge.errors import ErrorCode
 from tidegauge.share_groups import InitializeShareState, ReadShareState, WriteShareState
+from tidegauge_broker.coordinator.share_state import deciding
 from tidegauge_broker.share.acknowledging import Acknowledgement
 from tidegauge_broker.share.effects import Dropped, WriteState
 from tidegauge_broker.share.partition import PartitionState
 from tidegauge_broker.share.settings import AcquireMode, ShareSettings
+from tidegauge_broker.share.states import Delivery, RecordState
 
 LIMIT = 3
 
@@ -54,14 +60,29 @@ class History:
         self.epoch = 1
         self.leader = Leader(self.coordinator, 1, self.sizes)
         self.done: set[int] = set()
+        self.ever: set[int] = set()
         self.delivered: dict[int, int] = {}
         self.pending: dict[int, set[int]] = {}
+
+    def play(self, steps: int) -> None:
+        acts = {
+            self.fetch: 12,
+            self.acknowledge: 12,
+            self.write: 8,
+            self.wait: 4,
+            self.change_leader: 2,
+            self.lose_responses: 1,
+            self.change_coordinator: 1,
+        }
+        for act in self.random.choices(list(acts), list(acts.values()), k=steps):
+            act()
 
     def fetch(self) -> None:
         mode = self.random.choice(list(AcquireMode))
         for first, last, _ in self.leader.fetch(self.random.choice("ab"), self.random.randint(1, 9), 3, mode):
             for offset in range(first, last + 1):
                 assert offset not in self.done, f"{offset} was delivered after its acknowledgement had succeeded"
+                self.ever.add(offset)
                 self.delivered[offset] = self.delivered.get(offset, 0) + 1
                 assert self.delivered[offset] <= LIMIT
 
@@ -84,6 +105,20 @@ class History:
         for write_id in held:
             self.done |= self.pending.pop(write_id, set())
 
+    def lose_responses(self) -> None:
+        """The states are written, and the leader hears of it never: its persister gives up."""
+        held, self.leader.held = self.leader.held, []
+        for write in held:
+            assert self.leader.persist(write) is ErrorCode.NONE
+            self.pending.pop(write.write_id, None)
+            self.leader.take(self.leader.share.state_written(write.write_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def change_coordinator(self) -> None:
+        """Another broker loads the log of __share_group_state; what was sent and not written is sent there."""
+        before = self.coordinator.coordinator.state_of(KEY)
+        self.coordinator = self.leader.coordinator = self.coordinator.successor()
+        assert self.coordinator.coordinator.state_of(KEY) == before, "what is loaded is what was in force"
+
     def wait(self) -> None:
         self.leader.pass_ms(self.random.choice((1, LOCK_MS)))
 
@@ -92,22 +127,20 @@ class History:
         self.epoch += 1
         self.delivered, self.pending = {}, {}
         self.leader = Leader(self.coordinator, self.epoch, self.sizes)
-        state = self.coordinator.coordinator.state_of(KEY)
+        before = self.coordinator.coordinator.state_of(KEY)
         while former.held:
             write = former.held.pop()
             assert former.persist(write) is ErrorCode.FENCED_LEADER_EPOCH
             effects = former.share.state_written(write.write_id, ErrorCode.FENCED_LEADER_EPOCH)
             if any(effect == Dropped() for effect in effects):
                 assert former.share.state is PartitionState.FENCED
-        assert self.coordinator.coordinator.state_of(KEY) == state, "a former leader has changed nothing"
+        assert self.coordinator.coordinator.state_of(KEY) == before, "a former leader has changed nothing"
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_acknowledgements_that_succeeded_hold_through_changes_of_leaders(seed: int) -> None:
     history = History(seed)
-    acts = (history.fetch, history.acknowledge, history.write, history.wait, history.change_leader)
-    for _ in range(150):
-        history.random.choices(acts, (6, 6, 4, 2, 1))[0]()
+    history.play(150)
     # Whatever is left is delivered and accepted in the end. The start may wait before records that were completed under
     # a former leader, until there are records behind them (SharePartition.findLastOffsetAcknowledgedAndMetadata).
     history.change_leader()
@@ -115,6 +148,7 @@ def test_acknowledgements_that_succeeded_hold_through_changes_of_leaders(seed: i
     for _ in range(20 * end):
         acquired = leader.fetch("a")
         for first, last, _ in acquired:
+            history.ever.update(range(first, last + 1))
             assert leader.acknowledge(first, last, ACCEPT) is None
             leader.write_all()
         if not acquired:
@@ -122,3 +156,80 @@ def test_acknowledgements_that_succeeded_hold_through_changes_of_leaders(seed: i
     window = leader.share.window
     assert window.start_offset + window.complete_count == end
     assert {state for state, _ in leader.states().values()} <= {2, 4}
+    assert history.ever == set(range(end)), "each record was delivered"
+
+
+def _never_older(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deciding, "_is_older", lambda *_: False)
+
+
+def _reads_change_nothing(patch: pytest.MonkeyPatch) -> None:
+    read = deciding._read
+
+    def without_change(request: ReadShareState, given: deciding.Given) -> deciding.Decision:
+        return deciding.Decision(read(request, given).result)
+
+    patch.setitem(deciding._DECISIONS, ReadShareState, without_change)
+
+
+def _success_before_the_write(patch: pytest.MonkeyPatch) -> None:
+    def at_once(leader: Leader) -> None:
+        held, leader.held = leader.held, []
+        for write in held:
+            leader.take(leader.share.state_written(write.write_id, ErrorCode.NONE))
+
+    patch.setattr(Leader, "write_all", at_once)
+
+
+def _accepted_records_are_not_written(patch: pytest.MonkeyPatch) -> None:
+    persist = Leader.persist
+
+    def without_them(leader: Leader, write: WriteState) -> ErrorCode:
+        kept = tuple(one for one in write.batches if one.state != RecordState.ACKNOWLEDGED)
+        return persist(leader, dataclasses.replace(write, batches=kept))
+
+    patch.setattr(Leader, "persist", without_them)
+
+
+def _deliveries_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    acquire = Delivery.acquire
+
+    def uncounted(delivery: Delivery, member_id: str) -> None:
+        acquire(delivery, member_id)
+        delivery.delivery_count = 1
+
+    patch.setattr(Delivery, "acquire", uncounted)
+
+
+def _nothing_is_archived_at_the_limit(patch: pytest.MonkeyPatch) -> None:
+    give_back, roll_back = Delivery.give_back, Delivery.roll_back
+    patch.setattr(Delivery, "give_back", lambda delivery, state, _: give_back(delivery, state, 1000))
+    patch.setattr(Delivery, "roll_back", lambda delivery, _: roll_back(delivery, 1000))
+
+
+def _the_start_passes_available_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecordState, "is_terminal", property(lambda state: state is not RecordState.ACQUIRED))
+
+
+MUTANTS = [
+    _never_older,
+    _reads_change_nothing,
+    _success_before_the_write,
+    _accepted_records_are_not_written,
+    _deliveries_are_not_counted,
+    _nothing_is_archived_at_the_limit,
+    _the_start_passes_available_records,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__.strip("_"))
+def test_without_a_rule_a_history_is_found_that_breaks_a_guarantee(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    for seed in range(60):
+        try:
+            test_acknowledgements_that_succeeded_hold_through_changes_of_leaders(seed)
+        except AssertionError:
+            return
+    pytest.fail("no history has broken anything")

@@ -7,8 +7,9 @@ Source: ShareCoordinatorService and ShareCoordinatorShard of Kafka 4.3; KIP-932.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import partition_of
@@ -19,6 +20,7 @@ from tidegauge.share_groups import (
     SharePartitionKey,
     ShareStateRequest,
     ShareStateResult,
+    WriteShareState,
 )
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
@@ -35,12 +37,31 @@ from tidegauge_broker.coordinator.share_state.state import ShareState
 from tidegauge_broker.coordinator.text_limits import is_too_long
 
 
+class KeptState(NamedTuple):
+    """A state that a share coordinator serves.
+
+    Attributes:
+        state_partition: of __share_group_state.
+        is_being_written: whether a change of it is being written; the state is the one before it.
+    """
+
+    key: SharePartitionKey
+    state: ShareState
+    state_partition: int
+    is_being_written: bool
+
+
 class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
-    """Keeps the states of the share partitions of the partitions of __share_group_state that this broker leads."""
+    """Keeps the states of the share partitions of the partitions of __share_group_state that this broker leads.
+
+    Attributes:
+        writes: states that leaders have had written, counted as their records are.
+    """
 
     def __init__(self, settings: ShareStateSettings, now_ms: int, wall: WallTime | None = None) -> None:
         runtime = ShareRuntime(settings, now_ms, wall)
         self._topics = Topics()
+        self.writes = 0
         self._led = LedPartitions(
             runtime, SHARE_STATE_TOPIC, "share group states", partial(ShareShard, runtime), takes_effect_at_once=True
         )
@@ -59,6 +80,20 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
         """Return the committed state of a share partition; None if this broker does not have it."""
         shard = self._shard_of(key)
         return None if shard is None else shard.states.get(key)
+
+    def kept_states(self) -> Iterator[KeptState]:
+        """Yield the committed states of all share partitions that this broker serves."""
+        for shard in self._led.active():
+            for key, state in shard.states.items():
+                yield KeptState(key, state, shard.partition, shard.gates.is_closed(str(key)))
+
+    def refusals(self) -> Mapping[SharePartitionKey, str]:
+        """Return why share partitions are out of service that this broker serves."""
+        return {key: cause for shard in self._led.active() for key, cause in shard.refused.items()}
+
+    def pruned_offsets(self) -> Mapping[int, int]:
+        """Return up to which offset each partition was pruned that this broker serves, by partition."""
+        return {shard.partition: shard.pruned_before for shard in self._led.active() if shard.pruned_before}
 
     def shard_states(self) -> dict[int, ShardState]:
         """Return the state of every partition that this broker loads or serves."""
@@ -126,6 +161,7 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
             self._runtime.respond(token, result)
 
         if decision.has_change:
+            self.writes += isinstance(request, WriteShareState)
             shard.write(request.key, decision.change, written)
         else:
             written(ErrorCode.NONE)

@@ -52,6 +52,7 @@ class ShareShard(LedPartition):
         states: of the share partitions.
         gates: where requests about a share partition wait while a change of it is being written; by its name.
         refused: why share partitions are out of service, by key.
+        pruned_before: records before this offset were asked to be deleted; 0: none were.
     """
 
     def __init__(self, runtime: ShareRuntime, partition: int, leader_epoch: int, since_ms: int) -> None:
@@ -60,7 +61,7 @@ class ShareShard(LedPartition):
         self.gates = Gates()
         self.refused: dict[SharePartitionKey, str] = {}
         self._snapshots = SnapshotOffsets()
-        self._pruned_before = 0
+        self.pruned_before = 0
         self._unreadable_keys: list[str] = []
         super().__init__(runtime, partition, leader_epoch, since_ms, SHARD_TRANSITIONS)
 
@@ -214,6 +215,6 @@ class ShareShard(LedPartition):
     def prune(self) -> None:
         """Have the records deleted from the log that say nothing any more."""
         before = self._snapshots.redundant_before
-        if before is not None and before > self._pruned_before:
-            self._pruned_before = before
+        if before is not None and before > self.pruned_before:
+            self.pruned_before = before
             self._runtime.effects.append(PruneLog(self.partition, before))

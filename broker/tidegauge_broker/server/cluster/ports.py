@@ -287,6 +287,7 @@ class Applied:
     Attributes:
         metadata_changed: takes over what clients see.
         replicas_decided: deletes replicas, and takes over the states of others; of some no log can exist.
+        levels_changed: takes over the levels of the cluster's features, by name.
         logs: returns the logs of this broker.
         failed: is called with a sentence when the broker can't go on.
     """
@@ -295,6 +296,7 @@ class Applied:
     replicas_decided: Callable[
         [Sequence[ReplicaStop], Sequence[PartitionState], Collection[TopicPartition]], Awaitable[object]
     ]
+    levels_changed: Callable[[Mapping[str, int]], None]
     logs: Callable[[], LogManager]
     failed: Callable[[str], None]
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
-from tidegauge.share_groups import SHARE_STATE_TOPIC, ShareStateRequest, ShareStateResult
+from tidegauge.share_groups import SHARE_STATE_TOPIC, ShareStateRequest, ShareStateResult, WriteShareState
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.effects import PruneLog
@@ -52,6 +53,9 @@ class ShareRunner(CoordinatorRunner[ShareCoordinator]):
         now_ms: a clock that never goes back.
         halt: called with a defect in what all share; must end the process at once.
         wall: how far the wall clock is ahead of that clock.
+
+    Attributes:
+        wrote: called with the time in ms that a write of a state took; None: it is not measured.
     """
 
     def __init__(
@@ -68,10 +72,18 @@ class ShareRunner(CoordinatorRunner[ShareCoordinator]):
         chunk_bytes = settings.integer("share.coordinator.load.buffer.size")
         super().__init__(coordinator, own, SHARE_STATE_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
         self._executors[PruneLog] = self._prune
+        self.wrote: Callable[[float], None] | None = None
 
     def request(self, request: ShareStateRequest) -> asyncio.Future[ShareStateResult]:
         """Hand a request to the coordinator; the future is done with its response. Cancel it to forget the response."""
-        return self._asked(lambda token: ShareStateRequestArrived(token, request))
+        future = self._asked(lambda token: ShareStateRequestArrived(token, request))
+        if self.wrote is not None and isinstance(request, WriteShareState):
+            future.add_done_callback(partial(self._wrote, self._now_ms()))
+        return future
+
+    def _wrote(self, begun_ms: int, future: asyncio.Future[ShareStateResult]) -> None:
+        if self.wrote is not None and not future.cancelled() and future.result().error is ErrorCode.NONE:
+            self.wrote(self._now_ms() - begun_ms)
 
     def topics_sent(self, topics: Mapping[str, TopicDescription | None]) -> None:
         """Take up topics as the controller has sent them; None: deleted. Those that are as before change nothing."""

@@ -25,6 +25,7 @@ from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.holds import Describe, Holds
 from tidegauge_broker.server.lab.membership import LabMembership
 from tidegauge_broker.server.lab.observed_groups import to_observed_group
+from tidegauge_broker.server.lab.observed_shares import observed_shares
 from tidegauge_broker.server.lab.rule_messages import from_rule, to_request
 from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.stepped_round import stepped_round
@@ -172,6 +173,13 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         return lab_pb2.ObserveGroupsResponse(
             broker_id=self._parts.service.broker_id, groups=[to_observed_group(runner, one) for one in wanted]
         )
+
+    async def ObserveShares(
+        self, request: lab_pb2.ObserveSharesRequest, context: Context
+    ) -> lab_pb2.ObserveSharesResponse:
+        """Describe the share partitions that this broker leads, and the states that it keeps of share partitions."""
+        del context
+        return await observed_shares(self._parts, request)
 
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
         """List the faults in force and the held partitions."""

@@ -7,6 +7,8 @@ from functools import partial
 
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
+from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import SHARE_STATE_TOPIC
 from tidegauge_broker.replica.messages import FetchedPartition
 from tidegauge_broker.replica.partition import Partition
 from tidegauge_broker.server.coordinators.partition_verifier import PartitionVerifier
@@ -17,6 +19,7 @@ from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_addr
 from tidegauge_broker.server.metrics.exposition import exposition
 from tidegauge_broker.server.metrics.metered_requests import MeteredRequests
 from tidegauge_broker.server.metrics.meters import LoadTimes, Meters
+from tidegauge_broker.server.metrics.share_families import LedShareReading, ShareReading
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.middleware import Middleware, Responded
@@ -65,6 +68,11 @@ class BrokerMetrics:
             verifier.ended = self._verified
             service.groups.runner.loaded = partial(self._loaded, self._meters.group_loads)
             service.transactions.runner.loaded = partial(self._loaded, self._meters.transaction_loads)
+            shares = service.groups.shares.runner
+            shares.loaded = partial(self._loaded, self._meters.share_coordinator_loads)
+            shares.wrote = partial(self._loaded, self._meters.share_writes)
+            if service.share is not None:
+                service.share.partitions.counts.loaded = partial(self._loaded, self._meters.share_loads)
 
     def _verified(self, milliseconds: float, failures: int) -> None:
         self._meters.verifications.took(milliseconds, failed=failures)
@@ -132,6 +140,36 @@ class BrokerMetrics:
             wall_ms=core.wall.at(now_ms),
             max_transaction_timeout_ms=self._service.settings.integer("transaction.max.timeout.ms"),
             quotas=self._service.configs.quotas_in_force.readings(self._now_ms()),
+            shares=self._shares(),
+        )
+
+    def _shares(self) -> ShareReading | None:
+        """Return what there is of share groups; None: they are not served."""
+        share, groups = self._service.share, self._service.groups
+        states = groups.runner.coordinator.share_group_states()
+        if share is None or not states:
+            return None
+        coordinator = groups.shares.runner.coordinator
+        return ShareReading(
+            led=[
+                LedShareReading(
+                    one.key.group_id,
+                    one.at,
+                    one.core.window.records_in_flight,
+                    len(one.core.window.in_flight),
+                    one.core.timed_out_count,
+                )
+                for one in share.partitions
+            ],
+            acknowledgements=share.partitions.counts.acknowledgements,
+            sessions=len(share.sessions),
+            session_partitions=share.sessions.partitions,
+            groups=states,
+            rebalances=groups.runner.coordinator.counters.share_group_rebalances,
+            writes=coordinator.writes,
+            pruned={
+                TopicPartition(SHARE_STATE_TOPIC, one): offset for one, offset in coordinator.pruned_offsets().items()
+            },
         )
 
     def _oldest_transaction_ms(self, partition: Partition) -> int:

@@ -21,6 +21,7 @@ from tidegauge_broker.quotas.client_quota import Reading
 from tidegauge_broker.replica.messages import ReplicaView
 from tidegauge_broker.server.metrics.exposition import Family
 from tidegauge_broker.server.metrics.meters import Meters, RequestMeter
+from tidegauge_broker.server.metrics.share_families import ShareReading, share_families
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60_000
 """How long an open transaction may be silent beyond transaction.max.timeout.ms (ProducerStateManager)."""
@@ -91,6 +92,7 @@ class Snapshot:
         wall_ms: the wall-clock time, in which records and transactions have their times.
         max_transaction_timeout_ms: transaction.max.timeout.ms.
         quotas: what clients used of their quotas, with Kafka's name of the kind.
+        shares: of share groups; None: they are not served.
     """
 
     replicas: Sequence[Replica]
@@ -108,6 +110,7 @@ class Snapshot:
     wall_ms: int = 0
     max_transaction_timeout_ms: int = 0
     quotas: Sequence[tuple[str, Reading]] = ()
+    shares: ShareReading | None = None
 
     def is_late(self, replica: Replica) -> bool:
         """Return whether an open transaction has been silent for too long (ProducerStateManager.hasLateTransaction)."""
@@ -132,6 +135,10 @@ def families(now: Snapshot) -> Iterator[Family]:
     yield from _verifications(now.meters.verifications)
     yield from _loads(now)
     yield from _quotas(now.quotas)
+    if now.shares is not None:
+        meters = now.meters
+        of_coordinator = meters.share_coordinator_loads, meters.share_writes
+        yield from share_families(now.shares, meters.share_loads, *of_coordinator, now.now_ms)
     connections = Family("kafka_server_socket_server_metrics_connection_count", "gauge", "Connections that are open.")
     for listener, count in now.connections.items():
         connections.add(count, listener=listener)

@@ -45,7 +45,7 @@ class RequestMeter:
 
 
 class LoadTimes:
-    """How long coordinators took to load partitions, over the last minute.
+    """How long what is rare took, over the last minute: loads by coordinators, and writes of share coordinators.
 
     Source: partitionLoadSensor of GroupMetadataManager and TransactionStateManager, which keeps two samples of 30 s.
     """
@@ -54,7 +54,7 @@ class LoadTimes:
         self._loads: deque[tuple[int, float]] = deque(maxlen=RESERVOIR)
 
     def took(self, now_ms: int, milliseconds: float) -> None:
-        """Record the time from an election to the end of its load."""
+        """Record a time."""
         self._loads.append((now_ms, milliseconds))
 
     def max_and_avg(self, now_ms: int) -> tuple[float, float]:
@@ -75,6 +75,9 @@ class Meters:
         """Verifications of partitions by transaction coordinators (KIP-890); its errors are those of partitions."""
         self.group_loads = LoadTimes()
         self.transaction_loads = LoadTimes()
+        self.share_loads = LoadTimes()
+        self.share_coordinator_loads = LoadTimes()
+        self.share_writes = LoadTimes()
         self.lags: dict[TopicPartition, tuple[int, int]] = {}
         """Lag of this broker's followers at their last fetch response: the leader, and the missing records."""
 

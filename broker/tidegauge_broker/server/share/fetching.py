@@ -31,6 +31,7 @@ from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import Buffer
 from tidegauge.share_groups import SharePartitionKey
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
 from tidegauge_broker.server.replication.request_token import ResponseRoom
@@ -44,6 +45,7 @@ from tidegauge_broker.share.sessions import PartitionId
 
 LOG = logging.getLogger("tidegauge.share")
 _NONE = ErrorCode.NONE
+_OPENED_PER_TURN = 100
 
 
 class LogReads(Protocol):
@@ -136,7 +138,7 @@ class ShareFetches:
         if wanted.max_bytes < 0:
             return dict.fromkeys(wanted.partitions, Fetched(ErrorCode.UNKNOWN_SERVER_ERROR))
         self._partitions.refresh_settings(wanted.group_id)
-        hosted, errors = self._open(wanted)
+        hosted, errors = await self._open(wanted)
         deadline_ms = self._now_ms() + wanted.max_wait_ms
         while hosted:
             left_ms = deadline_ms - self._now_ms()
@@ -149,11 +151,13 @@ class ShareFetches:
             await _news(hosted.values(), enough, left_ms)
         return errors
 
-    def _open(self, wanted: WantedFetch) -> tuple[dict[PartitionId, HostedSharePartition], dict[PartitionId, Fetched]]:
+    async def _open(
+        self, wanted: WantedFetch
+    ) -> tuple[dict[PartitionId, HostedSharePartition], dict[PartitionId, Fetched]]:
         """Return the share partitions, and the errors of those that this broker does not lead."""
         hosted: dict[PartitionId, HostedSharePartition] = {}
         errors: dict[PartitionId, Fetched] = {}
-        for one, at in wanted.partitions.items():
+        async for one, at in with_turns(wanted.partitions.items(), _OPENED_PER_TURN):
             try:
                 hosted[one] = self._partitions.opened(SharePartitionKey(wanted.group_id, *one), at)
             except TidegaugeError as problem:

@@ -37,6 +37,7 @@ class HostedSharePartition:
         key: of the share partition.
         at: its partition by name.
         core: decides.
+        begun_ms: when it was made.
 
     Attributes:
         failure: why its state could not be loaded; NONE: it could, or is being loaded.
@@ -46,10 +47,11 @@ class HostedSharePartition:
         armed_ms: the deadline for which the timer is set; None: for none.
     """
 
-    def __init__(self, key: SharePartitionKey, at: TopicPartition, core: SharePartition) -> None:
+    def __init__(self, key: SharePartitionKey, at: TopicPartition, core: SharePartition, begun_ms: int = 0) -> None:
         self.key = key
         self.at = at
         self.core = core
+        self.begun_ms = begun_ms
         self.failure: ErrorCode = ErrorCode.NONE
         self.waiting: dict[asyncio.Future[None], None] = {}
         self.unwritten: deque[WriteState] = deque()

@@ -31,6 +31,7 @@ from tidegauge.share_groups import (
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.messages import OffsetLookup, OffsetResult
 from tidegauge_broker.server.deadline_timer import DeadlineTimer
+from tidegauge_broker.server.share.counts import ShareCounts
 from tidegauge_broker.server.share.hosted import NOT_REACHED, HostedSharePartition, Outcome
 from tidegauge_broker.share.effects import (
     Dropped,
@@ -90,6 +91,9 @@ class SharePartitions:
         settings_of: returns the settings of a group, in force now.
         now_ms: a clock that never goes back.
         wall: how far the wall clock is ahead of it.
+
+    Attributes:
+        counts: what was counted, for the metrics.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class SharePartitions:
         self._sequence = 0
         self._timer = DeadlineTimer(now_ms, self.tick)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.counts = ShareCounts()
 
     def __len__(self) -> int:
         return len(self._hosted)
@@ -137,7 +142,8 @@ class SharePartitions:
         leader_epoch, error = self._led.leadership(at)
         if error is not ErrorCode.NONE:
             raise TidegaugeError(error, f"This broker does not lead {at}")
-        hosted = HostedSharePartition(key, at, SharePartition(leader_epoch, self._settings_of(key.group_id)))
+        core = SharePartition(leader_epoch, self._settings_of(key.group_id))
+        hosted = HostedSharePartition(key, at, core, self._now_ms())
         self._hosted[key] = hosted
         self._by_partition.setdefault(at, set()).add(key)
         self._by_group.setdefault(key.group_id, set()).add(key)
@@ -214,6 +220,8 @@ class SharePartitions:
                 hosted.respond(effect.token, (effect.error, effect.message))
             case Opened():
                 hosted.failure = effect.error
+                if effect.error is ErrorCode.NONE and self.counts.loaded is not None:
+                    self.counts.loaded(self._now_ms() - hosted.begun_ms)
                 if effect.error is not ErrorCode.NONE:
                     LOG.warning(
                         "The share partition %s cannot be loaded: %s", hosted.key, effect.message or effect.error

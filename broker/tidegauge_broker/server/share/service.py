@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from tidegauge.kafka.kraft.features import SHARE_VERSION
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import SharePartitionKey
 from tidegauge_broker.replica.messages import LeaderHint
@@ -115,23 +116,22 @@ class ShareService:
 
     # Acknowledgements
 
+    def refresh_settings(self, group_id: str) -> None:
+        """Put a group's settings in force as they are now, before its members acknowledge."""
+        self.partitions.refresh_settings(group_id)
+
     def acknowledge(
-        self, key: SessionKey, batches: Mapping[PartitionId, Sequence[Acknowledgement]]
-    ) -> dict[PartitionId, asyncio.Future[Outcome] | None]:
-        """Take a member's acknowledgements; the futures are done when they are written, or refused.
-
-        Returns:
-            For each partition a future; None: the share partition is not loaded here.
-        """
-        self.partitions.refresh_settings(key.group_id)
-        return {one: self._acknowledge(key, one, of_it) for one, of_it in batches.items()}
-
-    def _acknowledge(
         self, key: SessionKey, one: PartitionId, batches: Sequence[Acknowledgement]
     ) -> asyncio.Future[Outcome] | None:
+        """Take a member's acknowledgements at a partition.
+
+        Returns:
+            A future that is done when they are written, or refused; None: the share partition is not loaded here.
+        """
         hosted = self.partitions.get(SharePartitionKey(key.group_id, *one))
         if hosted is None:
             return None
+        self.partitions.counts.acknowledged(batches)
         return self.partitions.acknowledged(
             hosted, lambda core, token, now_ms: core.acknowledge(token, key.member_id, batches, now_ms)
         )
@@ -152,6 +152,16 @@ class ShareService:
         """Take up that this broker has gained or lost a partition."""
         if not leads:
             self.partitions.leadership_lost(at)
+
+    def levels_changed(self, levels: Mapping[str, int]) -> None:
+        """Take up the levels of the cluster's features: below share.version 1 all sessions and what is in flight end.
+
+        Nothing is released, so that nothing is written (SharePartitionManager.onShareVersionToggle).
+        """
+        if levels.get(SHARE_VERSION, 0) < 1:
+            self.sessions.clear()
+            for hosted in self.partitions:
+                self.partitions.drop(hosted.key)
 
     async def close(self) -> None:
         """Let no lock time out any more, and end what is being read and written."""

@@ -4,7 +4,7 @@
 
 const byId = (id) => document.getElementById(id);
 const COLOURS = 8; // of leader epochs; they repeat
-const ENTRIES = ["brokers", "partitions", "groups", "transactions"]; // parts of a view that change entry by entry
+const ENTRIES = ["brokers", "partitions", "groups", "shares", "transactions"]; // parts of a view that change entry by entry
 const entries = () => Object.fromEntries(ENTRIES.map((key) => [key, {}]));
 const live = entries(); // what the server sent last: `view_of` there
 const view = entries(); // what is shown: the same, or a moment of the past

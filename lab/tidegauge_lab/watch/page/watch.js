@@ -59,6 +59,7 @@ function draw() {
     }
   }
   drawGroups(dirty.groups);
+  drawShares(dirty.shares);
   drawTransactions(dirty.transactions);
   for (const key of ENTRIES) dirty[key].clear();
   if (dirty.events) drawEvents();

@@ -27,6 +27,7 @@ LATER: dict[int, int] = {
     apis.METADATA: 13,
     apis.OFFSET_COMMIT: 10,
     apis.OFFSET_FETCH: 10,
+    apis.DESCRIBE_GROUPS: 6,
     apis.END_TXN: 5,
     apis.WRITE_TXN_MARKERS: 2,
     apis.TXN_OFFSET_COMMIT: 5,

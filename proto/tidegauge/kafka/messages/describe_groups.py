@@ -1,5 +1,7 @@
 """DescribeGroups (key 15) of Kafka 3.9.1: versions 0-5, flexible in 5+.
 
+The versions up to 6 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -30,6 +32,7 @@ class DescribedGroupMember:
 @dataclass(slots=True)
 class DescribedGroup:
     error_code: int = int16()
+    error_message: str | None = string("6+", nullable="6+", default=None)
     group_id: str = string()
     group_state: str = string()
     protocol_type: str = string()

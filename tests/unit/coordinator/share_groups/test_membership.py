@@ -7,6 +7,7 @@ from tidegauge.consumer_groups import ConsumerGroupHeartbeat, DescribeConsumerGr
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import (
     DeleteGroup,
+    DescribeGroup,
     JoinGroup,
     ListedGroup,
     ListGroups,
@@ -348,6 +349,9 @@ def test_a_description_shows_members_with_their_assignments():
     broker.commit(group="classic")
     assert broker.ask(DescribeShareGroup("classic")).message == "Group classic is not a share group."
     assert broker.ask(DescribeShareGroup("none")).error is ErrorCode.GROUP_ID_NOT_FOUND
+    as_classic = broker.ask(DescribeGroup("g"))
+    assert (as_classic.state, as_classic.is_of_another_type) == ("Dead", True), "DescribeGroups says so from 6 on"
+    assert not broker.ask(DescribeGroup("none")).is_of_another_type
 
 
 # Deletion

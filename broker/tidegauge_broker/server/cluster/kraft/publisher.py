@@ -109,6 +109,7 @@ class Publisher:
             ("what clients see", self._show),
             ("the roles of replicas", self._decide),
             ("settings", self._stores.published),
+            ("the levels of features", self._take_levels),
         ):
             await self._guarded(what, step, old, new)
         self._published = new
@@ -144,6 +145,11 @@ class Publisher:
                 portion = []
                 await asyncio.sleep(0)
         update(portion)
+
+    async def _take_levels(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Hand on the levels of features where they have changed."""
+        if old.features != new.features:
+            self._applied.levels_changed(new.features)
 
     async def _decide(self, old: MetadataImage, new: MetadataImage) -> None:
         """Take over the roles of this broker's replicas."""

@@ -88,7 +88,7 @@ def describe_groups(request: Any, ask: Ask, handler: Handler) -> Response:
         for group in message.groups:
             if group.authorized_operations != NOT_ASKED_FOR:
                 group.authorized_operations = ask.operations(ResourceType.GROUP, group.group_id)
-        failed = [DescribedGroup(BY_GROUP, group, authorized_operations=NOT_ASKED_FOR) for group in refused]
+        failed = [DescribedGroup(BY_GROUP, group_id=group, authorized_operations=NOT_ASKED_FOR) for group in refused]
         message.groups = [*failed, *message.groups]
 
     return changed(handler(dataclasses.replace(request, groups=allowed), ask.context), change)

@@ -1,6 +1,8 @@
-"""DescribeGroups (15), versions 0-5: state and members of groups; an unknown group is Dead, without an error.
+"""DescribeGroups (15), versions 0-6: state and members of groups; an unknown group is Dead.
 
-Source: ``KafkaApis.handleDescribeGroupsRequest``, ``GroupCoordinatorAdapter.describeGroups``.
+Up to version 5 that is no error; from version 6 on, which KRaft mode has, it is GROUP_ID_NOT_FOUND (KIP-1043).
+Source: ``KafkaApis.handleDescribeGroupsRequest``, ``GroupCoordinatorAdapter.describeGroups``;
+``GroupMetadataManager.describeGroups`` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ GROUP_OPERATIONS = 328
 """Read, delete and describe as bits of ``AclOperation``: all are allowed without an authorizer."""
 
 
+_FIRST_WITH_MESSAGES = 6
+
+
 def handle(request: DescribeGroupsRequest, context: Context) -> Any:
     """Describe groups, each for itself."""
     return begun(_describe(request, context))
@@ -44,8 +49,22 @@ async def _describe(request: DescribeGroupsRequest, context: Context) -> Describ
 
 async def _of(group_id: str, context: Context, *, with_operations: bool) -> DescribedGroup:
     found = await context.service.groups.ask(groups.DescribeGroup(group_id))
+    if (
+        context.version >= _FIRST_WITH_MESSAGES
+        and found.error is ErrorCode.NONE
+        and found.state == groups.GroupState.DEAD.value
+    ):
+        why = "is not a classic group" if found.is_of_another_type else "not found"
+        return DescribedGroup(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Group {group_id} {why}.",
+            group_id,
+            found.state,
+            authorized_operations=NOT_ASKED_FOR,
+        )
     return DescribedGroup(
         found.error,
+        None,
         group_id,
         found.state,
         found.protocol_type,

@@ -51,7 +51,7 @@ async def _handle(request: ShareAcknowledgeRequest, context: Context) -> ShareAc
         is_final = service.sessions.acknowledge(key, request.share_session_epoch)
     except SessionRefused as refusal:
         return ShareAcknowledgeResponse(error_code=refusal.error)
-    begun_ones = acknowledge(key, named(request.topics), names, context, renews=request.is_renew_ack)
+    begun_ones = await acknowledge(key, await named(request.topics), names, context, renews=request.is_renew_ack)
     outcomes = await begun_ones.settled()
     if is_final:
         service.release(key)

@@ -7,7 +7,9 @@ Rules:
        back for as long as the fetch would wait.
     3. A partition whose topic's id this broker does not know makes the whole response an UNKNOWN_SERVER_ERROR, as in
        Kafka 4.3.1: it counts the bytes of each topic in the response by its name.
-    4. A client that exceeds a quota gets none of the records; they stay acquired until their locks time out.
+    4. A request with a long list of partitions takes several turns of the event loop: its session's part is taken in
+       one of them, each partition in one of its own.
+    5. A client that exceeds a quota gets none of the records; they stay acquired until their locks time out.
 
 Source: ``KafkaApis`` (handleShareFetchRequest, processShareFetchResponse), ``ShareSessionContext``.
 """
@@ -31,6 +33,7 @@ from tidegauge.kafka.messages.share_fetch import (
     ShareFetchResponse,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.service.pending_responses import PendingResponse
 from tidegauge_broker.server.share.fetching import Fetched, WantedFetch
 from tidegauge_broker.server.wire.kafka.authorization import share
@@ -49,6 +52,7 @@ from tidegauge_broker.server.wire.kafka.handlers.share_parts import (
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Held, Response
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 from tidegauge_broker.share.acquiring import Wanted
 from tidegauge_broker.share.requests import is_valid_member_id, is_valid_renewal
 from tidegauge_broker.share.sessions import (
@@ -77,7 +81,7 @@ async def _handle(request: ShareFetchRequest, context: Context) -> ShareFetchRes
         return _refused(request, context, problem)
     service, names = service_of(context), Names(context)
     key = SessionKey(request.group_id or "", request.member_id or "")
-    partitions = named(request.topics)
+    partitions = await named(request.topics)
     acknowledges = any(one.acknowledgement_batches for one in partitions.values())
     forgotten = [PartitionId(bytes(one.topic_id), it) for one in request.forgotten_topics_data for it in one.partitions]
     connection = context.caller.connection
@@ -91,8 +95,11 @@ async def _handle(request: ShareFetchRequest, context: Context) -> ShareFetchRes
         return _refused(request, context, refusal.error)
     begun_ones = Acknowledging({}, {})
     if acknowledges:
-        begun_ones = acknowledge(key, partitions, names, context, renews=_renews(request, context.version))
-    errors = {one: error for one in session.partitions if (error := names.refusal(one)) is not _NONE}
+        begun_ones = await acknowledge(key, partitions, names, context, renews=_renews(request, context.version))
+    errors: dict[PartitionId, ErrorCode] = {}
+    async for one in with_turns(session.partitions, ITEMS_PER_TURN):
+        if (error := names.refusal(one)) is not _NONE:
+            errors[one] = error
     allowed = [] if _renews(request, context.version) else [one for one in session.partitions if one not in errors]
     if allowed and request.share_acquire_mode not in tuple(AcquireMode):
         return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)

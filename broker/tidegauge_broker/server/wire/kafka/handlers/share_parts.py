@@ -6,17 +6,19 @@ Source: ``KafkaApis`` (handleAcknowledgements, validateAcknowledgementBatches, g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.share.hosted import Outcome
 from tidegauge_broker.server.share.service import ShareService
 from tidegauge_broker.server.wire.kafka.handlers.common import endpoint_of
 from tidegauge_broker.server.wire.kafka.request import Context
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 from tidegauge_broker.share.acknowledging import Acknowledgement
 from tidegauge_broker.share.requests import are_valid
 from tidegauge_broker.share.sessions import PartitionId, SessionKey
@@ -69,11 +71,19 @@ def service_of(context: Context) -> ShareService:
     return share
 
 
-def named(topics: Iterable[Any]) -> dict[PartitionId, Any]:
-    """Return the partitions that a request names, with what it says of each."""
-    return {
-        PartitionId(bytes(topic.topic_id), one.partition_index): one for topic in topics for one in topic.partitions
-    }
+async def named(topics: Iterable[Any]) -> dict[PartitionId, Any]:
+    """Return the partitions that a request names, with what it says of each; a long list takes several turns."""
+    found: dict[PartitionId, Any] = {}
+    async for topic_id, one in with_turns(_named(topics), ITEMS_PER_TURN):
+        found[PartitionId(topic_id, one.partition_index)] = one
+    return found
+
+
+def _named(topics: Iterable[Any]) -> Iterator[tuple[bytes, Any]]:
+    for topic in topics:
+        topic_id = bytes(topic.topic_id)
+        for one in topic.partitions:
+            yield topic_id, one
 
 
 class Acknowledging(NamedTuple):
@@ -94,39 +104,48 @@ class Acknowledging(NamedTuple):
         return self.outcomes | {one: future.result() for one, future in self.futures.items()}
 
 
-def acknowledge(
+async def acknowledge(
     key: SessionKey, partitions: Mapping[PartitionId, Any], names: Names, context: Context, *, renews: bool
 ) -> Acknowledging:
-    """Take the acknowledgements of a request.
+    """Take the acknowledgements of a request; those of many partitions, or records, take several turns.
 
     A partition without any has a result only if another one has some that are accepted for a look, as in Kafka.
     """
+    service = service_of(context)
+    service.refresh_settings(key.group_id)
     outcomes: Outcomes = {}
     empty: Outcomes = {}
-    wanted: dict[PartitionId, list[Acknowledgement]] = {}
+    futures: dict[PartitionId, asyncio.Future[Outcome]] = {}
+    is_any_wanted, room = False, ITEMS_PER_TURN
     for one, of_it in partitions.items():
         batches = [
             Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
             for batch in of_it.acknowledgement_batches
         ]
-        if names.of(one.topic_id) is None:
-            outcomes[one] = ErrorCode.UNKNOWN_TOPIC_ID, None
-        elif not are_valid(batches, renews=renews):
-            outcomes[one] = ErrorCode.INVALID_REQUEST, None
-        elif (error := names.refusal(one)) is not ErrorCode.NONE:
+        error = _refusal(one, batches, names, renews=renews)
+        if error is not ErrorCode.NONE:
             outcomes[one] = error, None
-        elif batches:
-            wanted[one] = batches
-        else:
+        elif not batches:
             empty[one] = ErrorCode.NONE, None
-    if not wanted:
-        return Acknowledging(outcomes, {})
-    found = service_of(context).acknowledge(key, wanted)
-    missing = {
-        one: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOT_HERE) for one, future in found.items() if future is None
-    }
-    futures = {one: future for one, future in found.items() if future is not None}
-    return Acknowledging(outcomes | empty | missing, futures)
+        else:
+            is_any_wanted = True
+            future = service.acknowledge(key, one, batches)
+            if future is None:
+                outcomes[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NOT_HERE
+            else:
+                futures[one] = future
+        room -= 1 + sum(len(batch.types) for batch in batches)
+        if room <= 0:
+            room = ITEMS_PER_TURN
+            await asyncio.sleep(0)
+    return Acknowledging(outcomes | empty if is_any_wanted else outcomes, futures)
+
+
+def _refusal(one: PartitionId, batches: Sequence[Acknowledgement], names: Names, *, renews: bool) -> ErrorCode:
+    """Return why the acknowledgements of a partition are refused before they are looked at; NONE: they are not."""
+    if names.of(one.topic_id) is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return names.refusal(one) if are_valid(batches, renews=renews) else ErrorCode.INVALID_REQUEST
 
 
 _NOT_HERE = "This server does not host this topic-partition."

@@ -1,0 +1,201 @@
+"""The steps of scenario files about share groups (KIP-932); part of the vocabulary in ``steps``.
+
+A member is a connection of the scenario's own to the leader of one partition (``ShareMember``): it fetches and
+acknowledges when its step says so, and never by itself, so that a member between two steps is one that processes. Its
+id is its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
+from tidegauge_client.share_member import Says
+from tidegauge_lab.scenario import readers
+from tidegauge_lab.scenario.share_ranges import Range, ranges
+from tidegauge_lab.scenario.step_base import PartitionStep, Step, argument
+
+TYPES = tuple(one.name.lower() for one in Says if one is not Says.GAP)
+_LATER = "later: go on without the response; wait_acknowledge looks"
+_ERROR = "the error that is expected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGroupConfig(Step):
+    """Settings of a group."""
+
+    verb = "set_group_config"
+    main = ""
+    about = "set settings of a group, such as share.record.lock.duration.ms; it need not exist"
+
+    group: str = argument(readers.text, "the group")
+    config: Mapping[str, str] = argument(readers.by_name(readers.setting), "its settings")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginShareGroup(PartitionStep):
+    """The start offset of a group without members."""
+
+    verb = "begin_share_group"
+    main = ""
+    about = "let a share group without members begin a partition at an offset, as kafka-share-groups --reset-offsets"
+
+    group: str = argument(readers.text, "the group, which need not exist")
+    offset: int = argument(readers.integer, "the first offset that it is given")
+    error: ErrorCode = argument(readers.error_name, _ERROR, default=ErrorCode.NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartMember(PartitionStep):
+    """A member of a share group."""
+
+    verb = "start_member"
+    main = ""
+    about = "let a member join a share group, and send heartbeats until the partition is assigned to it"
+
+    member: str = argument(readers.text, "its name")
+    group: str = argument(readers.text, "the share group")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStep(Step):
+    """A step of one member."""
+
+    member: str = argument(readers.text, "its name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFetch(MemberStep):
+    """Records that a member acquires."""
+
+    verb = "share_fetch"
+    main = ""
+    about = (
+        "fetch until the member has acquired exactly these values, in this order; of none: fetch once, and get nothing"
+    )
+
+    values: tuple[str, ...] = argument(readers.many(readers.text), "the values; [] for none")
+    delivery: int | None = argument(
+        readers.positive, "how often each of them was delivered with this time", default=None
+    )
+    error: ErrorCode = argument(readers.error_name, _ERROR, default=ErrorCode.NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledge(MemberStep):
+    """What becomes of records."""
+
+    verb = "acknowledge"
+    main = ""
+    about = "say what becomes of records that the member has acquired: accept (default), release, reject or renew"
+
+    values: tuple[str, ...] = argument(readers.one_or_many(readers.text), "their values, which it got last")
+    type: str = argument(readers.choice(*TYPES), "what it says of them", default="accept")
+    answer: str = argument(readers.choice("now", "later"), _LATER, default="now")
+    error: ErrorCode = argument(readers.error_name, _ERROR, default=ErrorCode.NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitAcknowledge(MemberStep):
+    """The outcome of an acknowledgement."""
+
+    verb = "wait_acknowledge"
+    main = "member"
+    about = "wait for the response to the member's acknowledgement that was to be awaited later"
+
+    error: ErrorCode = argument(readers.error_name, _ERROR, default=ErrorCode.NONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveShareGroup(MemberStep):
+    """An end in order."""
+
+    verb = "leave_share_group"
+    main = "member"
+    about = "let the member end its session and leave: what it has acquired is given back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillMember(MemberStep):
+    """An end at once."""
+
+    verb = "kill_member"
+    main = "member"
+    about = "close the member's connection, as the death of its process would: what it has acquired is given back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareState(PartitionStep):
+    """Base of those that look at a share partition."""
+
+    main = ""
+
+    group: str = argument(readers.text, "the share group")
+    broker: int | None = argument(
+        readers.integer, "the broker that has it in flight; default: the leader", default=None
+    )
+    start: int | None = argument(readers.integer, "its start offset at the leader", default=None)
+    end: int | None = argument(readers.integer, "the first offset that was never acquired", default=None)
+    records: tuple[Range, ...] | None = argument(
+        ranges,
+        "{OFFSET or FIRST-LAST: STATE, STATE xCOUNT or STATE xCOUNT by MEMBER}: these in flight, and no others; STATE "
+        "is available, acquired, acknowledged, archived or unknown",
+        default=None,
+    )
+    durable_start: int | None = argument(
+        readers.leader, "the start offset that the share coordinator keeps; none: it has none yet", default=None
+    )
+    durable: tuple[Range, ...] | None = argument(
+        ranges, "the records whose state the share coordinator keeps, written as for records", default=None
+    )
+    durable_leader_epoch: int | None = argument(
+        readers.integer, "the leader epoch below which the share coordinator refuses writes", default=None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitShare(ShareState):
+    """Until a share partition is so."""
+
+    verb = "wait_share"
+    about = "wait until all of this is true of a share partition"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectShare(ShareState):
+    """What must be so of a share partition now."""
+
+    verb = "expect_share"
+    about = "check what is true of a share partition now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyShares(Step):
+    """What the accountant finds in what members were given and have said."""
+
+    verb = "verify_shares"
+    main = "found"
+    about = "let the accountant judge all that members of share groups were given and have said; it finds exactly this"
+
+    found: Mapping[str, int] = argument(
+        readers.by_name(readers.positive),
+        "{finding: how often}, such as accepted-again; {} where no guarantee is broken",
+    )
+
+
+SHARE_STEPS: tuple[type[Step], ...] = (
+    SetGroupConfig,
+    BeginShareGroup,
+    StartMember,
+    ShareFetch,
+    Acknowledge,
+    WaitAcknowledge,
+    LeaveShareGroup,
+    KillMember,
+    WaitShare,
+    ExpectShare,
+    VerifyShares,
+)
+OF_SHARE_GROUPS = SetGroupConfig | BeginShareGroup | StartMember | MemberStep | ShareState | VerifyShares
+"""What ``share_player`` plays."""
