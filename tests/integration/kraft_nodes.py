@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -58,6 +58,7 @@ class BrokerNode:
         directories: how many log directories it has.
         controller_port: of its controllers' listener, if it is a controller too.
         voters: options of the format that name the first voters.
+        more: settings beside the usual ones.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class BrokerNode:
         directories: int = 1,
         controller_port: int | None = None,
         voters: Sequence[str] = (),
+        more: Mapping[str, str] | None = None,
     ) -> None:
         self.id, self.kind, self._classpath, self._at = broker_id, kind, classpath, at
         self.port, grpc_port = unused_ports(2)
@@ -92,6 +94,7 @@ class BrokerNode:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,GRPC:PLAINTEXT",
             "log.dirs": ",".join(map(str, self.directories)),
             "controller.quorum.bootstrap.servers": servers,
+            **(more or {}),
         }
         self.config.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
         done = CliRunner().invoke(format_storage, ["-t", CLUSTER, "-c", str(self.config), *FEATURES, *voters])
@@ -230,11 +233,13 @@ class KRaftBrokers:
 
 
 @contextlib.contextmanager
-def brokers_of(quorum: Quorum, kinds: Sequence[str], classpath: str = "") -> Iterator[KRaftBrokers]:
+def brokers_of(
+    quorum: Quorum, kinds: Sequence[str], classpath: str = "", more: Mapping[str, str] | None = None
+) -> Iterator[KRaftBrokers]:
     """Brokers on a quorum that runs; the first one has two log directories. They are killed in the end."""
     at, servers = quorum.at, quorum.servers
     nodes = [
-        BrokerNode(number, kind, at, servers, classpath, directories=2 if number == 0 else 1)
+        BrokerNode(number, kind, at, servers, classpath, directories=2 if number == 0 else 1, more=more)
         for number, kind in enumerate(kinds)
     ]
     with _killed_in_the_end(nodes) as brokers:

@@ -73,15 +73,15 @@ def means_directory(bootstrap_server: str | None) -> bool:
     return bootstrap_server is None and not os.environ.get(BOOTSTRAP_VARIABLE)
 
 
-async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dict[int, str], Security]:
-    """All brokers, and controllers of a local cluster, and how to speak with them."""
+async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dict[int, str], Security, frozenset[int]]:
+    """All brokers, and controllers of a local cluster, and how to speak with them (``Switches``)."""
     if means_directory(bootstrap_server):
         file = load_cluster_file(directory, BROKERS_BY_ADDRESS)
-        return file.lab_addresses, file.security
+        return file.lab_addresses, file.security, file.unsecured_ids
     async with Admin(servers(bootstrap_server, directory)) as admin:
         view = await admin.metadata([])
     addresses = {broker_id: broker.address for broker_id, broker in view.brokers.items()}
-    return addresses, admin.security
+    return addresses, admin.security, frozenset()
 
 
 async def replicas_of(switches: Switches, at: TopicPartition) -> Mapping[int, metadata_pb2.ReplicaDescription]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.server.quorum.metadata_store import read_node_properties
-from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.cluster_file import CONTROLLER_LISTENER, ClusterFile, load_cluster_file
 from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.quorum_admin import QuorumAdmin
 from tidegauge_client.quorum_file import ControllerEntry
@@ -20,7 +20,6 @@ from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.plan import ports_of
 from tidegauge_lab.local.topology import Topology
 from tidegauge_lab.local.topology.kraft_plan import next_controller
-from tidegauge_lab.local.topology.kraft_properties import LISTENER
 from tidegauge_lab.local.waiting import holds_within
 
 _CAUGHT_UP_SECONDS = 30.0
@@ -70,15 +69,14 @@ def make_voter(directory: Path, entry: ControllerEntry) -> bytes:
         TidegaugeError: the leader refuses, or the controller does not catch up in time.
     """
     directory_id = read_node_properties(layout.controller_data(directory, entry.id)).directory_id
-    quorum = load_cluster_file(directory).quorum
+    asked = load_cluster_file(directory).controllers()
     assert directory_id is not None
-    assert quorum is not None
     refused: list[TidegaugeError] = []
 
     async def add() -> bool:
         try:
-            async with QuorumAdmin(quorum.addresses) as admin:
-                await admin.add_voter(entry.id, directory_id, [(LISTENER, entry.host, entry.port)])
+            async with QuorumAdmin(asked) as admin:
+                await admin.add_voter(entry.id, directory_id, [(CONTROLLER_LISTENER, entry.host, entry.port)])
         except TidegaugeError as problem:
             if problem.code is ErrorCode.DUPLICATE_VOTER and refused:
                 return True  # an attempt whose response was lost

@@ -77,17 +77,21 @@ class Switches(FaultCalls):
     Attributes:
         addresses: ``host:port`` by broker id.
         security: how connections to the brokers are secured.
+        unsecured: the ids of controllers, whose ``lab.listener`` has neither TLS nor credentials.
     """
 
-    def __init__(self, addresses: Mapping[int, str], security: Security = PLAIN) -> None:
+    def __init__(
+        self, addresses: Mapping[int, str], security: Security = PLAIN, unsecured: Collection[int] = ()
+    ) -> None:
         self.addresses = dict(addresses)
+        self.unsecured = frozenset(unsecured)
         self.security = security
         self._channels: dict[int, grpc.aio.Channel] = {}
 
     @classmethod
     def of_cluster(cls, file: ClusterFile) -> Self:
         """Those of all brokers of a cluster, and of its controllers in KRaft mode."""
-        return cls(file.lab_addresses, file.security)
+        return cls(file.lab_addresses, file.security, file.unsecured_ids)
 
     @property
     def broker_ids(self) -> list[int]:
@@ -300,7 +304,8 @@ class Switches(FaultCalls):
             address = self.addresses.get(broker_id)
             if address is None:
                 raise no_broker(broker_id, self.addresses)
-            channel = self._channels[broker_id] = open_channel(address, _OPTIONS, self.security)
+            security = PLAIN if broker_id in self.unsecured else self.security
+            channel = self._channels[broker_id] = open_channel(address, _OPTIONS, security)
         return channel
 
 

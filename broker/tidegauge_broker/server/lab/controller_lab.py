@@ -24,9 +24,8 @@ from grpc_health.v1._async import HealthServicer
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import FETCH
 from tidegauge.kafka.kraft.apis import KRAFT_APIS, KRAFT_PROTOCOL
-from tidegauge.kafka_channel import Dialer, KafkaChannel
+from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.partition import TopicPartition
-from tidegauge.security import PLAIN
 from tidegauge.v1 import lab_service_pb2_grpc
 from tidegauge_broker.log.lab_disk import DiskFaults, LabDisk
 from tidegauge_broker.server.lab import fault_table
@@ -40,6 +39,7 @@ from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.node_lab import NodeLab, Note
 from tidegauge_broker.server.quorum.requests_in import TOPIC
+from tidegauge_broker.server.quorum.way_to_controllers import Way
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest
 
@@ -97,8 +97,8 @@ class HeldFetches:
 class LabNodeChannel(LabKafkaChannel):
     """A channel of this node to which its faults and its hold of fetches apply."""
 
-    def __init__(self, calls: Calls, held: HeldFetches, address: str, client_id: str) -> None:
-        super().__init__(calls, address, client_id, Dialer(PLAIN), None, None, KRAFT_PROTOCOL)
+    def __init__(self, calls: Calls, held: HeldFetches, address: str, client_id: str, way: Way) -> None:
+        super().__init__(calls, address, client_id, way.dial, way.login, None, KRAFT_PROTOCOL)
         self._held = held
 
     async def request(self, key: int, message: Any, timeout_seconds: float, **more: Any) -> Any:
@@ -138,7 +138,7 @@ class ControllerLab(NodeLab):
 
     def open_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to which the faults apply."""
-        return LabNodeChannel(self._calls, self._held, address, client_id)
+        return LabNodeChannel(self._calls, self._held, address, client_id, self.way)
 
     def gated(self, handlers: Mapping[int, Served]) -> Mapping[int, Served]:
         """Return handlers before which the faults stand."""

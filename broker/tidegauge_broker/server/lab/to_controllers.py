@@ -18,14 +18,14 @@ from typing import Any
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_APIS, KRAFT_PROTOCOL
-from tidegauge.kafka_channel import Dialer, KafkaChannel
-from tidegauge.security import PLAIN
+from tidegauge.kafka_channel import KafkaChannel
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.fault_table import FaultTable, MetError, MetHold
 from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
 from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.node_lab import NodeLab, Note
+from tidegauge_broker.server.quorum.way_to_controllers import Way
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest
 
@@ -56,7 +56,7 @@ class ControllersLab(NodeLab):
 
     def open_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to which the faults apply."""
-        return ControllersChannel(self._faults, self._calls, address, client_id)
+        return ControllersChannel(self._faults, self._calls, address, client_id, self.way)
 
     async def start(self, nodes: KnownNodes, note: Note) -> None:
         """Learn which controller listens where; the broker's own Lab service serves the faults."""
@@ -72,10 +72,11 @@ class ControllersChannel(LabKafkaChannel):
         calls: all of its calls to controllers.
         address: the controller's.
         client_id: goes with each request.
+        way: how it connects.
     """
 
-    def __init__(self, faults: FaultTable, calls: Calls, address: str, client_id: str) -> None:
-        super().__init__(calls, address, client_id, Dialer(PLAIN), None, None, KRAFT_PROTOCOL)
+    def __init__(self, faults: FaultTable, calls: Calls, address: str, client_id: str, way: Way) -> None:
+        super().__init__(calls, address, client_id, way.dial, way.login, None, KRAFT_PROTOCOL)
         self._faults = faults
 
     async def request(self, key: int, message: Any, timeout_seconds: float, **more: Any) -> Any:

@@ -6,6 +6,8 @@ Rules (Kafka's SocketServer and ControllerApis):
     2. A connection's requests are handled one at a time; nothing more is read while one waits for its response, or
        while the client does not take the responses that it has.
     3. A connection that is idle for ``connections.max.idle.ms`` is closed; there are at most ``MOST_CONNECTIONS``.
+    4. A client is who its certificate says on an SSL listener, and User:ANONYMOUS on one without SASL else; those of
+       listeners with SASL authenticate themselves first (``sasl_connection``).
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from tidegauge.kafka.frames import RequestHeader, UnsupportedRequest, codec_of, 
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages.api_versions import ApiVersionsResponse
 from tidegauge.listeners import Listener
+from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.listener_security import OPEN, ListenerSecurity
+from tidegauge_broker.server.wire.connection_rates import ConnectionRates
+from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
+from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
 from tidegauge_broker.server.wire.kafka.frame_reader import FrameReader
 
 LOG = logging.getLogger("tidegauge.quorum")
@@ -35,6 +42,10 @@ class Owner(Protocol):
 
     handlers: Mapping[int, Served]
     max_request_bytes: int
+
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        """Return the principal of a client with this certificate, in DER; None closes its connection."""
+        ...
 
     def opened(self, connection: QuorumConnection) -> bool:
         """Count a connection; return whether there is room for it."""
@@ -57,6 +68,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         self._is_busy = False
         self._is_reading = True
         self.peer_host = "?"
+        self.principal: Principal = ANONYMOUS
         self.used_seconds = seconds()
 
     @property
@@ -71,7 +83,10 @@ class QuorumConnection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.peer_host = peer_host(transport.get_extra_info("peername"))
-        if not self._owner.opened(self):
+        tls = transport.get_extra_info("ssl_object")
+        principal = self._owner.principal_of(None if tls is None else tls.getpeercert(binary_form=True))
+        self.principal = principal or ANONYMOUS
+        if not self._owner.opened(self) or principal is None:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -150,7 +165,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
             respond(served.refusal(version, message, error, text))
 
         client_id = header.client_id or ""
-        return Call(header.key, version, message, respond, refuse, host=self.peer_host, client_id=client_id)
+        return Call(header.key, version, message, respond, refuse, self.principal, self.peer_host, client_id)
 
     def _respond(self, header: RequestHeader, response: Any) -> None:
         if self._transport is None:
@@ -182,18 +197,37 @@ class QuorumListener:
         handlers: the APIs that are served, by key.
         max_request_bytes: the largest frame.
         idle_seconds: how long a connection may be idle.
+        clock: the process's.
+        security: what it asks of clients.
     """
 
     def __init__(
-        self, at: Listener, handlers: Mapping[int, Served], max_request_bytes: int, idle_seconds: float
+        self,
+        at: Listener,
+        handlers: Mapping[int, Served],
+        max_request_bytes: int,
+        idle_seconds: float,
+        clock: Callable[[], int],
+        security: ListenerSecurity = OPEN,
     ) -> None:
         self.handlers = handlers
         self.max_request_bytes = max_request_bytes
         self._at = at
         self._idle_seconds = idle_seconds
         self._connections: set[QuorumConnection] = set()
-        self._server: asyncio.Server | None = None
+        self._clock = clock
+        self._security = security
+        self._slots = ConnectionSlots()
+        self._acceptor = Acceptor(at, security.tls, ConnectionRates(), self._slots, clock, self._connection)
         self._idle_timer: asyncio.TimerHandle | None = None
+
+    def _connection(self) -> QuorumConnection:
+        seconds = asyncio.get_running_loop().time
+        if self._security.sasl is None:
+            return QuorumConnection(self, seconds)
+        from tidegauge_broker.server.quorum.sasl_connection import QuorumSaslConnection  # noqa: PLC0415 - few have SASL
+
+        return QuorumSaslConnection(self, seconds, self._security.sasl, self._clock)
 
     async def open(self) -> None:
         """Bind and serve.
@@ -201,11 +235,8 @@ class QuorumListener:
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, the address can't be bound.
         """
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
-                lambda: QuorumConnection(self, loop.time), self._at.host or None, self._at.port
-            )
+            await self._acceptor.start()
         except OSError as problem:
             text = f"Socket server failed to bind to {self._at.address}: {problem.strerror or problem}"
             raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"{text}; choose another port in listeners") from None
@@ -218,6 +249,10 @@ class QuorumListener:
             connection.close()
         self._idle_timer = loop.call_later(max(1.0, self._idle_seconds / 4), self._watch_idle)
 
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        """Return the principal of a client with this certificate, in DER; None: it is not served."""
+        return self._security.principal_of(certificate)
+
     def opened(self, connection: QuorumConnection) -> bool:
         """Count a connection; return whether there is room for it."""
         if len(self._connections) >= MOST_CONNECTIONS:
@@ -228,15 +263,13 @@ class QuorumListener:
 
     def closed(self, connection: QuorumConnection) -> None:
         """Forget a connection."""
+        self._slots.release(self._at.name)
         self._connections.discard(connection)
 
     async def close(self) -> None:
         """Accept nothing more, and close all connections."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        if self._server is not None:
-            self._server.close()
+        await self._acceptor.stop()
         for connection in list(self._connections):
             connection.close()
-        if self._server is not None:
-            await self._server.wait_closed()

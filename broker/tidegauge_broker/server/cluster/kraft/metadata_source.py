@@ -161,7 +161,6 @@ class QuorumObserver(MetadataSource):
         timeout_seconds = settings.values.integer("controller.quorum.request.timeout.ms") / 1000
         client_id = f"raft-client-{settings.node_id}"
         self._links = QuorumLinks(
-            settings.node_id,
             settings.listener_name,
             timeout_seconds,
             lambda address: lab.open_channel(address, client_id),

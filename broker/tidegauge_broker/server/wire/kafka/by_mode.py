@@ -35,8 +35,8 @@ from tidegauge.kafka.messages.api_versions import (
 )
 from tidegauge_broker.server.cluster.ports import Features, Forwarding
 from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
+from tidegauge_broker.server.wire.kafka.client_software import is_valid
 from tidegauge_broker.server.wire.kafka.handlers import describe_topic_partitions
-from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
 from tidegauge_broker.server.wire.kafka.served import SERVED, handlers_with
