@@ -140,7 +140,7 @@ def test_a_tool_needs_credentials_and_the_right_ones(cluster: LocalCluster, stor
 
 
 def test_files_with_the_nodes_password_are_the_owners_alone(cluster: LocalCluster):
-    """Rule: a controller's file has the password of all nodes, so nobody else may read it."""
+    """Rule: a controller's file has the password of all nodes, so no other user may read it."""
     path = layout.controller_process(cluster.directory, CONTROLLER).directory / layout.CONTROLLER_PROPERTIES
     assert "node-secret" in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -200,9 +200,8 @@ def test_apache_kafkas_controller_and_broker_let_in_tidegauges_and_are_let_in(
         **stores,
         **AUTHORIZER,
         "listener.security.protocol.map": f"CONTROLLER:{protocol},PLAINTEXT:PLAINTEXT,GRPC:PLAINTEXT",
-        "ssl.client.auth": "required",
         "super.users": "User:node;User:CN=node;User:ANONYMOUS",
-        **({} if protocol == SSL else OF_PLAIN),
+        **({"ssl.client.auth": "required"} if protocol == SSL else OF_PLAIN),
     }
     security = security_of(stores, SSL) if protocol == SSL else client(stores, "node", "node-secret", protocol)
     classpath = kafka_classpath()

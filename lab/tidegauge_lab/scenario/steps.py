@@ -440,6 +440,9 @@ class WaitQuorum(Step):
     changed: bool | None = argument(
         readers.truth, "true: in another epoch than at the last such step; false: still in that one", default=None
     )
+    caught_up: int | None = argument(
+        readers.positive, "so many voters have all that is committed, as the leader knows", default=None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,6 +156,9 @@ class WaitPlayer:
             view = self._cluster.quorum()
             if view is None or view.high_watermark < 0:
                 return [] if step.leader == NONE else ["no controller leads the quorum"]
+            whole = sum(one.log_end_offset >= view.high_watermark for one in view.voters)
+            if step.caught_up not in {None, whole}:
+                return [f"{whole} of {len(view.voters)} voters have all that is committed"]
             is_other = view.epoch != self._quorum_epoch
             if step.leader in {ANY, view.leader_id} and step.changed in {None, is_other}:
                 self._quorum_epoch = view.epoch

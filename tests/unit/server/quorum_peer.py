@@ -9,7 +9,7 @@ from tidegauge.kafka.frames import joined
 from tidegauge.kafka.kraft import apis
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.quorum.calls import Call, Served
-from tidegauge_broker.server.quorum.listener import QuorumConnection
+from tidegauge_broker.server.quorum.connection import QuorumConnection
 
 
 class Wire:

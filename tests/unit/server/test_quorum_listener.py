@@ -15,13 +15,13 @@ from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import api_versions, describe_quorum
 from tidegauge_broker.server.quorum.calls import Served
-from tidegauge_broker.server.quorum.listener import QuorumConnection
+from tidegauge_broker.server.quorum.connection import QuorumConnection
 
 
 @pytest.fixture
 def open_connection(monkeypatch: pytest.MonkeyPatch):
     """Opens a connection at a listener; returns both with the wire."""
-    monkeypatch.setattr("tidegauge_broker.server.quorum.listener.asyncio.Transport", Wire)
+    monkeypatch.setattr("tidegauge_broker.server.quorum.connection.asyncio.Transport", Wire)
 
     def opened(listening: Listening) -> tuple[QuorumConnection, Wire]:
         connection, wire = QuorumConnection(listening, lambda: 0.0), Wire()

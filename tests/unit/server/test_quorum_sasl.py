@@ -93,7 +93,7 @@ class Client:
 @pytest.fixture(autouse=True)
 def of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wire of the tests counts as a transport."""
-    monkeypatch.setattr("tidegauge_broker.server.quorum.listener.asyncio.Transport", Wire)
+    monkeypatch.setattr("tidegauge_broker.server.quorum.connection.asyncio.Transport", Wire)
 
 
 async def test_requests_are_handled_for_the_principal_that_has_logged_in() -> None:

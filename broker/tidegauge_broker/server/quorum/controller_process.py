@@ -26,6 +26,7 @@ from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
 from tidegauge_broker.server.quorum.listener_security import security_of_listener
 from tidegauge_broker.server.quorum.metadata_store import MetadataStore, read_node_properties
+from tidegauge_broker.server.quorum.node_lab import NodeLab
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.quorum.quorum_events import QuorumEvents
 from tidegauge_broker.server.quorum.served_apis import served_apis
@@ -76,6 +77,7 @@ class ControllerProcess:
     Args:
         settings: the node's.
         clock: of the process, if it is a broker too; None: one of its own.
+        lab: of the process, if it is a broker too; None: one of its own, where it has an address for that.
 
     Attributes:
         on_image: is called when there is another image of the committed metadata.
@@ -84,7 +86,7 @@ class ControllerProcess:
         TidegaugeError: INVALID_CONFIG, its way to the other controllers is not whole.
     """
 
-    def __init__(self, settings: NodeSettings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: NodeSettings, clock: Clock | None = None, lab: NodeLab | None = None) -> None:
         self.stopping = asyncio.Event()
         self.on_image: Callable[[], None] = lambda: None
         self._settings = settings
@@ -95,7 +97,7 @@ class ControllerProcess:
         self._listeners: list[QuorumListener] = []
         self._events: QuorumEvents | None = None
         self._parts: ControllerParts | None = None
-        self._lab = lab_of(settings.node_id, settings.values.text("lab.listener"))
+        self._lab = lab or lab_of(settings.node_id, settings.values.text("lab.listener"))
         self._lab.way = way_to_controllers(settings)
         self._links = QuorumLinks(
             settings.listener_name,
@@ -128,7 +130,7 @@ class ControllerProcess:
         assert properties.cluster_id is not None
         assert properties.directory_id is not None
         check_owner(properties, str(directory / META_PROPERTIES), properties.cluster_id, settings.node_id)
-        store = self._store = MetadataStore(directory, values, self._now_ms, self._lab.disk)
+        store = self._store = MetadataStore(directory, values, self._now_ms, self._lab.disk_of(directory))
         opened = await asyncio.get_running_loop().run_in_executor(self._pool, store.open, settings.static_voters)
         config = quorum_config(settings, properties.cluster_id, properties.directory_id)
         node = RaftNode(config, opened.log, opened.history, opened.election)

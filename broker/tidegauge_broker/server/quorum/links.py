@@ -21,8 +21,8 @@ from tidegauge_controller.raft.messages import Response
 LOG = logging.getLogger("tidegauge.quorum")
 _MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "it is of another cluster than this node's directories "
-    "(INCONSISTENT_CLUSTER_ID); name the controllers of this cluster in controller.quorum.bootstrap.servers, or give the "
-    "node a directory that was formatted with that cluster's id",
+    "(INCONSISTENT_CLUSTER_ID); name the controllers of this cluster in controller.quorum.bootstrap.servers, or give "
+    "the node a directory that was formatted with that cluster's id",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "it does not let this node take part (CLUSTER_AUTHORIZATION_FAILED); add "
     "the node's principal to super.users of the controllers",
 }

@@ -1,8 +1,8 @@
 """What a controller's listener asks of its clients: a certificate, credentials, or nothing.
 
 By SCRAM a controller lets in whom the committed metadata know. While it has none - before the quorum's first leader, or
-after a start until there is one - nobody can log in, other controllers neither: so several controllers use PLAIN among
-themselves, or certificates. Brokers and tools may use SCRAM (KIP-900).
+after a start until there is one - no client can log in, other controllers neither: so several controllers use PLAIN
+among themselves, or certificates. Brokers and tools may use SCRAM (KIP-900).
 Source: ``ControllerServer``, ``SocketServer``, ``ScramPublisher``.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
@@ -20,13 +21,16 @@ class NodeLab:
     """See the module.
 
     Attributes:
-        disk: changes the files of the node's directories.
         way: how channels to controllers connect; who opens the first one sets it before.
     """
 
     def __init__(self) -> None:
-        self.disk: Disk = DISK
         self.way: Way = PLAIN_WAY
+
+    def disk_of(self, directory: Path) -> Disk:
+        """Return what changes the files of a directory."""
+        del directory
+        return DISK
 
     def open_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to another node."""

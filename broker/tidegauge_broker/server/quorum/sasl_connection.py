@@ -26,7 +26,7 @@ from tidegauge_broker.security.sasl.authenticator import (
     SaslAuthenticator,
     SendToken,
 )
-from tidegauge_broker.server.quorum.listener import Owner, QuorumConnection
+from tidegauge_broker.server.quorum.connection import Owner, QuorumConnection
 from tidegauge_broker.server.wire.kafka.client_software import is_valid
 from tidegauge_broker.server.wire.sasl_listener import SaslListener
 

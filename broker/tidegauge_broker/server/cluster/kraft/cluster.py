@@ -101,7 +101,7 @@ class KRaftCluster:
         read = partial(KRaftDirectories.read, metadata_directory, paths, node.node_id, clock.wall_ms())
         directories = await asyncio.to_thread(read)
         source: MetadataSource = (
-            OwnController(node, clock)
+            OwnController(node, clock, lab)
             if node.is_controller
             else QuorumObserver(node, directories.properties, clock, lab)
         )
