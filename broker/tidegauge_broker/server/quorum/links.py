@@ -68,7 +68,11 @@ class QuorumLinks:
                 self._say(address, problem.message)
                 raise
             return known
-        response = read_response(effect.request, message, self._listener)
+        try:
+            response = read_response(effect.request, message, self._listener)
+        except TidegaugeError as problem:  # such as records that the disk of the leader has damaged (KAFKA-18723)
+            self._say(address, f"its response to {type(effect.request).__name__} can't be read: {problem.message}")
+            raise
         self._say(address, _MEANINGS.get(response.top_level_error, ""))
         return response
 
