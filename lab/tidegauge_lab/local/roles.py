@@ -105,6 +105,8 @@ class Role(NamedTuple):
     def __str__(self) -> str:
         if self.of is not None:
             return f"{self.kind.value} of {self.of}"
+        if self.partition == METADATA:
+            return f"{self.kind.value} of the quorum"
         return "the controller" if self.partition is None else f"{self.kind.value} of {self.partition}"
 
     @property

@@ -16,6 +16,7 @@ from tidegauge_lab.scenario.facts import Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import Waits
 from tidegauge_lab.scenario.hands import Hands
+from tidegauge_lab.scenario.quorum_steps import WaitQuorum
 from tidegauge_lab.scenario.readers import ANY, NO_LEADER, NONE
 
 WaitStep: TypeAlias = (
@@ -27,7 +28,7 @@ WaitStep: TypeAlias = (
     | steps.WaitEpoch
     | steps.WaitCheckpoint
     | steps.WaitController
-    | steps.WaitQuorum
+    | WaitQuorum
     | steps.WaitEvent
     | steps.WaitHeld
 )
@@ -151,7 +152,7 @@ class WaitPlayer:
         self._wait(differing)
 
     @do.register
-    def _wait_quorum(self, step: steps.WaitQuorum) -> None:
+    def _wait_quorum(self, step: WaitQuorum) -> None:
         def differing() -> list[str]:
             view = self._cluster.quorum()
             if view is None or view.high_watermark < 0:

@@ -46,6 +46,8 @@ NAMES = [
     "producer-fencing",
     "quorum-committed-stays",
     "quorum-cut-off-leader",
+    "quorum-leader-removed",
+    "quorum-lost-disk",
     "quorum-majority-lost",
     "quorum-returning-voter",
     "rebalance-storm",
