@@ -56,7 +56,7 @@ ROWS = (
     Row(
         "SASL and TLS of the controllers' listener",
         "there is no such listener: controllers are brokers",
-        "not built: it is PLAINTEXT, for 127.0.0.1 (kraft-mode.md)",
+        "test_quorum_secured::test_a_tool_needs_credentials_and_the_right_ones",
     ),
     Row(
         "a broker parted from what keeps the metadata",

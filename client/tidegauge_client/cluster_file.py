@@ -39,7 +39,10 @@ KRAFT_MODE = "kraft"
 MODES = (ZOOKEEPER_MODE, KRAFT_MODE)
 """Where a cluster's controller keeps its decisions: in ZooKeeper, or in a log of its own (KIP-500)."""
 ANOTHER_DIRECTORY = "name another directory with --dir"
+CONTROLLER_LISTENER = "CONTROLLER"
+"""Name of the controllers' listener of a local cluster."""
 _JAAS = "sasl.jaas.config"
+_PROTOCOLS = "listener.security.protocol.map"
 _LAST_PORT = 65535
 _LAST_ID = 2**31 - 1
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}")
@@ -159,11 +162,27 @@ class ClusterFile:
         return {entry.id: entry.address for entry in self.brokers} | {one.id: one.lab_address for one in controllers}
 
     @property
+    def unsecured_ids(self) -> frozenset[int]:
+        """Return those of ``lab_addresses`` that have neither TLS nor credentials, whatever the cluster has."""
+        return frozenset() if self.quorum is None else frozenset(one.id for one in self.quorum.separate)
+
+    @property
     def bootstrap_servers(self) -> BootstrapServers:
         """Return all brokers' addresses, with the security settings for them."""
         listeners = {entry.address: entry.kafka_listener for entry in self.brokers if entry.kafka_port}
         addresses = (entry.address for entry in self.brokers)
         return BootstrapServers(addresses, self.security, listeners)
+
+    def controllers(self, addresses: Iterable[str] | None = None) -> BootstrapServers:
+        """Return controllers' addresses, with the security settings for them; none in ZooKeeper mode.
+
+        Args:
+            addresses: of some of them; None: of all.
+        """
+        if self.quorum is None:
+            return BootstrapServers()
+        chosen = self.quorum.addresses if addresses is None else addresses
+        return BootstrapServers(chosen, security_of_controllers(self.settings))
 
     @property
     def kafka_bootstrap_servers(self) -> list[str]:
@@ -196,8 +215,25 @@ def security_of_cluster(settings: Mapping[str, str]) -> Security:
     """
     protocol = settings.get("security.inter.broker.protocol") or PLAIN.protocol
     mechanism = settings.get("sasl.mechanism.inter.broker.protocol") or "GSSAPI"
-    listener = f"listener.name.{GRPC_SASL_SSL.lower()}."
-    places = (f"{listener}{mechanism.lower()}.{_JAAS}", f"{listener}{_JAAS}", _JAAS)
+    return _security_at(GRPC_SASL_SSL, mechanism, settings, protocol)
+
+
+def security_of_controllers(settings: Mapping[str, str]) -> Security:
+    """Return the security of the controllers' listener of a cluster in KRaft mode, with the nodes' own credentials.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a certificate, a key or the credentials can't be read.
+    """
+    protocols = (one.strip().upper().partition(":") for one in (settings.get(_PROTOCOLS) or "").split(","))
+    protocol = next((text for name, _, text in protocols if name == CONTROLLER_LISTENER), PLAIN.protocol)
+    mechanism = settings.get("sasl.mechanism.controller.protocol") or "GSSAPI"
+    return _security_at(CONTROLLER_LISTENER, mechanism, settings, protocol)
+
+
+def _security_at(listener: str, mechanism: str, settings: Mapping[str, str], protocol: str) -> Security:
+    """Return the security of a listener whose clients log in with the credentials of its own JAAS entry."""
+    of_listener = f"listener.name.{listener.lower()}."
+    places = (f"{of_listener}{mechanism.lower()}.{_JAAS}", f"{of_listener}{_JAAS}", _JAAS)
     jaas = next((settings[name] for name in places if settings.get(name)), None)
     return security_of({**settings, "sasl.mechanism": mechanism, _JAAS: jaas}, protocol)
 

@@ -27,12 +27,15 @@ from tidegauge.kafka.kraft.messages import (
     remove_raft_voter,
     update_features,
 )
-from tidegauge.kafka_channel import KafkaChannel
+from tidegauge.kafka_channel import Dialer, KafkaChannel
+from tidegauge.security import PLAIN
+from tidegauge_client.cluster_file import BootstrapServers
 
 METADATA_TOPIC = "__cluster_metadata"
 _CONTROLLERS = 2
 _SOFTWARE, _SOFTWARE_VERSION = "tidegauge", "1"
 _PAUSE_SECONDS = 0.05
+_MAY_NEED_SECURITY = "; if its listener has TLS or SASL, --command-config names a file with the settings"
 _ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 """Errors after which the leader is looked for again."""
 
@@ -99,12 +102,14 @@ class QuorumAdmin:
     """See the module. Use it as an asynchronous context manager.
 
     Args:
-        controllers: ``host:port`` of some controllers.
+        controllers: ``host:port`` of some controllers; ``BootstrapServers`` have the security settings for them.
         timeout_seconds: limit of each call, the search for the leader included.
     """
 
     def __init__(self, controllers: Sequence[str], timeout_seconds: float = 30.0) -> None:
         self._bootstrap = list(controllers)
+        self._security = controllers.security if isinstance(controllers, BootstrapServers) else PLAIN
+        self._dial = Dialer(self._security)
         self._timeout_seconds = timeout_seconds
         self._channels: dict[str, KafkaChannel] = {}
 
@@ -240,13 +245,13 @@ class QuorumAdmin:
         """Return the cluster's id and the leader's response; look for the leader until the time is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_seconds
-        problem = TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no controller was asked in time")
+        problem: TidegaugeError | None = None
         while loop.time() < deadline:
             try:
                 cluster_id, address = await self._find_leader(deadline)
                 response = await self._channel(address).request(key, request(cluster_id), deadline - loop.time())
             except TidegaugeError as error:
-                problem = error
+                problem = _telling(problem, error)
             else:
                 code = ErrorCode.of(error_of(response))
                 if code is ErrorCode.NONE:
@@ -255,19 +260,20 @@ class QuorumAdmin:
                 if code not in _ELSEWHERE:
                     raise problem
             await asyncio.sleep(_PAUSE_SECONDS)
-        raise problem
+        raise problem or TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no controller was asked in time")
 
     async def _find_leader(self, deadline: float) -> tuple[str, str]:
         """Return the cluster's id and the address of the active controller, by the first controller that knows it."""
         loop = asyncio.get_running_loop()
-        problem = TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "No controller was named")
+        problem: TidegaugeError | None = None
         for address in self._bootstrap:
             message = describe_cluster.DescribeClusterRequest(endpoint_type=_CONTROLLERS)
             limit = min(2.0, max(0.1, deadline - loop.time()))
             try:
                 found = await self._channel(address).request(DESCRIBE_CLUSTER, message, limit)
             except TidegaugeError as error:
-                problem = TidegaugeError(error.code, f"The controller at {address} does not respond: {error.message}")
+                text = f"The controller at {address} does not respond: {error.message}{self._hint}"
+                problem = _telling(problem, TidegaugeError(error.code, text))
                 continue
             if found.error_code:
                 problem = TidegaugeError(ErrorCode.of(found.error_code), found.error_message or "")
@@ -280,12 +286,24 @@ class QuorumAdmin:
                 f"The controller at {address} knows no leader of the quorum: no majority of the voters is alive and "
                 "connected, or an election is in progress",
             )
-        raise problem
+        raise problem or TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "No controller was named")
+
+    @property
+    def _hint(self) -> str:
+        """What may be missing where connections are neither secured nor authenticated; else nothing."""
+        return "" if self._security.is_tls or self._security.login else _MAY_NEED_SECURITY
 
     def _channel(self, address: str) -> KafkaChannel:
         if address not in self._channels:
-            self._channels[address] = KafkaChannel(address, "tidegauge-quorum-admin", protocol=KRAFT_PROTOCOL)
+            self._channels[address] = KafkaChannel(
+                address, "tidegauge-quorum-admin", self._dial, self._security.login, protocol=KRAFT_PROTOCOL
+            )
         return self._channels[address]
+
+
+def _telling(before: TidegaugeError | None, now: TidegaugeError) -> TidegaugeError:
+    """Return the newer problem, unless it is that the time was over: what was in the way before says more."""
+    return now if before is None or now.code is not ErrorCode.REQUEST_TIMED_OUT else before
 
 
 def _replica(state: describe_quorum.ReplicaState) -> QuorumReplica:

@@ -121,16 +121,21 @@ def directory_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallab
     )(command)
 
 
-def bootstrap_option(command: AnyCallable, *, hidden: bool = False) -> AnyCallable:
+def bootstrap_option(command: AnyCallable, *, hidden: bool = False, has_config: bool = False) -> AnyCallable:
     """Add ``-b/--bootstrap-server``, passed as ``bootstrap_server``; the client's resolver reads its variable.
 
     Adds ``--command-config`` too: its value is not passed to the verb, ``command_config`` returns it.
+
+    Args:
+        command: the verb.
+        hidden: whether ``--help`` leaves them out.
+        has_config: whether it shows ``--command-config`` nevertheless.
     """
     command = click.option(
         "--command-config",
         cls=CommonOption,
         shown="--command-config FILE",
-        hidden=hidden,
+        hidden=hidden and not has_config,
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
         envvar=COMMAND_CONFIG_VARIABLE,
         expose_value=False,
@@ -167,6 +172,11 @@ def verb_options(command: AnyCallable) -> AnyCallable:
 def offline_verb_options(command: AnyCallable) -> AnyCallable:
     """Add the common options to a verb that asks no cluster: all are accepted, only ``--output`` has an effect."""
     return output_option(directory_option(bootstrap_option(command, hidden=True), hidden=True))
+
+
+def controller_verb_options(command: AnyCallable) -> AnyCallable:
+    """Add the common options to a verb that asks controllers: ``--bootstrap-server`` is accepted, without an effect."""
+    return output_option(directory_option(bootstrap_option(command, hidden=True, has_config=True)))
 
 
 def about_its_cluster(sentence: str) -> str:

@@ -39,6 +39,8 @@ GRPC_PORT_OFFSET = 10_000
 """Distance from the port of the first listener to that of a gRPC listener that the settings do not name."""
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
+SECURITY_PROTOCOL_IDS = {PLAINTEXT: 0, SSL: 1, SASL_PLAINTEXT: 2, SASL_SSL: 3}
+"""Kafka's numbers of the security protocols (``SecurityProtocol.id``)."""
 WITH_TLS = frozenset({SSL, SASL_SSL})
 WITH_SASL = frozenset({SASL_PLAINTEXT, SASL_SSL})
 GRPC_NAMES = {PLAINTEXT: GRPC, SSL: GRPC_SSL, SASL_SSL: GRPC_SASL_SSL}

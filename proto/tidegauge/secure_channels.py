@@ -13,9 +13,8 @@ import grpc
 import grpc.aio
 
 from tidegauge.call_credentials import check_for_calls, metadata_of
-from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.sasl_client import Login
-from tidegauge.security import PLAIN, Security
+from tidegauge.security import PLAIN, Security, key_of_listener
 
 
 class _Authorization(grpc.AuthMetadataPlugin):
@@ -50,18 +49,9 @@ def server_credentials(security: Security, *, needs_client_certificate: bool) ->
     Raises:
         TidegaugeError: INVALID_CONFIG, what a listener needs is missing.
     """
-    if security.certificates is None or security.private_key is None:
-        raise TidegaugeError(
-            ErrorCode.INVALID_CONFIG,
-            "An SSL listener needs a private key and a certificate: write ssl.keystore.location=FILE.pem with both",
-        )
-    if needs_client_certificate and security.authorities is None:
-        raise TidegaugeError(
-            ErrorCode.INVALID_CONFIG,
-            "ssl.client.auth=required needs the authorities to trust: write ssl.truststore.location=FILE",
-        )
+    own = key_of_listener(security, needs_client_certificate=needs_client_certificate)
     return grpc.ssl_server_credentials(
-        [(security.private_key, security.certificates)],
+        [own],
         security.authorities if needs_client_certificate else None,
         require_client_auth=needs_client_certificate,
     )

@@ -276,6 +276,25 @@ def _invalid(setting: str, value: str, why: str) -> TidegaugeError:
     return TidegaugeError(ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {setting}: {why}")
 
 
+def key_of_listener(security: Security, *, needs_client_certificate: bool) -> tuple[bytes, bytes]:
+    """Return the private key and the certificates of a listener with TLS, if there is all that it needs.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a certificate or an authority is missing.
+    """
+    if security.certificates is None or security.private_key is None:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            "An SSL listener needs a private key and a certificate: write ssl.keystore.location=FILE.pem with both",
+        )
+    if needs_client_certificate and security.authorities is None:
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            "ssl.client.auth=required needs the authorities to trust: write ssl.truststore.location=FILE",
+        )
+    return security.private_key, security.certificates
+
+
 def server_context(security: Security, verify: ssl.VerifyMode) -> ssl.SSLContext:
     """Return Python's TLS context for a listener that does not speak gRPC.
 

@@ -255,11 +255,13 @@ class KRaftBrokers:
 
 
 @contextlib.contextmanager
-def brokers_of(quorum: Quorum, kinds: Sequence[str], classpath: str = "") -> Iterator[KRaftBrokers]:
+def brokers_of(
+    quorum: Quorum, kinds: Sequence[str], classpath: str = "", settings: Mapping[str, str] | None = None
+) -> Iterator[KRaftBrokers]:
     """Brokers on a quorum that runs; the first one has two log directories. They are killed in the end."""
     at, servers = quorum.at, quorum.servers
     nodes = [
-        BrokerNode(number, kind, at, servers, classpath, directories=2 if number == 0 else 1)
+        BrokerNode(number, kind, at, servers, classpath, directories=2 if number == 0 else 1, settings=settings)
         for number, kind in enumerate(kinds)
     ]
     with _killed_in_the_end(nodes) as brokers:

@@ -21,8 +21,10 @@ from tests.waiting import until
 from tidegauge.errors import TidegaugeError
 from tidegauge.java import java_program
 from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge.security import PLAIN, Security
 from tidegauge_broker.log.dump_verb import dump_log
 from tidegauge_broker.server.quorum.format_verb import format_storage
+from tidegauge_client.cluster_file import BootstrapServers
 from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
 
 CLUSTER = "pQKNjKG6SIW1R46E3fVjJA"
@@ -220,6 +222,7 @@ class Quorum:
         classpath: of Kafka's jars.
         settings: of each node, beside the usual ones.
         features: options of the format, such as ``--feature NAME=LEVEL``.
+        security: by which the tests look at it.
     """
 
     def __init__(
@@ -229,8 +232,9 @@ class Quorum:
         classpath: str = "",
         settings: Mapping[str, str] | None = None,
         features: Sequence[str] = (),
+        security: Security = PLAIN,
     ) -> None:
-        self.at, self._classpath, self._settings = at, classpath, settings
+        self.at, self._classpath, self._settings, self._security = at, classpath, settings, security
         self._ports = unused_ports(len(kinds) + 1)
         self.servers = ",".join(f"127.0.0.1:{port}" for port in self._ports[: len(kinds)])
         self.nodes = [self._node(number, kind) for number, kind in enumerate(kinds)]
@@ -263,7 +267,7 @@ class Quorum:
         living = [node.address for node in sorted(self.nodes, key=lambda node: node.kind == KAFKA) if node.runs]
 
         async def describe() -> QuorumView:
-            async with QuorumAdmin(living, 2.0) as admin:
+            async with QuorumAdmin(BootstrapServers(living, self._security), 2.0) as admin:
                 return await admin.describe()
 
         with contextlib.suppress(TidegaugeError):
@@ -310,9 +314,10 @@ def quorum_of(
     classpath: str = "",
     settings: Mapping[str, str] | None = None,
     features: Sequence[str] = (),
+    security: Security = PLAIN,
 ) -> Iterator[Quorum]:
     """A quorum whose processes are killed in the end."""
-    quorum = Quorum(at, kinds, classpath, settings, features)
+    quorum = Quorum(at, kinds, classpath, settings, features, security)
     try:
         quorum.start()
         yield quorum

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_client.cli.main import root
@@ -16,6 +17,7 @@ from tidegauge_lab.local.wanted import WantedQuorum
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
+LIMIT_SECONDS = 60.0
 ACKNOWLEDGED = "1000 acknowledged, 0 failed"
 
 
@@ -101,3 +103,60 @@ def test_a_combined_cluster_grows_and_its_snapshot_comes_back(combined: LocalClu
     assert [one["id"] for one in grown.status()["controllers"]] == [0, 1, 2]
     verb(combined, "create-topic", "wide", "--replica-assignment", "4:0")
     all_read(combined, 1000)
+
+
+def leader_of(cluster: LocalCluster) -> int:
+    """The controller that leads the quorum; -1: none is known."""
+    view = cluster.quorum()
+    return -1 if view is None or view.high_watermark < 0 else view.leader_id
+
+
+def test_faults_of_a_node_with_both_roles_are_of_both(combined: LocalCluster) -> None:
+    """Parted from the controllers it leads them no more; held, it lags; what it cannot do is said in a sentence."""
+    until(lambda: leader_of(combined) >= 0, LIMIT_SECONDS, "the quorum has a leader")
+    first = leader_of(combined)
+    verb(combined, "isolate", str(first), "--from", "controllers")
+    until(lambda: leader_of(combined) not in {-1, first}, LIMIT_SECONDS, "another controller leads")
+    verb(combined, "heal")
+    until(lambda: first in caught_up(combined), LIMIT_SECONDS, "the former leader has the whole log again")
+    follower = next(one for one in (0, 1, 2) if one != leader_of(combined))
+    verb(combined, "hold-fetch", "__cluster_metadata-0", "--broker", str(follower))
+    assert "__cluster_metadata-0" in verb(combined, "faults")
+    refused = CliRunner().invoke(
+        root, ["step-fetch", "__cluster_metadata-0", "--broker", str(follower), "--dir", str(combined.directory)]
+    )
+    assert "can be held, and released, but not stepped" in refused.output
+    assert refused.exit_code == 1
+    until(lambda: follower not in caught_up(combined), LIMIT_SECONDS, "the held follower lags")
+    verb(combined, "hold-fetch", "__cluster_metadata-0", "--release")
+    until(lambda: follower in caught_up(combined), LIMIT_SECONDS, "the released follower has caught up")
+
+
+def caught_up(cluster: LocalCluster) -> set[int]:
+    """The voters that had the whole log, as the leader knew it, at the last look."""
+    view = cluster.quorum()
+    if view is None:
+        return set()
+    end = max(one.log_end_offset for one in view.voters)
+    return {one.id for one in view.voters if one.log_end_offset >= end}
+
+
+def test_a_power_cut_of_all_nodes_leaves_what_the_quorum_has_committed(combined: LocalCluster) -> None:
+    """A voter flushes before it counts: the disk with the replicas' record of what is synced has the log's, too."""
+    verb(combined, "create-topic", "orders", "--replication-factor", "3")
+    combined.kill(0, 1, 2, 3)
+    combined.start(0, 1, 2, 3, after_power_cut=True)
+    verb(combined, "wait", "--leader", "orders-0")
+    assert verb(combined, "list-topics").split() == ["orders"]
+
+
+def test_a_node_whose_metadata_log_can_not_be_written_ends_and_comes_back(combined: LocalCluster) -> None:
+    """As a controller alone does; the others go on, and its log says why."""
+    until(lambda: leader_of(combined) >= 0, LIMIT_SECONDS, "the quorum has a leader")
+    follower = next(one for one in (0, 1, 2) if one != leader_of(combined))
+    verb(combined, "inject-disk", str(follower), "--errno", "ENOSPC", "--path", "__cluster_metadata")
+    until(lambda: combined.state_of(follower) is ProcessState.DOWN, LIMIT_SECONDS, "the full disk ends the node")
+    assert "No space left on device" in (combined.logs / f"broker-{follower}.log").read_text()
+    verb(combined, "create-topic", "meanwhile", "--replica-assignment", "3")  # the dead one is not fenced yet
+    combined.start(follower)
+    until(lambda: follower in caught_up(combined), LIMIT_SECONDS, "the node has caught up")

@@ -1,7 +1,7 @@
 """Security of a cluster in KRaft mode: users, access control lists and quotas are records of the metadata log.
 
-Brokers have a listener with SASL for clients; the controllers' listener has none, so that whoever connects there is
-User:ANONYMOUS, who is a super user of the controllers alone.
+Brokers have a listener with SASL for clients; the controllers' listener has none here, so that whoever connects there
+is User:ANONYMOUS, who is a super user of the controllers alone (test_quorum_secured.py has one with SASL).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.integration.quorum_nodes import OURS, Quorum, directory_id, quorum_of
+from tests.integration.quorum_nodes import LIMIT_SECONDS, OURS, Quorum, directory_id, quorum_of
 from tests.waiting import until
 
 from tidegauge.kafka.kraft.json_text import uuid_text
@@ -132,3 +132,40 @@ def test_a_damaged_vote_is_not_replaced_by_none(three: Quorum):
     assert node.wait_ended() == 1
     assert "quorum-state can't be used" in node.log()
     assert "Traceback" not in node.log()
+
+
+def test_a_vote_that_is_damaged_under_a_running_node_is_written_again_with_the_next_one(three: Quorum):
+    """The file is read at the start alone; the node acts on what it knows, and writes it whole each time."""
+    leader = three.node(three.wait_leader().leader_id)
+    follower = next(node for node in three.nodes if node is not leader)
+    (follower.log_directory / "__cluster_metadata-0" / "quorum-state").write_bytes(b"{")
+    leader.kill()
+    three.wait_leader(other_than=leader.id)  # with the vote of the two that are left
+    follower.kill()
+    follower.start()
+    leader.start()
+    three.wait_equal()
+
+
+def test_a_batch_that_is_damaged_in_the_leaders_log_reaches_no_other_log(three: Quorum):
+    """The CRC tells; the follower says so, asks again, and has the records from the next leader.
+
+    The damaged node ends its log before that batch when it starts again, and fetches what it lacks.
+    """
+    leader = three.node(three.wait_equal().leader_id)
+    segment = min((leader.log_directory / "__cluster_metadata-0").glob("*.log"))
+    with segment.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 8)
+    joiner = three.join()
+    until(lambda: "can't be read" in joiner.log() and "its CRC is wrong" in joiner.log(), LIMIT_SECONDS, "it says so")
+    assert joiner.runs
+    assert leader.runs
+    assert "Traceback" not in joiner.log()
+    leader.kill()
+    three.wait_leader(other_than=leader.id)
+    three.wait_equal()
+    assert joiner.segments() == next(node for node in three.nodes if node is not leader).segments()
+    leader.start()
+    three.wait_equal()
+    assert leader.segments() == joiner.segments()

@@ -47,7 +47,9 @@ class SyncedDisk(Disk):
         self._entries = 0
 
     def begin(self, directory: Path) -> None:
-        """Take up the note of the last run, or begin one."""
+        """Take up the note of the last run, or begin one; what a part of this process has begun goes on."""
+        if self._note >= 0 and directory == self._directory:
+            return
         self._directory = directory
         known = _read_note(directory) or {}
         statuses = [path.stat() for path in _files(directory)]

@@ -210,6 +210,7 @@ def check_owner(properties: NodeProperties, path: str, cluster_id: str, node_id:
     """
     if properties.cluster_id not in {None, cluster_id}:
         text = f"Invalid cluster.id in: {path}. Expected {cluster_id}, but read {properties.cluster_id}"
+        text += "; name a directory of this cluster in log.dirs, or move the other one's data away and format it"
         raise TidegaugeError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
     if properties.node_id not in {None, node_id}:
         raise _refusal(

@@ -70,7 +70,7 @@ def identity_of(settings: Values, node: NodeSettings | None = None) -> BrokerIde
     logins: dict[str, Login] = {}
     for name, protocol in listeners.protocols.items():
         if protocol in WITH_TLS:
-            ClientCertificates(name, protocol, settings).grpc_credentials(security)
+            ClientCertificates(name, protocol, settings).context(security)
         if protocol in WITH_SASL:
             sasl = SaslListener(name, settings, lambda *_: None)
             if name in {listeners.inter_broker.name, listeners.grpc_among_brokers.name}:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli import offline_verb_options, print_json, print_text, reports_errors
+from tidegauge.cli import controller_verb_options, print_json, print_text, reports_errors
 from tidegauge.errors import TidegaugeError
 from tidegauge.kafka.kraft.features import (
     FEATURES,
@@ -28,7 +28,7 @@ from tidegauge_client.quorum_admin import FeatureView, QuorumAdmin, UpgradeType
 
 @click.command("describe-features")
 @bootstrap_controller
-@offline_verb_options
+@controller_verb_options
 @reports_errors
 def describe_features(
     bootstrap_controller: str | None, output: str, directory: Path, bootstrap_server: str | None
@@ -56,7 +56,7 @@ def describe_features(
 @click.option("--release-version", metavar="RELEASE", help="All features at the levels that this release starts with.")
 @click.option("--dry-run", is_flag=True, help="Say whether it can be done, and change nothing.")
 @bootstrap_controller
-@offline_verb_options
+@controller_verb_options
 @reports_errors
 def upgrade_features(
     wanted: tuple[str, ...],
@@ -79,7 +79,7 @@ def upgrade_features(
 @click.option("--unsafe", is_flag=True, help="Even if metadata may be lost by it.")
 @click.option("--dry-run", is_flag=True, help="Say whether it can be done, and change nothing.")
 @bootstrap_controller
-@offline_verb_options
+@controller_verb_options
 @reports_errors
 def disable_feature(
     names: tuple[str, ...],

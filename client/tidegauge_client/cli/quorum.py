@@ -6,17 +6,20 @@ Lines and columns are those of ``MetadataQuorumCommand``.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from tidegauge.cli import offline_verb_options, print_json, print_text, reports_errors
+from tidegauge.cli import command_config, controller_verb_options, print_json, print_text, reports_errors
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.kafka.kraft.uuids import uuid_of
+from tidegauge.security import PLAIN
+from tidegauge_client.bootstrap import read_command_config
 from tidegauge_client.cli.common import INDEX, JSON, run
-from tidegauge_client.cluster_file import load_cluster_file
+from tidegauge_client.cluster_file import BootstrapServers, load_cluster_file
 from tidegauge_client.quorum_admin import QuorumAdmin, QuorumReplica, QuorumView
 
 bootstrap_controller = click.option(
@@ -26,25 +29,28 @@ bootstrap_controller = click.option(
 )
 
 
-def controllers(given: str | None, directory: Path) -> list[str]:
-    """Return the addresses of the controllers to ask; one that can't be read is a usage error.
+def controllers(given: str | None, directory: Path) -> BootstrapServers:
+    """Return the addresses of the controllers to ask, with their security; one that can't be read is a usage error.
 
     Args:
         given: what ``--bootstrap-controller`` gave; None: the controllers of the cluster in the directory.
         directory: of a local cluster.
 
     Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, there is no cluster; INVALID_REQUEST, it is in ZooKeeper mode.
+        TidegaugeError: BROKER_NOT_AVAILABLE, there is no cluster; INVALID_REQUEST, it is in ZooKeeper mode;
+            INVALID_CONFIG, the file of ``--command-config`` can't be used.
     """
+    config = command_config()
+    security = None if config is None else read_command_config(config, os.environ)
     if given is None:
-        quorum = load_cluster_file(directory, "name controllers with --bootstrap-controller").quorum
-        if quorum is None:
+        file = load_cluster_file(directory, "name controllers with --bootstrap-controller")
+        if file.quorum is None:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
                 f"the cluster in {directory} is in ZooKeeper mode, and its controller is a broker: there is no quorum; "
                 "name the controllers of one with --bootstrap-controller",
             )
-        return quorum.addresses
+        return file.controllers() if security is None else BootstrapServers(file.quorum.addresses, security)
     found = [part.strip() for part in given.split(",") if part.strip()]
     for address in found:
         host, _, port = address.rpartition(":")
@@ -52,14 +58,14 @@ def controllers(given: str | None, directory: Path) -> list[str]:
             raise click.UsageError(f"--bootstrap-controller {address!r} is not HOST:PORT")
     if not found:
         raise click.UsageError("--bootstrap-controller names no controller")
-    return found
+    return BootstrapServers(found, PLAIN if security is None else security)
 
 
 @click.command("describe-quorum")
 @click.option("--status", "what", flag_value="status", default="status", help="Leader, epoch, voters (the default).")
 @click.option("--replication", "what", flag_value="replication", help="How far the log of each replica is.")
 @bootstrap_controller
-@offline_verb_options
+@controller_verb_options
 @reports_errors
 def describe_quorum(
     what: str, bootstrap_controller: str | None, output: str, directory: Path, bootstrap_server: str | None
@@ -83,7 +89,7 @@ def describe_quorum(
 @click.option("-i", "--controller-id", type=INDEX, required=True, help="The id of the controller.")
 @click.option("-d", "--controller-directory-id", required=True, metavar="ID", help="The id of its directory.")
 @bootstrap_controller
-@offline_verb_options
+@controller_verb_options
 @reports_errors
 def remove_controller(
     controller_id: int,

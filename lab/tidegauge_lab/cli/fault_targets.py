@@ -8,15 +8,19 @@ from typing import Any
 
 import click
 
+from tidegauge.errors import TidegaugeError
 from tidegauge_client.channels import Channels
 from tidegauge_client.cli.common import PartitionType
+from tidegauge_client.cluster_file import BootstrapServers
 from tidegauge_client.metadata import ClusterInfo, newest_view
+from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
 from tidegauge_lab.cli.common import CoordinatedType, TargetType
 from tidegauge_lab.local import roles
 from tidegauge_lab.observation import Observer
 from tidegauge_lab.switches import Switches
 
 Target = int | roles.Role
+_QUORUM_SECONDS = 5.0
 _KEYWORDS = ("target_leader_of", "target_follower_of", "target_coordinator_of", "target_controller")
 
 
@@ -33,14 +37,14 @@ def role_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "target_leader_of",
             type=PartitionType(),
             metavar="T-P",
-            help="The broker that leads this partition.",
+            help="The broker that leads this partition; of __cluster_metadata-0 the active controller (KRaft mode).",
         ),
         click.option(
             "--follower-of",
             "target_follower_of",
             type=PartitionType(),
             metavar="T-P",
-            help="A broker that follows there.",
+            help="A broker that follows there; of __cluster_metadata-0 another voter.",
         ),
         click.option(
             "--coordinator-of",
@@ -114,7 +118,23 @@ async def resolved(switches: Switches, target: Target) -> int:
     """
     if isinstance(target, int):
         return target
+    if switches.quorum and roles.is_of_quorum(target):
+        return await _in_quorum(switches.quorum, target)
     return broker_with(target, await _metadata(switches, target.topics))
+
+
+async def _in_quorum(controllers: BootstrapServers, role: roles.Role) -> int:
+    """Return the controller that has a role.
+
+    Raises:
+        TidegaugeError: none has it.
+    """
+    try:
+        async with QuorumAdmin(controllers, _QUORUM_SECONDS) as admin:
+            view: QuorumView | None = await admin.describe()
+    except TidegaugeError:
+        view = None
+    return roles.in_quorum(role, view, lambda _: True)
 
 
 def broker_with(role: roles.Role, said: Mapping[int, ClusterInfo]) -> int:

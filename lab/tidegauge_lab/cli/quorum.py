@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import click
 
-from tidegauge.cli import offline_verb_options, print_json, print_text, say
+from tidegauge.cli import controller_verb_options, print_json, print_text, say
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.settings import read_properties
@@ -20,10 +20,10 @@ from tidegauge_broker.server.quorum.metadata_store import read_node_properties
 from tidegauge_broker.server.quorum.node_settings import read_node_settings
 from tidegauge_client.cli.common import JSON, run
 from tidegauge_client.cli.quorum import bootstrap_controller, controllers
+from tidegauge_client.cluster_file import CONTROLLER_LISTENER
 from tidegauge_client.quorum_admin import QuorumAdmin
 from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.local.topology.kraft_properties import LISTENER
 
 
 @click.command("add-controller")
@@ -34,7 +34,7 @@ from tidegauge_lab.local.topology.kraft_properties import LISTENER
     help="The properties file of the controller to add.  [default: a new one of the cluster in --dir]",
 )
 @bootstrap_controller
-@offline_verb_options
+@controller_verb_options
 @lab_verb
 def add_controller(
     config: Path | None, bootstrap_controller: str | None, output: str, directory: Path, bootstrap_server: str | None
@@ -54,7 +54,7 @@ def add_controller(
     controller_id, directory_id = cluster.add_controller()
     assert cluster.file.quorum is not None
     entry = cluster.file.quorum.controller(controller_id)
-    _shown(_Added(controller_id, directory_id, [f"{LISTENER}://{entry.address}"]), output)
+    _shown(_Added(controller_id, directory_id, [f"{CONTROLLER_LISTENER}://{entry.address}"]), output)
     view = cluster.quorum()
     count = 0 if view is None else len(view.voters)
     if count and count % 2 == 0:

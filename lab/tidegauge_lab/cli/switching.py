@@ -15,7 +15,6 @@ from typing import TypeVar
 from tidegauge.cli import BOOTSTRAP_VARIABLE
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
-from tidegauge.security import Security
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels
@@ -38,7 +37,7 @@ def with_switches(
     """
 
     async def do() -> Result:
-        async with Switches(*await _addresses(directory, bootstrap_server)) as switches:
+        async with await _switches(directory, bootstrap_server) as switches:
             try:
                 return await action(switches)
             except BrokerSilentError as silent:
@@ -73,15 +72,14 @@ def means_directory(bootstrap_server: str | None) -> bool:
     return bootstrap_server is None and not os.environ.get(BOOTSTRAP_VARIABLE)
 
 
-async def _addresses(directory: Path, bootstrap_server: str | None) -> tuple[dict[int, str], Security]:
-    """All brokers, and controllers of a local cluster, and how to speak with them."""
+async def _switches(directory: Path, bootstrap_server: str | None) -> Switches:
+    """Those of all brokers, and of the controllers of a local cluster."""
     if means_directory(bootstrap_server):
-        file = load_cluster_file(directory, BROKERS_BY_ADDRESS)
-        return file.lab_addresses, file.security
+        return Switches.of_cluster(load_cluster_file(directory, BROKERS_BY_ADDRESS))
     async with Admin(servers(bootstrap_server, directory)) as admin:
         view = await admin.metadata([])
     addresses = {broker_id: broker.address for broker_id, broker in view.brokers.items()}
-    return addresses, admin.security
+    return Switches(addresses, admin.security)
 
 
 async def replicas_of(switches: Switches, at: TopicPartition) -> Mapping[int, metadata_pb2.ReplicaDescription]:

@@ -25,7 +25,7 @@ from tidegauge_client.cli.explain_share import gather_share, share_view
 from tidegauge_client.cli.quorum import as_json
 from tidegauge_client.cli.quorum_wait import ANY_LEADER, has_committed, has_leader, last_look
 from tidegauge_client.cli.wait import POLL_SECONDS, Looker
-from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.cluster_file import BootstrapServers, ClusterFile, load_cluster_file
 from tidegauge_client.event_conditions import EventCondition, wait_for_event
 from tidegauge_client.quorum_admin import QuorumAdmin
 from tidegauge_lab.control import endpoints, played, views
@@ -127,16 +127,16 @@ class Control:
         except TidegaugeError as problem:
             raise RefusedError(409, problem.code.name, problem.message) from None
 
-    def _controllers(self) -> list[str]:
+    def _controllers(self) -> BootstrapServers:
         """Return the controllers' addresses.
 
         Raises:
             RefusedError: 404, the cluster is in ZooKeeper mode.
         """
-        quorum = self._file.quorum
-        if quorum is None:
+        file = self._file
+        if file.quorum is None:
             raise not_found("the cluster is in ZooKeeper mode: its controller is a broker, and there is no quorum")
-        return quorum.addresses
+        return file.controllers()
 
     async def topics(self, _: Asked) -> dict[str, Any]:
         """Return the names of all topics."""

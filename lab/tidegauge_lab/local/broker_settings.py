@@ -27,10 +27,18 @@ from tidegauge.near_names import did_you_mean
 from tidegauge.security import BESIDE_SASL, PLAINTEXT
 from tidegauge.settings import BROKER_SETTINGS, KRAFT_BROKER_SETTINGS, parse_broker_settings, property_line
 from tidegauge.settings.broker_security import PATHS
-from tidegauge.settings.parsing import broker_setting
+from tidegauge.settings.parsing import broker_setting, setting_in
 from tidegauge.settings.quorum import CONTROLLER_SETTINGS
 from tidegauge_broker.server.cluster.node_of import with_own_authorizer
-from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE, BrokerEntry, ClusterFile, security_of_cluster
+from tidegauge_client.cluster_file import (
+    CONTROLLER_LISTENER,
+    KRAFT_MODE,
+    ZOOKEEPER_MODE,
+    BrokerEntry,
+    ClusterFile,
+    security_of_cluster,
+    security_of_controllers,
+)
 from tidegauge_lab.local.layout import CONTROL, RULES_FILE, broker_log_directories, session_file
 
 _AT_MOST_BROKERS = (
@@ -77,7 +85,8 @@ MECHANISMS = "sasl.enabled.mechanisms"
 DEFAULT_PROFILE = "fast"
 OF_THE_LAB = {"auto.create.topics.enable": "false", "lab.enable": "true"}
 _SAYS_LISTENER = frozenset({"inter.broker.listener.name", "security.inter.broker.protocol"})
-_SAYS_HOW = _SAYS_LISTENER | {"control.plane.listener.name", "listener.security.protocol.map", "authorizer.class.name"}
+_MAP = "listener.security.protocol.map"
+_SAYS_HOW = _SAYS_LISTENER | {"control.plane.listener.name", _MAP, "authorizer.class.name"}
 """Settings with which the user decides how brokers speak with one another, or which rights they need for it."""
 _LISTENERS = "--base-port, --kafka-port and --kafka-host say where brokers listen"
 _LOG_DIRECTORIES = (
@@ -144,7 +153,7 @@ def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEE
                 ErrorCode.INVALID_CONFIG,
                 f"{name} can't be set: the cluster is in KRaft mode, whose nodes have no ZooKeeper; leave it out",
             )
-        of_controllers = CONTROLLER_SETTINGS.get(name) if mode == KRAFT_MODE else None
+        of_controllers = setting_in(CONTROLLER_SETTINGS, name) if mode == KRAFT_MODE else None
         if of_controllers is not None:
             of_controllers.parse(settings[given])
         elif broker_setting(name) is None:
@@ -160,6 +169,8 @@ def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEE
         values, _ = parse_broker_settings({**PROFILES[profile], **OF_THE_LAB, **of_brokers}, table)
         release_of(values.text("tidegauge.as.kafka"), is_kraft=mode == KRAFT_MODE)
     security_of_cluster(settings)
+    if mode == KRAFT_MODE:
+        security_of_controllers(settings)
 
 
 def in_kraft(settings: Mapping[str, str]) -> dict[str, str]:
@@ -220,6 +231,8 @@ def ways_among_brokers(file: ClusterFile) -> dict[str, str]:
     is_kraft = file.quorum is not None  # its controllers and brokers speak Kafka's protocol
     names = {name for _, name in map(_scope_of, settings)}
     is_plain = protocol_of(settings) == PLAINTEXT == protocol_of_kafka(settings)
+    if is_kraft and _maps_controllers_alone(settings):
+        names.discard(_MAP)
     if (
         not is_plain
         or not _SAYS_HOW.isdisjoint(names)
@@ -230,6 +243,12 @@ def ways_among_brokers(file: ClusterFile) -> dict[str, str]:
     if is_kraft:
         return {"inter.broker.listener.name": PLAINTEXT}
     return {"inter.broker.listener.name": PLAINTEXT, "control.plane.listener.name": GRPC}
+
+
+def _maps_controllers_alone(settings: Mapping[str, str]) -> bool:
+    """Return whether the map of security protocols says nothing of the brokers' own listeners."""
+    pairs = (one.strip().upper().partition(":") for one in settings.get(_MAP, "").split(","))
+    return all(name == CONTROLLER_LISTENER for name, _, _ in pairs)
 
 
 def with_whole_paths(settings: Mapping[str, str]) -> dict[str, str]:

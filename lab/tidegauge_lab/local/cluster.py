@@ -460,8 +460,8 @@ class LocalCluster:
 
     def _resolved(self, role: Role, fits: ProcessState | None, views: Mapping[int, Observation]) -> int:
         partition = role.partition
-        if role.kind is RoleKind.CONTROLLER and self.file.quorum is not None:
-            return roles.require_controller(self._topology.status(lambda _: None)["controller"]["id"])
+        if roles.is_of_quorum(role) and self.file.quorum is not None:
+            return roles.in_quorum(role, self.quorum() or self.quorum(), lambda one: self.state_of(one) is fits)
         if role.of is not None:
             return roles.coordinator_of(metadata_in(views), role.of)
         if role.kind is RoleKind.CONTROLLER or partition is None:
@@ -501,7 +501,7 @@ class LocalCluster:
     # Inside
 
     def process_of(self, target: Target) -> LabProcess:
-        """Return the process of a node, by its id, or ZooKeeper's.
+        """Return the process of a node by its id, or ZooKeeper's.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, there is no such node; INVALID_REQUEST, ZooKeeper is another's, or the

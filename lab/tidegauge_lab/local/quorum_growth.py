@@ -6,21 +6,24 @@ Its entry is in ``cluster.json`` before it starts, so that a growth that was int
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.server.quorum.metadata_store import read_node_properties
-from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.cluster_file import CONTROLLER_LISTENER, ClusterFile, load_cluster_file
 from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.quorum_admin import QuorumAdmin
 from tidegauge_client.quorum_file import ControllerEntry
 from tidegauge_lab.local import layout, ports
+from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.plan import ports_of
+from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.topology import Topology
 from tidegauge_lab.local.topology.kraft_plan import next_controller
-from tidegauge_lab.local.topology.kraft_properties import LISTENER
 from tidegauge_lab.local.waiting import holds_within
 
 _CAUGHT_UP_SECONDS = 30.0
@@ -59,6 +62,53 @@ def planned(directory: Path, file: ClusterFile, topology: Topology) -> Controlle
     return entry
 
 
+def remove_voter(asked: Sequence[str], controller_id: int) -> None:
+    """Take a controller out of the voters; return when that is committed, also if it was the leader and ends as such.
+
+    Args:
+        asked: addresses of controllers.
+        controller_id: the voter.
+
+    Raises:
+        TidegaugeError: VOTER_NOT_FOUND, it is none; or the leader refuses.
+    """
+
+    async def remove() -> None:
+        async with QuorumAdmin(asked) as admin:
+            view = await admin.describe()
+            found = next((one for one in view.voters if one.id == controller_id), None)
+            if found is None:
+                raise TidegaugeError(ErrorCode.VOTER_NOT_FOUND, f"controller {controller_id} is no voter")
+            try:
+                await admin.remove_voter(controller_id, found.directory_id)
+            except TidegaugeError as problem:
+                if problem.code is not ErrorCode.VOTER_NOT_FOUND:  # an attempt whose response was lost
+                    raise
+
+    loop = LoopThread("tidegauge-quorum")
+    try:
+        loop.run(remove())
+    finally:
+        loop.close()
+
+
+def lose_data(directory: Path, process: LabProcess) -> None:
+    """Take all data of a node that is down away, as a disk that was replaced has none; its next start formats it.
+
+    Args:
+        directory: the cluster's.
+        process: the node's.
+
+    Raises:
+        TidegaugeError: INVALID_REQUEST, it runs.
+    """
+    if process.state is not ProcessState.DOWN:
+        raise TidegaugeError(ErrorCode.INVALID_REQUEST, f"{process.name} runs, and uses its data; kill it first")
+    for data in layout.node_log_directories(directory, process.name):
+        shutil.rmtree(data, ignore_errors=True)
+    note_fault(directory / layout.LOGS, "lose-disk", process.name, None, "Lab")
+
+
 def make_voter(directory: Path, entry: ControllerEntry) -> bytes:
     """Make a running controller a voter as soon as it has caught up; return its directory id.
 
@@ -70,15 +120,14 @@ def make_voter(directory: Path, entry: ControllerEntry) -> bytes:
         TidegaugeError: the leader refuses, or the controller does not catch up in time.
     """
     directory_id = read_node_properties(layout.controller_data(directory, entry.id)).directory_id
-    quorum = load_cluster_file(directory).quorum
+    asked = load_cluster_file(directory).controllers()
     assert directory_id is not None
-    assert quorum is not None
     refused: list[TidegaugeError] = []
 
     async def add() -> bool:
         try:
-            async with QuorumAdmin(quorum.addresses) as admin:
-                await admin.add_voter(entry.id, directory_id, [(LISTENER, entry.host, entry.port)])
+            async with QuorumAdmin(asked) as admin:
+                await admin.add_voter(entry.id, directory_id, [(CONTROLLER_LISTENER, entry.host, entry.port)])
         except TidegaugeError as problem:
             if problem.code is ErrorCode.DUPLICATE_VOTER and refused:
                 return True  # an attempt whose response was lost

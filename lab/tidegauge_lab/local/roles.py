@@ -9,6 +9,7 @@ Brokers' metadata may differ for a while; the response with the highest leader e
 several followers the first in assignment order is meant that the verb can change: a live one for ``kill``, one that is
 down for ``start``.
 
+In KRaft mode the leader of ``__cluster_metadata-0`` is the active controller, and its followers are the other voters.
 The functions are pure: metadata comes in, a broker id goes out.
 """
 
@@ -25,6 +26,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import SHARE_STATE_TOPIC
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.metadata import ClusterInfo
+from tidegauge_client.quorum_admin import METADATA_TOPIC, QuorumView
 from tidegauge_lab.observation import newest_states
 
 
@@ -103,6 +105,8 @@ class Role(NamedTuple):
     def __str__(self) -> str:
         if self.of is not None:
             return f"{self.kind.value} of {self.of}"
+        if self.partition == METADATA:
+            return f"{self.kind.value} of the quorum"
         return "the controller" if self.partition is None else f"{self.kind.value} of {self.partition}"
 
     @property
@@ -111,6 +115,10 @@ class Role(NamedTuple):
         if self.of is not None:
             return [self.of.kind.topic, *([] if self.of.partition is None else [self.of.partition.topic])]
         return [] if self.partition is None else [self.partition.topic]
+
+
+METADATA = TopicPartition(METADATA_TOPIC, 0)
+"""The metadata log of a cluster in KRaft mode: its leader is the active controller, its followers the other voters."""
 
 
 class PartitionView(NamedTuple):
@@ -138,6 +146,24 @@ def partition_view(views: Mapping[int, ClusterInfo], wanted: TopicPartition) -> 
             f"no broker knows {wanted}; `tidegauge list-topics` shows what there is; nothing was done",
         )
     return PartitionView(newest.leader_id, newest.replicas)
+
+
+def is_of_quorum(role: Role) -> bool:
+    """Return whether the quorum of a cluster in KRaft mode says who has a role: it is about its controllers."""
+    return role.kind is RoleKind.CONTROLLER or role.partition == METADATA
+
+
+def in_quorum(role: Role, view: QuorumView | None, fits: Callable[[int], bool]) -> int:
+    """Return the controller that leads the quorum, or a voter that follows, as ``follower_of`` does.
+
+    Raises:
+        TidegaugeError: BROKER_NOT_AVAILABLE, no controller leads; REPLICA_NOT_AVAILABLE, there is no other voter.
+    """
+    leader_id = require_controller(None if view is None else view.leader_id)
+    if view is None or role.kind is not RoleKind.FOLLOWER:
+        return leader_id
+    voters = PartitionView(leader_id, tuple(sorted(one.id for one in view.voters)))
+    return follower_of(voters, METADATA, fits)
 
 
 def leader_of(view: PartitionView, partition: TopicPartition) -> int:

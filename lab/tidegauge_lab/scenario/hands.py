@@ -114,11 +114,13 @@ class Hands:
             self._loop.close()
 
     def reconnect(self, brokers: Sequence[int]) -> None:
-        """Connect again to brokers that were started, without any back-off."""
+        """Connect again to nodes that were started, without any back-off; controllers are reached by switches alone."""
 
         async def close() -> None:
             await self._switches.close()
-            for broker_id in brokers:
+            for broker_id in self._cluster.file.broker_ids:
+                if broker_id not in brokers:
+                    continue
                 await self._channels.discard(self._address(broker_id))
                 await self._clients.discard(self._address(broker_id))
 

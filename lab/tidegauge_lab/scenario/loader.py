@@ -22,7 +22,7 @@ from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_client.cluster_file import KRAFT_MODE, MODES, ZOOKEEPER_MODE
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
-from tidegauge_lab.local.roles import Role
+from tidegauge_lab.local.roles import METADATA, Role
 from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS
 from tidegauge_lab.scenario import readers, steps
 from tidegauge_lab.scenario.faults import problem_of
@@ -475,6 +475,8 @@ class _Context:
                 self._tell(line, no_broker(broker_id))
 
     def _partition(self, line: int, partition: TopicPartition) -> None:
+        if partition == METADATA and self._scenario.mode == KRAFT_MODE:
+            return
         if partition.partition >= self._counts.get(partition.topic, 0):
             self._tell(line, f"there is no partition {partition} in this scenario")
 

@@ -15,6 +15,7 @@ from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_narration import group_sentence
 from tidegauge_lab.scenario.group_steps import GroupStep
+from tidegauge_lab.scenario.quorum_steps import AddController, LoseDisk, RemoveController, WaitQuorum
 from tidegauge_lab.scenario.readers import ANY, NO_LEADER, NONE
 from tidegauge_lab.scenario.share_narration import share_sentence
 from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS
@@ -249,10 +250,27 @@ def _(step: steps.WaitController) -> str:
 
 
 @_sentence.register
-def _(step: steps.WaitQuorum) -> str:
+def _(step: WaitQuorum) -> str:
     who = {ANY: "a controller", NONE: "no controller"}.get(str(step.leader), f"controller {step.leader}")
     when = {None: "", True: " in another epoch", False: ", still in the same epoch"}[step.changed]
-    return f"Wait until {who} leads the quorum{when}"
+    whole = "" if step.caught_up is None else f", and {step.caught_up} voters have its log"
+    return f"Wait until {who} leads the quorum{when}{whole}"
+
+
+@_sentence.register
+def _(step: AddController) -> str:
+    del step
+    return "Start one more controller, and make it a voter"
+
+
+@_sentence.register
+def _(step: RemoveController) -> str:
+    return f"Take {brokers([step.broker])} out of the voters"
+
+
+@_sentence.register
+def _(step: LoseDisk) -> str:
+    return f"Take all data of {brokers(step.brokers)} away"
 
 
 @_sentence.register

@@ -22,6 +22,7 @@ from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
+from tidegauge_lab.local.quorum_growth import lose_data, remove_voter
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.performing import on_processes
@@ -36,6 +37,7 @@ from tidegauge_lab.scenario.narration import brokers
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
+from tidegauge_lab.scenario.quorum_steps import AddController, LoseDisk, RemoveController
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.scenario.share_player import SharePlayer
 from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS, ExpectShare, VerifyShares
@@ -411,6 +413,21 @@ class Player:
         for broker_id in self._ids(step.brokers, ProcessState.DOWN):
             lost_bytes = self._cluster.cut_power(broker_id)
             self._detail(f"{lost_bytes} bytes of broker {broker_id} were not on its disk")
+
+    @_do.register
+    def _add_controller(self, step: AddController) -> None:
+        controller_id, _ = self._cluster.add_controller()
+        self._detail(f"it is controller {controller_id} (line {step.line})")
+
+    @_do.register
+    def _remove_controller(self, step: RemoveController) -> None:
+        [controller_id] = self._ids([step.broker])
+        remove_voter(self._cluster.file.controllers(), controller_id)
+
+    @_do.register
+    def _lose_disk(self, step: LoseDisk) -> None:
+        for controller_id in self._ids(step.brokers, ProcessState.DOWN):
+            lose_data(self._cluster.directory, self._cluster.process_of(controller_id))
 
     @_do.register
     def _mark(self, step: steps.Mark) -> None:

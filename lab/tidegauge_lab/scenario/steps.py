@@ -23,7 +23,7 @@ from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISO
 from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.roles import Role
-from tidegauge_lab.scenario import group_steps, readers, share_steps, step_base, transaction_steps
+from tidegauge_lab.scenario import group_steps, quorum_steps, readers, share_steps, step_base, transaction_steps
 from tidegauge_lab.scenario.readers import LoggedRecord, Reader
 from tidegauge_lab.scenario.step_base import Argument, argument
 
@@ -427,22 +427,6 @@ class WaitController(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitQuorum(Step):
-    """Until a controller leads the quorum."""
-
-    verb = "wait_quorum"
-    main = "leader"
-    about = (
-        "in KRaft mode: wait until this controller, or any, leads the quorum and has committed a record of its epoch"
-    )
-
-    leader: int | str = argument(readers.quorum_leader, "a controller's id, any, or none: until no controller leads")
-    changed: bool | None = argument(
-        readers.truth, "true: in another epoch than at the last such step; false: still in that one", default=None
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEvent(Step):
     """Until a broker has written something into its event log."""
 
@@ -579,7 +563,7 @@ _OWN_STEPS: tuple[type[Step], ...] = (
     WaitEpoch,
     WaitCheckpoint,
     WaitController,
-    WaitQuorum,
+    *quorum_steps.QUORUM_STEPS,
     WaitEvent,
     Mark,
     Table,

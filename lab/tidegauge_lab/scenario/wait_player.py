@@ -16,6 +16,7 @@ from tidegauge_lab.scenario.facts import Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import Waits
 from tidegauge_lab.scenario.hands import Hands
+from tidegauge_lab.scenario.quorum_steps import WaitQuorum
 from tidegauge_lab.scenario.readers import ANY, NO_LEADER, NONE
 
 WaitStep: TypeAlias = (
@@ -27,7 +28,7 @@ WaitStep: TypeAlias = (
     | steps.WaitEpoch
     | steps.WaitCheckpoint
     | steps.WaitController
-    | steps.WaitQuorum
+    | WaitQuorum
     | steps.WaitEvent
     | steps.WaitHeld
 )
@@ -151,11 +152,14 @@ class WaitPlayer:
         self._wait(differing)
 
     @do.register
-    def _wait_quorum(self, step: steps.WaitQuorum) -> None:
+    def _wait_quorum(self, step: WaitQuorum) -> None:
         def differing() -> list[str]:
             view = self._cluster.quorum()
             if view is None or view.high_watermark < 0:
                 return [] if step.leader == NONE else ["no controller leads the quorum"]
+            whole = sum(one.log_end_offset >= view.high_watermark for one in view.voters)
+            if step.caught_up not in {None, whole}:
+                return [f"{whole} of {len(view.voters)} voters have all that is committed"]
             is_other = view.epoch != self._quorum_epoch
             if step.leader in {ANY, view.leader_id} and step.changed in {None, is_other}:
                 self._quorum_epoch = view.epoch

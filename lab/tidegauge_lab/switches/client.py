@@ -42,7 +42,7 @@ from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceStub
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
-from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.cluster_file import BootstrapServers, ClusterFile
 from tidegauge_lab.switches import wire
 from tidegauge_lab.switches.fault_calls import FaultCalls
 from tidegauge_lab.switches.model import (
@@ -77,17 +77,27 @@ class Switches(FaultCalls):
     Attributes:
         addresses: ``host:port`` by broker id.
         security: how connections to the brokers are secured.
+        unsecured: the ids of controllers, whose ``lab.listener`` has neither TLS nor credentials.
+        quorum: the controllers' own addresses; none in ZooKeeper mode, or where they are not known.
     """
 
-    def __init__(self, addresses: Mapping[int, str], security: Security = PLAIN) -> None:
+    def __init__(
+        self,
+        addresses: Mapping[int, str],
+        security: Security = PLAIN,
+        unsecured: Collection[int] = (),
+        quorum: BootstrapServers | None = None,
+    ) -> None:
+        self.quorum = BootstrapServers() if quorum is None else quorum
         self.addresses = dict(addresses)
+        self.unsecured = frozenset(unsecured)
         self.security = security
         self._channels: dict[int, grpc.aio.Channel] = {}
 
     @classmethod
     def of_cluster(cls, file: ClusterFile) -> Self:
         """Those of all brokers of a cluster, and of its controllers in KRaft mode."""
-        return cls(file.lab_addresses, file.security)
+        return cls(file.lab_addresses, file.security, file.unsecured_ids, file.controllers())
 
     @property
     def broker_ids(self) -> list[int]:
@@ -300,7 +310,8 @@ class Switches(FaultCalls):
             address = self.addresses.get(broker_id)
             if address is None:
                 raise no_broker(broker_id, self.addresses)
-            channel = self._channels[broker_id] = open_channel(address, _OPTIONS, self.security)
+            security = PLAIN if broker_id in self.unsecured else self.security
+            channel = self._channels[broker_id] = open_channel(address, _OPTIONS, security)
         return channel
 
 

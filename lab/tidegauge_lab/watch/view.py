@@ -57,7 +57,11 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
             "managed": facts.zookeeper.managed,
             "answers": facts.zookeeper.responds,
         },
-        "brokers": {str(broker.id): _broker(broker, facts, controller, partitions) for broker in facts.brokers},
+        "brokers": {
+            str(broker.id): _broker(broker, facts, controller, partitions)
+            | {"fenced": _is_fenced(broker, facts, newest)}
+            for broker in facts.brokers
+        },
         "partitions": partitions,
         "groups": groups_of(facts.brokers, partitions),
         "shares": shares_of(facts.brokers, partitions),
@@ -132,6 +136,11 @@ def _broker(broker: BrokerFacts, facts: Facts, controller: int | None, partition
         "faults": list(broker.faults),
         "held": len(broker.held),
     }
+
+
+def _is_fenced(broker: BrokerFacts, facts: Facts, newest: ClusterInfo | None) -> bool:
+    """Return whether a broker whose process is there is fenced: the newest metadata do not have it (KIP-631)."""
+    return facts.quorum is not None and newest is not None and broker.state != "down" and broker.id not in newest.live
 
 
 def session_text(broker: BrokerFacts, *, zookeeper_responds: bool) -> str:
@@ -218,6 +227,8 @@ def _partitions(brokers: Sequence[BrokerFacts], newest: ClusterInfo | None) -> d
             "assigned": assigned,
             "isr": isr,
             "osr": [broker_id for broker_id in assigned if broker_id not in isr],
+            "elr": [] if state is None else list(state.elr or ()),
+            "lastKnownLeader": [] if state is None else list(state.last_known_elr or ()),
             "low": min((one.log_start_offset for one in replicas if one is not None), default=0),
             "high": max((one.log_end_offset for one in replicas if one is not None), default=0),
             "replicas": {

@@ -57,8 +57,13 @@ def parse_broker_settings(
 
 def broker_setting(name: str) -> Setting | None:
     """Return a broker's setting by its name, also that of one listener; None where there is none."""
+    return setting_in(BROKER_SETTINGS, name)
+
+
+def setting_in(table: Mapping[str, Setting], name: str) -> Setting | None:
+    """Return a table's setting by its name, also that of one listener; None where there is none."""
     match = _OF_LISTENER.fullmatch(name)
-    return BROKER_SETTINGS.get(name if match is None else match[1])
+    return table.get(name if match is None else match[1])
 
 
 def check_broker(values: Values) -> None:

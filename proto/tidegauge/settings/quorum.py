@@ -9,9 +9,11 @@ from collections.abc import Mapping
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings.broker_groups import GROUP_SETTINGS
+from tidegauge.settings.broker_security import SECURITY_SETTINGS
 from tidegauge.settings.broker_share import SHARE_SETTINGS
 from tidegauge.settings.group import BOUNDING
 from tidegauge.settings.model import Setting, Values
+from tidegauge.settings.parsing import setting_in
 from tidegauge.settings.tables import flag, long, names, text, whole
 
 ROLES = ("broker", "controller")
@@ -29,7 +31,7 @@ _IDENTITY = (
     names(
         "listener.security.protocol.map",
         ("CONTROLLER:PLAINTEXT",),
-        "Protocol of each listener, as NAME:PROTOCOL,...; PLAINTEXT alone is served by controllers.",
+        "Protocol of each listener, as NAME:PROTOCOL,...: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; else by its name.",
     ),
     names("log.dirs", None, "Log directories; absent: log.dir."),
     text("log.dir", "/tmp/kafka-logs", "The log directory, if log.dirs is absent."),
@@ -178,6 +180,22 @@ _CLUSTER = (
     flag("allow.everyone.if.no.acl.found", False, "Whether a resource without any list may be used by everyone."),
 )
 
+_OF_LISTENERS = frozenset(
+    {
+        *(one.name for one in SECURITY_SETTINGS if one.name.startswith("ssl.")),
+        *("sasl.enabled.mechanisms", "sasl.jaas.config", "connections.max.reauth.ms"),
+        *("connection.failed.authentication.delay.ms", "sasl.server.max.receive.size"),
+    }
+)
+_SECURITY = (
+    *(one for one in SECURITY_SETTINGS if one.name in _OF_LISTENERS),
+    text(
+        "sasl.mechanism.controller.protocol",
+        "GSSAPI",
+        "SASL mechanism by which this node logs in at controllers, where their listener has SASL; its credentials are "
+        "username and password of that listener's sasl.jaas.config.",
+    ),
+)
 _GROUPS = tuple(one for one in (*GROUP_SETTINGS, *SHARE_SETTINGS) if one.name in BOUNDING)
 CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "identity and listeners": _IDENTITY,
@@ -185,6 +203,7 @@ CONTROLLER_GROUPS: dict[str, tuple[Setting, ...]] = {
     "metadata log": _METADATA_LOG,
     "lifecycle of a broker": _LIFECYCLE,
     "brokers and topics": _CLUSTER,
+    "TLS and SASL of their listeners": _SECURITY,
     "bounds of groups' settings": _GROUPS,
 }
 CONTROLLER_SETTINGS = {setting.name: setting for group in CONTROLLER_GROUPS.values() for setting in group}
@@ -199,7 +218,7 @@ def parse_node_settings(texts: Mapping[str, str]) -> tuple[Values, list[str]]:
     Raises:
         TidegaugeError: INVALID_CONFIG, a value is illegal or missing, or two contradict each other.
     """
-    known = {name: CONTROLLER_SETTINGS[name] for name in texts if name in CONTROLLER_SETTINGS}
+    known = {name: setting for name in texts if (setting := setting_in(CONTROLLER_SETTINGS, name)) is not None}
     values = Values(CONTROLLER_SETTINGS, {name: setting.parse(texts[name]) for name, setting in known.items()})
     for name in ("process.roles", "node.id"):
         if not values[name] and values[name] != 0:

@@ -15,10 +15,12 @@ from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages.alter_partition import AlterPartitionResponse
 from tidegauge.kafka.kraft.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tidegauge.kafka_channel import KafkaChannel
+from tidegauge_broker.log.files import DISK
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.fault_table import IN, OUT, FaultTable, Place
 from tidegauge_broker.server.lab.to_controllers import ControllersLab
+from tidegauge_broker.server.quorum.calls import Call, Served
 
 BEAT = BrokerHeartbeatRequest(1, 5, 10, False, False)
 TRUE_RESPONSE = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
@@ -55,13 +57,13 @@ class World:
             return TRUE_RESPONSE
 
         monkeypatch.setattr(KafkaChannel, "request", request)
-        self._lab = ControllersLab(self.faults)
+        self.lab = ControllersLab(self.faults, lambda _: DISK)
 
     async def begin(self) -> None:
-        await self._lab.start(Nodes(), lambda _: None)  # type: ignore[arg-type] # has what is asked
+        await self.lab.start(Nodes(), lambda _: None)  # type: ignore[arg-type] # has what is asked
 
     async def ask(self, key: int = apis.BROKER_HEARTBEAT, address: str = "127.0.0.1:9392", limit: float = 9.0) -> Any:
-        return await self._lab.open_channel(address, "1").request(key, BEAT, limit)
+        return await self.lab.open_channel(address, "1").request(key, BEAT, limit)
 
 
 @pytest.fixture
@@ -155,3 +157,67 @@ def test_at_a_controller_both_kinds_of_nodes_have_an_end_of_their_own() -> None:
     assert not faults.network(IN, fault_table.broker(0)).refused_by
     put(faults, ISOLATE, from_="brokers", direction="in")
     assert faults.network(IN, fault_table.broker(0)).refused_by
+
+
+# In a process that is a controller, too
+
+VOTE = next(key for key, api in apis.KRAFT_APIS.items() if api.name == "Vote")
+
+
+ANOTHERS = BrokerHeartbeatRequest(2, 5, 10, False, False)
+
+
+class Combined:
+    """The controller's listener of a process with both roles; each handler responds at once with its API's key."""
+
+    def __init__(self, world: World) -> None:
+        self.responses: list[Any] = []
+        keys = (apis.FETCH, VOTE, apis.BROKER_HEARTBEAT)
+        self._handlers = world.lab.gated({key: Served(key, lambda call: call.respond(call.key)) for key in keys})
+
+    async def arrives(self, key: int, client_id: str, message: Any = None) -> bool:
+        """Let a request arrive; return whether it was responded to."""
+        self.responses.clear()
+        call = Call(
+            key, 0, message, self.responses.append, lambda error, _: self.responses.append(error), client_id=client_id
+        )
+        self._handlers[key].handle(call)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return self.responses == [key]
+
+
+async def test_a_node_with_both_roles_is_parted_as_a_controller_and_as_a_broker(world: World) -> None:
+    """Who sends is known by the kind of request: a process with both roles sends both kinds."""
+    combined = Combined(world)
+    number = put(world.faults, ISOLATE, from_="controllers", direction="in")
+    assert not await combined.arrives(VOTE, "raft-client-3000")
+    assert await combined.arrives(apis.BROKER_HEARTBEAT, "2", ANOTHERS)
+    world.faults.clear([number])
+    put(world.faults, ISOLATE, from_="brokers")
+    assert await combined.arrives(VOTE, "raft-client-3000")
+    assert not await combined.arrives(VOTE, "raft-client-7"), "an observer of the quorum is a broker"
+    assert not await combined.arrives(apis.BROKER_HEARTBEAT, "2", ANOTHERS)
+
+
+async def test_a_fault_of_heartbeats_means_those_that_the_node_sends_and_no_others(world: World) -> None:
+    """As at a broker alone: a heartbeat to its own controller would meet the fault twice."""
+    combined = Combined(world)
+    put(world.faults, INJECT_ERROR, rpc="BrokerHeartbeat", error="NOT_CONTROLLER")
+    put(world.faults, INJECT_ERROR, rpc="Vote", error="NOT_CONTROLLER")
+    assert await combined.arrives(apis.BROKER_HEARTBEAT, "2", ANOTHERS)
+    assert not await combined.arrives(VOTE, "raft-client-3000")
+    assert (await world.ask()).error_code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_held_fetches_of_the_metadata_log_wait_and_other_requests_pass(world: World) -> None:
+    """A hold ends at the request's own timeout, so that a voter stands for election."""
+    world.lab.held.hold()
+    waiting = asyncio.ensure_future(world.ask(apis.FETCH))
+    assert await world.ask() is TRUE_RESPONSE
+    assert not waiting.done()
+    world.lab.held.release()
+    assert await waiting is TRUE_RESPONSE
+    world.lab.held.hold()
+    with pytest.raises(TidegaugeError, match="held by the lab"):
+        await world.ask(apis.FETCH, limit=0.0)

@@ -143,6 +143,46 @@ def test_controllers_that_would_refuse_their_brokers_are_refused(users: dict[str
         next_plan(HOME, file, Wanted(settings={**AUTHORIZER, **users}), free=all_free)
 
 
+@pytest.mark.parametrize("name", ["broker.rack", "num.replica.fetchers", "listener.name.plaintext.max.connections"])
+def test_a_brokers_setting_is_refused_for_a_controller(name: str) -> None:
+    """It would be in no file and have no effect, and nothing would say so; brokers and combined nodes take it."""
+    with pytest.raises(TidegaugeError, match="is a setting of brokers, and 3000 is a controller"):
+        first_plan(HOME, Wanted(mode="kraft", settings={f"3000:{name}": "7"}), free=all_free)
+    taken = {f"0:{name}": "7", "3000:metadata.max.idle.interval.ms": "7"}
+    first_plan(HOME, Wanted(mode="kraft", settings=taken), free=all_free)
+    combined = WantedQuorum(is_combined=True)
+    first_plan(HOME, Wanted(mode="kraft", settings={f"0:{name}": "7"}, quorum=combined), free=all_free)
+
+
+SASL_OF_CONTROLLERS = {
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT",
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.controller.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required username="node" password="p" user_node="p";'
+    ),
+}
+
+
+def test_with_sasl_the_nodes_own_user_must_be_a_super_user() -> None:
+    """Else the controllers refuse all brokers, as above; the sentence names that user."""
+    settings = {**AUTHORIZER, **SASL_OF_CONTROLLERS, "super.users": "User:admin"}
+    with pytest.raises(TidegaugeError, match=r"they are User:node there.* add User:node to super\.users"):
+        first_plan(HOME, Wanted(mode="kraft", settings=settings), free=all_free)
+    first_plan(HOME, Wanted(mode="kraft", settings=settings | {"super.users": "User:node"}), free=all_free)
+
+
+def test_brokers_go_on_among_themselves_as_before_if_only_the_controllers_listener_is_secured() -> None:
+    """The map of protocols says nothing of the brokers' listeners then, and the lab asks controllers with a login."""
+    file = first_plan(HOME, Wanted(mode="kraft", settings=SASL_OF_CONTROLLERS), free=all_free).file
+    assert ways_among_brokers(file) == {"inter.broker.listener.name": "PLAINTEXT"}
+    login = file.controllers().security.login
+    assert login is not None
+    assert login.options["username"] == "node"
+    text = controller_properties(file.quorum.controller(3000), HOME, file)
+    assert read_properties(text).items() >= SASL_OF_CONTROLLERS.items()
+
+
 def test_each_mode_has_its_own_authorizer() -> None:
     """Kafka 4 has no AclAuthorizer, and StandardAuthorizer needs a metadata log."""
     may = {"super.users": BROKERS_MAY}

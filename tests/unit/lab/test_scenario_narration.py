@@ -74,6 +74,13 @@ CASES = [
      "Wait until broker 1 or 2 is the controller, with controller epoch 2"),
     ("wait_quorum: any", "Wait until a controller leads the quorum"),
     ("wait_quorum: none", "Wait until no controller leads the quorum"),
+    (
+        "wait_quorum: {leader: any, caught_up: 2, changed: false}",
+        "Wait until a controller leads the quorum, still in the same epoch, and 2 voters have its log",
+    ),
+    ("add_controller: {}", "Start one more controller, and make it a voter"),
+    ("remove_controller: controller", "Take the controller out of the voters"),
+    ("lose_disk: 1", "Take all data of broker 1 away"),
     ("kill: controller", "Kill the controller (SIGKILL)"),
     ("wait_event: {broker: 1, kind: truncation, fields: {old: 2, new: 1}}",
      "Wait for the event truncation of broker 1 (old 2, new 1)"),

@@ -36,7 +36,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ALICE = Principal("User", "alice")
 OF_TOPICS = {
     *(apis.API_VERSIONS, apis.CREATE_TOPICS, apis.DELETE_TOPICS, apis.CREATE_PARTITIONS),
-    *(apis.INCREMENTAL_ALTER_CONFIGS, apis.ALTER_CONFIGS),
+    *(apis.INCREMENTAL_ALTER_CONFIGS, apis.ALTER_CONFIGS, apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE),
 }
 """APIs that need nothing of the cluster: each topic is asked about, or nothing."""
 

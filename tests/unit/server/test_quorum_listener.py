@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 import pytest
+from quorum_peer import Listening, Wire, give
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import API_VERSIONS
@@ -13,55 +14,14 @@ from tidegauge.kafka.frames import codec_of, joined
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import api_versions, describe_quorum
-from tidegauge_broker.server.quorum.calls import Call, Served
-from tidegauge_broker.server.quorum.listener import QuorumConnection
-
-
-class Wire:
-    """A transport that keeps what is written, and whether it is read from."""
-
-    def __init__(self) -> None:
-        self.written = b""
-        self.is_closed = False
-        self.is_reading = True
-
-    def get_extra_info(self, _name: str) -> Any:
-        return ("127.0.0.1", 50_000)
-
-    def writelines(self, parts: list[bytes]) -> None:
-        self.written += joined(parts)
-
-    def abort(self) -> None:
-        self.is_closed = True
-
-    def pause_reading(self) -> None:
-        self.is_reading = False
-
-    def resume_reading(self) -> None:
-        self.is_reading = True
-
-
-class Listening:
-    """A listener whose handlers note requests; responses come when the test gives them."""
-
-    def __init__(self, *, has_room: bool = True) -> None:
-        self.max_request_bytes = 1000
-        self.asked: list[Call] = []
-        self._has_room = has_room
-        keys = (API_VERSIONS, apis.DESCRIBE_QUORUM)
-        self.handlers = {key: Served(key, self.asked.append) for key in keys}
-
-    def opened(self, _connection: QuorumConnection) -> bool:
-        return self._has_room
-
-    def closed(self, _connection: QuorumConnection) -> None:
-        pass
+from tidegauge_broker.server.quorum.calls import Served
+from tidegauge_broker.server.quorum.connection import QuorumConnection
 
 
 @pytest.fixture
 def open_connection(monkeypatch: pytest.MonkeyPatch):
     """Opens a connection at a listener; returns both with the wire."""
-    monkeypatch.setattr("tidegauge_broker.server.quorum.listener.asyncio.Transport", Wire)
+    monkeypatch.setattr("tidegauge_broker.server.quorum.connection.asyncio.Transport", Wire)
 
     def opened(listening: Listening) -> tuple[QuorumConnection, Wire]:
         connection, wire = QuorumConnection(listening, lambda: 0.0), Wire()
@@ -73,13 +33,6 @@ def open_connection(monkeypatch: pytest.MonkeyPatch):
 
 def request(key: int, version: int, message: Any, correlation_id: int = 7) -> bytes:
     return joined(codec_of(key, version, KRAFT_PROTOCOL).request_frame(correlation_id, "test", message))
-
-
-def give(connection: QuorumConnection, data: bytes) -> None:
-    """Let bytes arrive."""
-    view = connection.get_buffer(-1)
-    view[: len(data)] = data
-    connection.buffer_updated(len(data))
 
 
 DESCRIBE = request(apis.DESCRIBE_QUORUM, 2, describe_quorum.DescribeQuorumRequest())

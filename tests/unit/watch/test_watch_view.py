@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
-from tidegauge.v1 import metadata_pb2
+from tidegauge.v1 import common_pb2, metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo, from_response
 from tidegauge_lab.cli.cluster_lines import held_line
 from tidegauge_lab.timeline.event_lines import event_line
-from tidegauge_lab.watch.facts import BrokerFacts, Facts, ZooKeeperFacts
+from tidegauge_lab.watch.facts import BrokerFacts, Facts, QuorumFacts, ZooKeeperFacts
 from tidegauge_lab.watch.page_files import SCRIPTS, page_file
 from tidegauge_lab.watch.sources import Silence
 from tidegauge_lab.watch.view import difference, session_text, status_view, view_of
@@ -303,3 +303,21 @@ def test_no_script_of_the_page_has_names_of_internal_topics_or_counts_by_hand(sc
     assert [name for name in INTERNAL_TOPICS if name in text] == []
     nouns = "bytes|entries|expectations|members|partitions|records|sessions|steps"
     assert re.findall(rf"\$\{{(?!counted)[^}}]*\}} (?:{nouns})\b", text) == []
+
+
+def test_in_kraft_mode_fenced_brokers_and_eligible_leaders_are_shown():
+    """KIP-631: the metadata have no fenced broker; KIP-966: who may lead without being in the ISR."""
+    eligible = metadata_pb2.EligibleLeaders(elr=[2], last_known_elr=[1])
+    part = metadata_pb2.PartitionMetadata(
+        partition=0, leader_epoch=3, replicas=[1, 2], isr=[], eligible_leaders=eligible
+    )
+    topic = metadata_pb2.TopicMetadata(name="orders", partitions=[part])
+    endpoint = common_pb2.BrokerEndpoint(broker_id=1, host="127.0.0.1", port=9091)
+    known = from_response(metadata_pb2.MetadataResponse(brokers=[endpoint], topics=[topic]))
+    brokers = [broker(1, metadata=known), broker(2, metadata=known), broker(3, state="down")]
+    quorum = QuorumFacts(3000, 5, [{"id": 3000, "role": "leader"}])
+    view = view_of(Facts("data", brokers, ZooKeeperFacts(), quorum))
+    assert {name: one["fenced"] for name, one in view["brokers"].items()} == {"1": False, "2": True, "3": False}
+    shown = view["partitions"]["orders-0"]
+    assert (shown["leader"], shown["isr"], shown["elr"], shown["lastKnownLeader"]) == (None, [], [2], [1])
+    assert not any(one["fenced"] for one in view_of(Facts("data", brokers, ZOOKEEPER))["brokers"].values())

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import java_hash
-from tidegauge.kafka.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tidegauge.kafka.apis import Protocol as KafkaProtocol
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import RequestHeader, UnsupportedRequest, decode, read_request_header
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateResponse
@@ -144,9 +145,16 @@ class SaslAuthenticator:
     Args:
         mechanisms: of the listener.
         is_valid: whether ApiVersions has a proper name and version of the client's software.
+        protocol: the APIs of the listener.
     """
 
-    def __init__(self, mechanisms: Mechanisms, is_valid: Callable[[RequestHeader, Any], bool]) -> None:
+    def __init__(
+        self,
+        mechanisms: Mechanisms,
+        is_valid: Callable[[RequestHeader, Any], bool],
+        protocol: KafkaProtocol = BROKER_PROTOCOL,
+    ) -> None:
+        self._protocol = protocol
         self.state = State.INITIAL_REQUEST
         self._mechanisms = mechanisms
         self._is_valid = is_valid
@@ -222,7 +230,7 @@ class SaslAuthenticator:
     def _request(self, frame: bytes) -> list[Effect]:
         view = memoryview(frame)
         try:
-            header = read_request_header(view)
+            header = read_request_header(view, self._protocol)
         except (MalformedMessage, UnsupportedRequest):
             if self.state is not State.INITIAL_REQUEST:
                 raise
@@ -233,18 +241,18 @@ class SaslAuthenticator:
         if header.key == API_VERSIONS:
             return self._versions(header, view)
         if header.key != SASL_HANDSHAKE:
-            name = _enum_name(header.key)
+            name = self._enum_name(header.key)
             raise _Refused(f"Unexpected Kafka request of type {name} during SASL handshake.")
-        request, _ = decode(header.key, header.version, view, header.body_at)
+        request, _ = decode(header.key, header.version, view, header.body_at, protocol=self._protocol)
         return self._handshake(header, request.mechanism)
 
     def _versions(self, header: RequestHeader, view: memoryview) -> list[Effect]:
         if self.state is not State.HANDSHAKE_OR_VERSIONS_REQUEST:
             name = self.state.name
             raise _Closed(f"Unexpected ApiVersions request received during SASL authentication state {name}")
-        if not APIS[API_VERSIONS].has(header.version):
+        if not self._protocol.apis[API_VERSIONS].has(header.version):
             return [RespondVersions(header, None)]
-        request, _ = decode(header.key, header.version, view, header.body_at)
+        request, _ = decode(header.key, header.version, view, header.body_at, protocol=self._protocol)
         if self._is_valid(header, request):
             self.state = State.HANDSHAKE_REQUEST
         return [RespondVersions(header, request)]
@@ -273,11 +281,11 @@ class SaslAuthenticator:
     def _token(self, frame: bytes, exchange: Exchange, now_ms: int) -> list[Effect]:
         if not self._has_headers:
             return self._bare_token(frame, exchange, now_ms)
-        header = read_request_header(memoryview(frame))
+        header = read_request_header(memoryview(frame), self._protocol)
         if header.key != SASL_AUTHENTICATE:
-            why = f"Unexpected Kafka request of type {_enum_name(header.key)} during SASL authentication."
+            why = f"Unexpected Kafka request of type {self._enum_name(header.key)} during SASL authentication."
             raise _Refused(why, Refuse(header, frame, ErrorCode.ILLEGAL_SASL_STATE))
-        request, _ = decode(header.key, header.version, memoryview(frame), header.body_at)
+        request, _ = decode(header.key, header.version, memoryview(frame), header.body_at, protocol=self._protocol)
         try:
             token = exchange.evaluate(bytes(request.auth_bytes), now_ms)
             session = self._completed(exchange, now_ms)
@@ -328,6 +336,11 @@ class SaslAuthenticator:
         self.state = State.COMPLETE
         return session
 
+    def _enum_name(self, key: int) -> str:
+        """Return an API's name as Kafka's enumeration has it: ``SASL_HANDSHAKE``."""
+        name = self._protocol.apis[key].name
+        return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
+
     @property
     def _what(self) -> str:
         return "authentication" if self._previous is None else "re-authentication"
@@ -335,12 +348,6 @@ class SaslAuthenticator:
 
 def _failure(header: RequestHeader, message: str) -> Respond:
     return Respond(header, SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message))
-
-
-def _enum_name(key: int) -> str:
-    """Return an API's name as Kafka's enumeration has it: ``SASL_HANDSHAKE``."""
-    name = APIS[key].name
-    return "".join(f"_{letter}" if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
 
 
 def in_hash_order(names: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from tidegauge.faults.table import BY_MESSAGE
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
 from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.held_fetches import NOT_STEPPED
 from tidegauge_broker.server.quorum.node_lab import Note
 
 LOG = logging.getLogger("tidegauge.lab")
@@ -69,6 +70,12 @@ class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
             action = "release-fetch" if request.release else "hold-fetch"
             self._note(action, {"topic": at.topic, "partition": at.partition})
         return lab_pb2.HoldFetchResponse(changed=changed)
+
+    async def StepFetch(self, request: lab_pb2.StepFetchRequest, context: Context) -> lab_pb2.StepFetchResponse:
+        """Refuse: a voter's fetches are held or not."""
+        del request
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_STEPPED)
+        raise AssertionError("abort raises")
 
     async def SetFault(self, request: lab_pb2.SetFaultRequest, context: Context) -> lab_pb2.SetFaultResponse:
         """Put a fault in force."""

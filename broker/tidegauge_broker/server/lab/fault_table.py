@@ -72,6 +72,7 @@ class Place(Enum):
     BROKER = "a broker in ZooKeeper mode"
     KRAFT_BROKER = "a broker in KRaft mode"
     CONTROLLER = "a controller"
+    COMBINED = "a broker that is a controller, too"
 
 
 def broker(broker_id: int) -> End:

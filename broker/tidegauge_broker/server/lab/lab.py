@@ -58,7 +58,8 @@ class Lab(Seams):
         is_kraft = not settings.text("zookeeper.connect")
         place = Place.KRAFT_BROKER if is_kraft else Place.BROKER
         self._faults = FaultTable(broker_id, self._disk_faults, place=place)
-        self._to_controllers = ControllersLab(self._faults)
+        self._disks: dict[Path, LabDisk] = {}
+        self._to_controllers = ControllersLab(self._faults, self.disk_of)
         self._calls = Calls(self._faults, lambda address: _broker_at(metadata, address), security)
         self._rules = RuleTable(broker_id)
         self._rules.set(rules_from_start(settings))
@@ -69,9 +70,11 @@ class Lab(Seams):
         self._holds: Holds | None = None
 
     def disk_of(self, directory: Path) -> Disk:
-        """Return a disk that records what is synced, and is slow or fails as the disk faults say."""
-        del directory
-        return LabDisk(self._disk_faults)
+        """Return a disk that records what is synced, and is slow or fails as the disk faults say.
+
+        A directory has one, since its record is one file: the metadata log's may have replicas, too.
+        """
+        return self._disks.setdefault(directory.absolute(), LabDisk(self._disk_faults))
 
     def shown_ms(self) -> Callable[[int], int]:
         """Return the broker's wall clock, which faults of the clock skew."""
@@ -110,6 +113,7 @@ class Lab(Seams):
             self._rules,
             ReplicationServicer(parts.service, ""),
             self._membership,
+            self._to_controllers.held,
         )
 
     def add_services(self, server: grpc.aio.Server) -> Sequence[str]:
@@ -121,6 +125,7 @@ class Lab(Seams):
         """End what holds of requests keep."""
         self._faults.close()
         self._rules.close()
+        self._to_controllers.held.release()
 
     async def close(self) -> None:
         """End the holds, and what holds up connections to the store: the broker stops."""

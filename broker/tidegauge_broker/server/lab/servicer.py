@@ -21,7 +21,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge.with_turns import with_turns
-from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.fault_table import FaultTable, Place
+from tidegauge_broker.server.lab.held_fetches import METADATA, NOT_STEPPED, HeldFetches
 from tidegauge_broker.server.lab.holds import Describe, Holds
 from tidegauge_broker.server.lab.membership import LabMembership
 from tidegauge_broker.server.lab.observed_groups import to_observed_group
@@ -71,7 +72,9 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         rules: RuleTable,
         replication: ReplicationServicer,
         membership: LabMembership,
+        held: HeldFetches,
     ) -> None:
+        self._held = held
         self._parts = parts
         self._holds = holds
         self._faults = faults
@@ -110,14 +113,31 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     async def HoldFetch(self, request: lab_pb2.HoldFetchRequest, context: Context) -> lab_pb2.HoldFetchResponse:
         """Hold or release a follower."""
         at = _from_partition(request.partition)
-        changed = await _or_abort(self._holds.release(at) if request.release else self._holds.hold(at), context)
+        if at == METADATA:
+            changed = self._held.release() if request.release else await _or_abort(self._hold_metadata(), context)
+        else:
+            changed = await _or_abort(self._holds.release(at) if request.release else self._holds.hold(at), context)
         if changed:
             self._note("release-fetch" if request.release else "hold-fetch", at)
         return lab_pb2.HoldFetchResponse(changed=changed)
 
+    async def _hold_metadata(self) -> bool:
+        """Hold the fetches of the metadata log; return whether that changed anything.
+
+        Raises:
+            TidegaugeError: INVALID_REQUEST, there is no such log.
+        """
+        if self._faults.place is Place.BROKER:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST, "the cluster is not in KRaft mode, so that there is no metadata log"
+            )
+        return self._held.hold()
+
     async def StepFetch(self, request: lab_pb2.StepFetchRequest, context: Context) -> lab_pb2.StepFetchResponse:
         """Step a held follower by one round."""
         at = _from_partition(request.partition)
+        if at == METADATA:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_STEPPED)
         hold_response = request.until == lab_pb2.STEP_UNTIL_REQUEST
         self._note("step-fetch", at, until="request" if hold_response else "answer")
         return await _or_abort(self._holds.step(at, hold_response=hold_response), context)
@@ -189,9 +209,12 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
             faults=self._faults.listed(),
             held=[
                 lab_pb2.HeldPartition(partition=_to_partition(at), response_withheld_by=leader)
-                for at, leader in self._holds.held().items()
+                for at, leader in (self._holds.held() | self._held_metadata()).items()
             ],
         )
+
+    def _held_metadata(self) -> dict[TopicPartition, int | None]:
+        return {METADATA: None} if self._held.is_held else {}
 
     async def SetFault(self, request: lab_pb2.SetFaultRequest, context: Context) -> lab_pb2.SetFaultResponse:
         """Put a fault in force."""
@@ -214,6 +237,9 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         for at in released:
             await self._holds.release(at)
             self._note("release-fetch", at)
+        if request.holds and self._held.release():
+            released.append(METADATA)
+            self._note("release-fetch", METADATA)
         return lab_pb2.ClearFaultsResponse(faults=ended, released=[_to_partition(at) for at in released])
 
     async def ExpireSession(

@@ -1,31 +1,40 @@
 """What a broker in KRaft mode sends to the controllers: partitioned, delayed, lost, held or failed by its own faults.
 
+Of a process that is a controller, too, it is also what that sends to the others, and what arrives at its listener.
+
 Rules:
     1. Network faults from ``controllers``, or from a controller's id, apply to its fetches of the metadata log and to
        all that it asks the active controller.
     2. Faults of requests, which mean those that arrive everywhere else, mean here what the broker sends, too:
        BrokerHeartbeat, BrokerRegistration, AlterPartition, AllocateProducerIds, AssignReplicasToDirs. No client sends
        these to a broker. An error takes the place of the controller's response.
+       In a process with both roles they mean these as well, and not those of other brokers that arrive.
     3. A held request ends as one does whose response does not come: at its sender's timeout.
+    4. A hold of the node's fetches of the metadata log holds them as a voter's (``held_fetches``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_APIS, KRAFT_PROTOCOL
-from tidegauge.kafka_channel import Dialer, KafkaChannel
-from tidegauge.security import PLAIN
+from tidegauge.kafka_channel import KafkaChannel
+from tidegauge_broker.log.files import Disk
 from tidegauge_broker.server.lab import fault_table
 from tidegauge_broker.server.lab.channels import Calls
-from tidegauge_broker.server.lab.fault_table import FaultTable, MetError, MetHold
+from tidegauge_broker.server.lab.controller_gate import ControllerGate
+from tidegauge_broker.server.lab.fault_table import FaultTable, MetError, MetHold, Place
+from tidegauge_broker.server.lab.held_fetches import HeldFetches
 from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
+from tidegauge_broker.server.quorum.calls import Served
 from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.node_lab import NodeLab, Note
+from tidegauge_broker.server.quorum.way_to_controllers import Way
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, GatedRequest
 
@@ -43,25 +52,51 @@ class ControllersLab(NodeLab):
 
     Args:
         faults: of the broker.
+        disk_of: returns what changes the files of a directory.
+
+    Attributes:
+        held: the hold of the node's fetches.
     """
 
-    def __init__(self, faults: FaultTable) -> None:
+    def __init__(self, faults: FaultTable, disk_of: Callable[[Path], Disk]) -> None:
         super().__init__()
+        self.held = HeldFetches()
         self._faults = faults
+        self._disk_of = disk_of
+        self._gate: ControllerGate | None = None
         self._nodes: KnownNodes | None = None
         self._calls = Calls(faults, self._node_at, end=fault_table.controller)
 
     def _node_at(self, address: str) -> int | None:
         return None if self._nodes is None else self._nodes.at(address)
 
+    def _is_controller(self, node_id: int) -> bool:
+        return self._nodes is not None and self._nodes.is_controller(node_id)
+
+    def disk_of(self, directory: Path) -> Disk:
+        """Return what changes the files of a directory."""
+        return self._disk_of(directory)
+
+    def gated(self, handlers: Mapping[int, Served]) -> Mapping[int, Served]:
+        """Return handlers before which the faults stand: the process is a controller, too."""
+        self._faults.place = Place.COMBINED
+        self._gate = ControllerGate(self._faults, self._is_controller, OF_BROKERS)
+        return self._gate.gated(handlers)
+
     def open_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to which the faults apply."""
-        return ControllersChannel(self._faults, self._calls, address, client_id)
+        return ControllersChannel(self._faults, self.held, self._calls, address, client_id, self.way)
 
     async def start(self, nodes: KnownNodes, note: Note) -> None:
         """Learn which controller listens where; the broker's own Lab service serves the faults."""
         del note
         self._nodes = nodes
+
+    async def close(self) -> None:
+        """End what waits: the node stops."""
+        self.held.close()
+        if self._gate is not None:
+            self._gate.close()
 
 
 class ControllersChannel(LabKafkaChannel):
@@ -69,17 +104,24 @@ class ControllersChannel(LabKafkaChannel):
 
     Args:
         faults: of the broker.
+        held: the hold of the node's fetches.
         calls: all of its calls to controllers.
         address: the controller's.
         client_id: goes with each request.
+        way: how it connects.
     """
 
-    def __init__(self, faults: FaultTable, calls: Calls, address: str, client_id: str) -> None:
-        super().__init__(calls, address, client_id, Dialer(PLAIN), None, None, KRAFT_PROTOCOL)
+    def __init__(
+        self, faults: FaultTable, held: HeldFetches, calls: Calls, address: str, client_id: str, way: Way
+    ) -> None:
+        super().__init__(calls, address, client_id, way.dial, way.login, None, KRAFT_PROTOCOL)
         self._faults = faults
+        self._fetches = held
 
     async def request(self, key: int, message: Any, timeout_seconds: float, **more: Any) -> Any:
         """Send a request if the faults let it pass; return its response, or what a fault puts in its place."""
+        if key == apis.FETCH and self._fetches.is_held:
+            await self._fetches.wait(timeout_seconds)
         if self._faults.is_empty or key not in OF_BROKERS:
             return await super().request(key, message, timeout_seconds, **more)
         sent = GatedRequest(

@@ -24,10 +24,13 @@ from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
+from tidegauge_broker.server.quorum.listener_security import security_of_listener
 from tidegauge_broker.server.quorum.metadata_store import MetadataStore, read_node_properties
+from tidegauge_broker.server.quorum.node_lab import NodeLab
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.quorum.quorum_events import QuorumEvents
 from tidegauge_broker.server.quorum.served_apis import served_apis
+from tidegauge_broker.server.quorum.way_to_controllers import way_to_controllers
 from tidegauge_controller.raft.config import QuorumConfig
 from tidegauge_controller.raft.node import RaftNode
 from tidegauge_controller.raft.values import ReplicaKey
@@ -74,12 +77,16 @@ class ControllerProcess:
     Args:
         settings: the node's.
         clock: of the process, if it is a broker too; None: one of its own.
+        lab: of the process, if it is a broker too; None: one of its own, where it has an address for that.
 
     Attributes:
         on_image: is called when there is another image of the committed metadata.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, its way to the other controllers is not whole.
     """
 
-    def __init__(self, settings: NodeSettings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: NodeSettings, clock: Clock | None = None, lab: NodeLab | None = None) -> None:
         self.stopping = asyncio.Event()
         self.on_image: Callable[[], None] = lambda: None
         self._settings = settings
@@ -90,9 +97,9 @@ class ControllerProcess:
         self._listeners: list[QuorumListener] = []
         self._events: QuorumEvents | None = None
         self._parts: ControllerParts | None = None
-        self._lab = lab_of(settings.node_id, settings.values.text("lab.listener"))
+        self._lab = lab or lab_of(settings.node_id, settings.values.text("lab.listener"))
+        self._lab.way = way_to_controllers(settings)
         self._links = QuorumLinks(
-            settings.node_id,
             settings.listener_name,
             settings.values.integer("controller.quorum.request.timeout.ms") / 1000,
             lambda address: self._lab.open_channel(address, f"raft-client-{settings.node_id}"),
@@ -123,7 +130,7 @@ class ControllerProcess:
         assert properties.cluster_id is not None
         assert properties.directory_id is not None
         check_owner(properties, str(directory / META_PROPERTIES), properties.cluster_id, settings.node_id)
-        store = self._store = MetadataStore(directory, values, self._now_ms, self._lab.disk)
+        store = self._store = MetadataStore(directory, values, self._now_ms, self._lab.disk_of(directory))
         opened = await asyncio.get_running_loop().run_in_executor(self._pool, store.open, settings.static_voters)
         config = quorum_config(settings, properties.cluster_id, properties.directory_id)
         node = RaftNode(config, opened.log, opened.history, opened.election)
@@ -145,7 +152,8 @@ class ControllerProcess:
         handlers = self._lab.gated(served_apis(self._driver, parts.controller, settings))
         for at in settings.bound:
             limits = (values.integer("socket.request.max.bytes"), values.integer("connections.max.idle.ms") / 1000)
-            listener = QuorumListener(at, handlers, *limits)
+            security = security_of_listener(settings, at.name, lambda: self.committed.image, self._now_ms.wall)
+            listener = QuorumListener(at, handlers, *limits, self._now_ms, security)
             await listener.open()
             self._listeners.append(listener)
         await self._lab.start(KnownNodes(node, lambda: self.committed.image), self._events.fault)

@@ -26,9 +26,12 @@ from tidegauge_controller.raft import effects, events
 from tidegauge_controller.raft.messages import FetchSnapshotResponse, Request, Response
 from tidegauge_controller.raft.node import RaftNode
 from tidegauge_controller.raft.states import NEVER_MS, IllegalTransitionError
+from tidegauge_controller.raft.values import Batch
 
 LOG = logging.getLogger("tidegauge.quorum")
 _LONGEST_WAIT_SECONDS = 60.0
+_THREAD_FROM_RECORDS = 1_000
+"""Number of records from which a batch is encoded in a thread; the event loop goes on meanwhile."""
 
 
 class ResponseHandler(Protocol):
@@ -193,7 +196,7 @@ class QuorumDriver:
             case effects.Respond():
                 self._respond(effect)
             case effects.Append():
-                self._store.append(effect.batch)
+                await self._append(effect.batch)
             case effects.Truncate():
                 self._store.truncate(effect.end_offset)
             case effects.Flush():
@@ -209,6 +212,12 @@ class QuorumDriver:
             case _:
                 self._report(effect)
         return None
+
+    async def _append(self, batch: Batch) -> None:
+        if batch.end_offset - batch.base_offset < _THREAD_FROM_RECORDS:
+            self._store.append(batch)
+        else:
+            self._store.append(batch, await asyncio.to_thread(self._store.encoded, batch))
 
     def _report(self, effect: effects.Effect) -> None:
         for observer in self._observers:

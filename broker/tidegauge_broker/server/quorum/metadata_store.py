@@ -230,21 +230,29 @@ class MetadataStore:
 
     # The log
 
-    def append(self, batch: Batch) -> None:
-        """Append a batch; one that a leader sent keeps its bytes.
+    @staticmethod
+    def encoded(batch: Batch) -> bytes:
+        """Return a batch as the log has it; one that a leader sent keeps its bytes. Touches nothing else."""
+        payload = batch.payload
+        if isinstance(payload, bytes | memoryview):
+            return bytes(payload)
+        if batch.control:
+            return encode_batch(batch)
+        assert isinstance(payload, tuple)
+        values = [value for values in payload for value in values]
+        return data_batch(values, batch.base_offset, batch.epoch, batch.timestamp_ms)
+
+    def append(self, batch: Batch, data: bytes | None = None) -> None:
+        """Append a batch.
+
+        Args:
+            batch: what.
+            data: ``encoded``, if that was made before.
 
         Raises:
             StorageError: the disk refused.
         """
-        payload = batch.payload
-        if isinstance(payload, bytes | memoryview):
-            data = bytes(payload)
-        elif batch.control:
-            data = encode_batch(batch)
-        else:
-            assert isinstance(payload, tuple)
-            values = [value for values in payload for value in values]
-            data = data_batch(values, batch.base_offset, batch.epoch, batch.timestamp_ms)
+        data = self.encoded(batch) if data is None else data
         self.log.append_as_follower(data, [read_header(data)])
 
     def note_epochs(self, epochs: list[OffsetAndEpoch]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
@@ -10,6 +11,7 @@ from tidegauge.kafka_channel import KafkaChannel
 from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.server.quorum.calls import Served
 from tidegauge_broker.server.quorum.known_nodes import KnownNodes
+from tidegauge_broker.server.quorum.way_to_controllers import PLAIN_WAY, Way
 
 Note = Callable[[Mapping[str, Any]], None]
 """Writes a fault into the node's event log, with these fields."""
@@ -19,15 +21,20 @@ class NodeLab:
     """See the module.
 
     Attributes:
-        disk: changes the files of the node's directories.
+        way: how channels to controllers connect; who opens the first one sets it before.
     """
 
     def __init__(self) -> None:
-        self.disk: Disk = DISK
+        self.way: Way = PLAIN_WAY
+
+    def disk_of(self, directory: Path) -> Disk:
+        """Return what changes the files of a directory."""
+        del directory
+        return DISK
 
     def open_channel(self, address: str, client_id: str) -> KafkaChannel:
         """Open a channel to another node."""
-        return KafkaChannel(address, client_id, protocol=KRAFT_PROTOCOL)
+        return KafkaChannel(address, client_id, self.way.dial, self.way.login, protocol=KRAFT_PROTOCOL)
 
     def gated(self, handlers: Mapping[int, Served]) -> Mapping[int, Served]:
         """Return what stands before the handlers of the listener."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import dialled_host, host_in
-from tidegauge.listeners import PLAINTEXT, Listener, parse_listeners
+from tidegauge.listeners import PLAINTEXT, SECURITY_PROTOCOL_IDS, Listener, parse_listeners
 from tidegauge.settings import Values
 from tidegauge.settings.quorum import parse_node_settings
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
@@ -31,6 +31,7 @@ class NodeSettings:
         endpoints: the addresses that other nodes get.
         static_voters: the voters of ``controller.quorum.voters``; empty: they are in the log.
         bootstrap_servers: where to look for the leader.
+        protocols: the security protocol of each of the controllers' listeners, by name.
     """
 
     values: Values
@@ -39,6 +40,7 @@ class NodeSettings:
     endpoints: tuple[Endpoint, ...]
     static_voters: VoterSet
     bootstrap_servers: tuple[Endpoint, ...]
+    protocols: Mapping[str, str]
 
     @property
     def node_id(self) -> int:
@@ -60,6 +62,11 @@ class NodeSettings:
     def listener_name(self) -> str:
         """The name of the controllers' listener."""
         return str(self.values["controller.listener.names"][0]).upper()
+
+    @property
+    def protocol(self) -> str:
+        """The security protocol by which this node reaches controllers."""
+        return self.protocols[self.listener_name]
 
     @property
     def metadata_directory(self) -> str:
@@ -99,7 +106,6 @@ def read_node_settings(texts: Mapping[str, str], host_name: str) -> NodeSettings
             "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
             "process.roles=controller"
         )
-    _check_protocols(values, controllers)
     static = VoterSet.of(_static_voter(text, first) for text in values["controller.quorum.voters"])
     if is_controller and static.voters and values["node.id"] not in static.voters:
         raise _refusal(
@@ -114,16 +120,22 @@ def read_node_settings(texts: Mapping[str, str], host_name: str) -> NodeSettings
         _endpoints(values, bound, host_name),
         static,
         tuple(servers or [voter.endpoints[0] for voter in static.voters.values() if voter.endpoints]),
+        _protocols(values, controllers),
     )
 
 
-def _check_protocols(values: Values, controllers: set[str]) -> None:
-    for pair in values["listener.security.protocol.map"]:
-        name, _, protocol = pair.partition(":")
-        if name.upper() in controllers and protocol.upper() != PLAINTEXT:
+def _protocols(values: Values, controllers: set[str]) -> dict[str, str]:
+    """Return the protocol of each controller listener: that of the map, else that of its name, else PLAINTEXT."""
+    pairs = (pair.upper().partition(":") for pair in values["listener.security.protocol.map"])
+    given = {name.strip(): protocol.strip() for name, _, protocol in pairs}
+    found = {one: given.get(one, one if one in SECURITY_PROTOCOL_IDS else PLAINTEXT) for one in sorted(controllers)}
+    for name, protocol in found.items():
+        if protocol not in SECURITY_PROTOCOL_IDS:
             raise _refusal(
-                f"The listener {name} has the security protocol {protocol}; controllers serve {PLAINTEXT} alone"
+                f"No security protocol defined for the controllers' listener {name}: listener.security.protocol.map "
+                f"has {protocol or 'nothing'} for it; write one of {', '.join(SECURITY_PROTOCOL_IDS)}"
             )
+    return found
 
 
 def _endpoints(values: Values, bound: tuple[Listener, ...], host_name: str) -> tuple[Endpoint, ...]:

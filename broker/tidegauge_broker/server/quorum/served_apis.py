@@ -19,9 +19,17 @@ from tidegauge.kafka.kraft.apis import (
     DESCRIBE_QUORUM,
     KRAFT_APIS,
     REMOVE_RAFT_VOTER,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
 )
 from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
-from tidegauge.kafka.kraft.messages import api_versions, controller_registration, describe_cluster
+from tidegauge.kafka.kraft.messages import (
+    api_versions,
+    controller_registration,
+    describe_cluster,
+    sasl_authenticate,
+    sasl_handshake,
+)
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller import (
@@ -50,6 +58,7 @@ _WITH_ZERO_MINIMA = 4
 """The version of ApiVersions from which features may have 0 as the lowest level (KAFKA-17011)."""
 _NO_OPERATIONS = -(2**31)
 _MISMATCHED = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+_NOT_NOW = "SaslAuthenticate request received after successful authentication"
 _FORWARDED = {DESCRIBE_QUORUM, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER}
 """APIs of the quorum that brokers forward for their clients."""
 
@@ -83,6 +92,8 @@ def served_apis(driver: QuorumDriver, controller: QuorumController, settings: No
             Served(DESCRIBE_CLUSTER, partial(_describe_cluster, driver, controller, settings)),
             Served(CONTROLLER_REGISTRATION, partial(_register_controller, controller)),
             Served(API_VERSIONS, partial(_api_versions, controller, lambda: sorted(handlers))),
+            Served(SASL_HANDSHAKE, _handshake),
+            Served(SASL_AUTHENTICATE, _authenticate),
         )
     )
     return handlers
@@ -123,6 +134,16 @@ def _api_versions(controller: QuorumController, keys: Callable[[], list[int]], c
     if not image.is_empty:
         response.finalized_features_epoch = image.provenance.offset
     call.respond(response)
+
+
+def _handshake(call: Call) -> None:
+    """Refuse: the listener has no SASL, or the client has authenticated itself."""
+    call.respond(sasl_handshake.SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))
+
+
+def _authenticate(call: Call) -> None:
+    """Refuse, as above."""
+    call.respond(sasl_authenticate.SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _NOT_NOW))
 
 
 def _describe_cluster(driver: QuorumDriver, controller: QuorumController, settings: NodeSettings, call: Call) -> None:

@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import ssl
 
-import grpc
-
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.listeners import SASL_SSL
 from tidegauge.principal import ANONYMOUS, Principal
-from tidegauge.secure_channels import server_credentials
-from tidegauge.security import Security, server_context
+from tidegauge.security import Security, key_of_listener, server_context
 from tidegauge.settings import Values
 from tidegauge_broker.security.distinguished_name import MalformedCertificate, subject_of
 from tidegauge_broker.security.ssl_principal_mapper import NoMatchingRule, SslPrincipalMapper
@@ -57,17 +54,19 @@ class ClientCertificates:
                 ErrorCode.INVALID_CONFIG, f"Invalid value for configuration {MAPPING_RULES}: {problem}"
             ) from None
 
-    def context(self, security: Security) -> ssl.SSLContext:
-        """Return the TLS context of a listener that speaks Kafka's protocol."""
-        return server_context(security, _VERIFY[self.client_auth])
+    @property
+    def are_required(self) -> bool:
+        """Whether a client without a certificate is refused; gRPC's listeners know nothing else (rule 4)."""
+        return self.client_auth == REQUIRED
 
-    def grpc_credentials(self, security: Security) -> grpc.ServerCredentials:
-        """Return the credentials of a listener that speaks gRPC; rule 4.
+    def context(self, security: Security) -> ssl.SSLContext:
+        """Return the TLS context of a listener that speaks Kafka's protocol.
 
         Raises:
             TidegaugeError: INVALID_CONFIG, a certificate or an authority is missing.
         """
-        return server_credentials(security, needs_client_certificate=self.client_auth == REQUIRED)
+        key_of_listener(security, needs_client_certificate=self.are_required)
+        return server_context(security, _VERIFY[self.client_auth])
 
     def principal(self, certificate: bytes | None) -> Principal:
         """Return the principal of a client; rule 3.

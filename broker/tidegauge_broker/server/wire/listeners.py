@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+import grpc
+
 from tidegauge.listeners import SASL_SSL, SSL, Listeners
 from tidegauge.logical_clock import LogicalClock
+from tidegauge.secure_channels import server_credentials
 from tidegauge.security import Security
 from tidegauge.settings import Values
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
@@ -36,6 +39,10 @@ _MAX_CONNECTIONS = "max.connections"
 _COUNTED_EVERY_MS = 200
 _METADATA_WAIT_MS = 60_000
 _CREATION_RATE = "max.connection.creation.rate"
+
+
+def _grpc_credentials(certificates: ClientCertificates, security: Security) -> grpc.ServerCredentials:
+    return server_credentials(security, needs_client_certificate=certificates.are_required)
 
 
 class _GrpcCallers:
@@ -119,7 +126,7 @@ class WireListeners:
         self._grpc = RpcServers(
             listeners,
             limits,
-            (lambda name: callers.certificates(name).grpc_credentials(security)) if security.is_tls else None,
+            (lambda name: _grpc_credentials(callers.certificates(name), security)) if security.is_tls else None,
             offered.add_to,
             logical_clock,
             service.responses,

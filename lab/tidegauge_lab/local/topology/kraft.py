@@ -23,7 +23,14 @@ from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.files import naming
 from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_broker.server.quorum.format_directories import format_directories
-from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.cluster_file import (
+    CONTROLLER_LISTENER,
+    OWNER_ALONE,
+    BootstrapServers,
+    ClusterFile,
+    holds_secrets,
+    load_cluster_file,
+)
 from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
@@ -33,7 +40,7 @@ from tidegauge_lab.local.launcher import CONTROLLER, Launcher, environment_of_br
 from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
 from tidegauge_lab.local.topology import kraft_fencing
 from tidegauge_lab.local.topology.kraft_plan import formatting
-from tidegauge_lab.local.topology.kraft_properties import BROKER, LISTENER, controller_properties, membership_of
+from tidegauge_lab.local.topology.kraft_properties import BROKER, controller_properties, membership_of
 from tidegauge_lab.local.topology.kraft_quorum import described
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
@@ -141,6 +148,9 @@ class KRaftTopology:
             process.make_directories()
             config = process.directory / layout.CONTROLLER_PROPERTIES
             with naming(config):
+                if holds_secrets(self._file.settings):
+                    config.touch(OWNER_ALONE)
+                    config.chmod(OWNER_ALONE)
                 config.write_text(controller_properties(entry, self._directory, self._file), encoding="utf-8")
             places[entry] = process.log_size()
             command = [sys.executable, "-P", "-m", CONTROLLER, "--config", str(config)]
@@ -227,14 +237,14 @@ class KRaftTopology:
         Raises:
             TidegaugeError: it is not registered, or no controller responds.
         """
-        return kraft_fencing.fence(self._directory, [one.address for one in self._up], broker_id)
+        return kraft_fencing.fence(self._directory, self._asked, broker_id)
 
     def require_own(self) -> None:
         """Do nothing: all data are in the cluster's directory."""
 
     def quorum(self) -> QuorumView | None:
         """Return the quorum as its leader describes it; None: there is no leader."""
-        return described([one.address for one in self._up], _LOOK_SECONDS)
+        return described(self._asked, _LOOK_SECONDS)
 
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
         """Return the fields ``zookeeper``, which is None, ``controllers`` and ``controller``.
@@ -242,7 +252,7 @@ class KRaftTopology:
         Args:
             end_of: says how a process ended.
         """
-        view = described([one.address for one in self._up], _STATE_SECONDS) if self._up else None
+        view = described(self._asked, _STATE_SECONDS)
         rows = {} if view is None else {one.id: one for one in [*view.observers, *view.voters]}
         voters = set() if view is None else {one.id for one in view.voters}
         controllers = []
@@ -277,6 +287,11 @@ class KRaftTopology:
         }
 
     @property
+    def _asked(self) -> BootstrapServers:
+        """The addresses of the controllers that are up."""
+        return self._file.controllers(one.address for one in self._up)
+
+    @property
     def _up(self) -> list[ControllerEntry]:
         return [one for one in self._quorum.controllers if self.process(one.id).state is ProcessState.UP]
 
@@ -296,7 +311,7 @@ class KRaftTopology:
         firsts = [one for one in self._quorum.controllers if one.directory_id]
         again = [one for one in self._quorum.controllers if one.id in targets and one not in firsts]
         voters = VoterSet.of(
-            Voter(ReplicaKey(one.id, uuid_of(one.directory_id)), (Endpoint(LISTENER, one.host, one.port),))
+            Voter(ReplicaKey(one.id, uuid_of(one.directory_id)), (Endpoint(CONTROLLER_LISTENER, one.host, one.port),))
             for one in firsts
         )
         for entry in [*firsts, *again]:

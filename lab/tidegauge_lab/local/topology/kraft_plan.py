@@ -7,20 +7,21 @@ first brokers are the controllers: they have the brokers' ids, directories and p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.features import LEVELS, METADATA_VERSION
 from tidegauge.kafka.kraft.json_text import uuid_text
-from tidegauge.principal import ANONYMOUS
+from tidegauge.principal import ANONYMOUS, USER, Principal
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.server.quorum.format_directories import random_uuid
-from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
+from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, security_of_controllers
 from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID, ControllerEntry, QuorumEntry
 from tidegauge_lab.local import ports
 from tidegauge_lab.local.broker_settings import settings_of
+from tidegauge_lab.local.topology.kraft_properties import of_controllers
 from tidegauge_lab.local.wanted import SIZES, Wanted, contradiction
 
 FIRST_CONTROLLER_PORT = 9392
@@ -66,7 +67,7 @@ class KRaftPlan:
                 notes.append(f"the controllers serve gRPC on {', '.join(map(str, of_lab))}")
             home = Path(file.brokers[0].dir).parent
             controllers = [_entry(home, *one) for one in zip(ids, chosen, of_lab, strict=True)]
-        _check_super_users([one.id for one in controllers], file.settings)
+        _check_settings([one.id for one in controllers], file.settings, is_combined=asked.is_combined)
         return replace(file, quorum=replace(quorum, controllers=controllers)), notes
 
     def require_same(self, directory: Path, recorded: ClusterFile, wanted: Wanted) -> None:
@@ -77,7 +78,8 @@ class KRaftPlan:
         """
         quorum, asked = recorded.quorum, wanted.quorum
         assert quorum is not None
-        _check_super_users(quorum.ids, {**recorded.settings, **wanted.settings})
+        settings = {**recorded.settings, **wanted.settings}
+        _check_settings(quorum.ids, settings, is_combined=quorum.is_combined)
         count = len(quorum.controllers)
         if asked.controllers is not None and asked.controllers != count:
             raise _kept(
@@ -175,22 +177,45 @@ def _check_levels(levels: Mapping[str, int]) -> None:
         )
 
 
-def _check_super_users(controller_ids: Iterable[int], settings: Mapping[str, str]) -> None:
-    """Refuse controllers that would refuse the brokers and one another: no node logs in at their listeners (KIP-801).
+def _check_settings(controller_ids: Sequence[int], settings: Mapping[str, str], *, is_combined: bool) -> None:
+    """Refuse settings that controllers do not have, or by which they would refuse the other nodes.
 
     Raises:
         TidegaugeError: INVALID_CONFIG.
     """
+    for given in () if is_combined else settings:
+        scope, _, name = given.partition(":")
+        if name and scope.isdecimal() and int(scope) in controller_ids and not of_controllers({name: ""}):
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} is a setting of brokers, and {scope} is a controller: it would have no effect; write it "
+                f"without '{scope}:' for all brokers, or with a broker's id",
+            )
+    _check_super_users(controller_ids, settings)
+
+
+def _check_super_users(controller_ids: Iterable[int], settings: Mapping[str, str]) -> None:
+    """Refuse controllers that would refuse the brokers and one another (KIP-801).
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    security = security_of_controllers(settings)
+    if security.is_tls and security.login is None and security.certificates is not None:
+        return  # who they are depends on the certificates
+    them, why = str(ANONYMOUS), "its listener has no SASL, so "
+    if security.login is not None:
+        them, why = str(Principal(USER, security.login.options.get("username", ""))), ""
     for controller_id in controller_ids:
         own = settings_of(controller_id, settings)
         users = {one.strip() for one in own.get("super.users", "").split(";")}
-        if own.get("authorizer.class.name") and str(ANONYMOUS) not in users:
+        if own.get("authorizer.class.name") and them not in users:
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
                 f"with authorizer.class.name controller {controller_id} would refuse the brokers and the other "
-                f"controllers: its listener has no SASL, so they are {ANONYMOUS} there, and need CLUSTER_ACTION before "
-                f"any access control list exists; add {ANONYMOUS} to super.users of the controllers, as in --set "
-                f"'{controller_id}:super.users={ANONYMOUS};User:admin'",
+                f"controllers: {why}they are {them} there, and need CLUSTER_ACTION before "
+                f"any access control list exists; add {them} to super.users of the controllers, as in --set "
+                f"'{controller_id}:super.users={them};User:admin'",
             )
 
 

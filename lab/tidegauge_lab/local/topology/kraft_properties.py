@@ -7,14 +7,15 @@ from pathlib import Path
 
 from tidegauge import event_log
 from tidegauge.settings import property_line
+from tidegauge.settings.parsing import setting_in
 from tidegauge.settings.quorum import CONTROLLER_SETTINGS
-from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.cluster_file import CONTROLLER_LISTENER, ClusterFile
 from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.broker_settings import IN_KRAFT, LISTENERS, PROFILES_IN_KRAFT, settings_of
 
-LISTENER = "CONTROLLER"
 BROKER, CONTROLLER = "broker", "controller"
+_OF_LISTENER = "listener.name."
 
 
 def membership_of(quorum: QuorumEntry, node_id: int, role: str) -> dict[str, str]:
@@ -31,11 +32,14 @@ def membership_of(quorum: QuorumEntry, node_id: int, role: str) -> dict[str, str
     found = {
         IN_KRAFT: role,
         "node.id": str(node_id),
-        "controller.listener.names": LISTENER,
+        "controller.listener.names": CONTROLLER_LISTENER,
         "controller.quorum.bootstrap.servers": ",".join(quorum.addresses),
     }
     if quorum.is_combined and node_id in quorum.ids:
-        found |= {IN_KRAFT: f"{BROKER},{CONTROLLER}", LISTENERS: f"{LISTENER}://{quorum.controller(node_id).address}"}
+        found |= {
+            IN_KRAFT: f"{BROKER},{CONTROLLER}",
+            LISTENERS: f"{CONTROLLER_LISTENER}://{quorum.controller(node_id).address}",
+        }
     return found
 
 
@@ -48,12 +52,12 @@ def controller_properties(entry: ControllerEntry, directory: Path, file: Cluster
         file: the cluster.
     """
     assert file.quorum is not None
-    own = known_to(CONTROLLER_SETTINGS, settings_of(entry.id, file.settings))
-    of_profile = known_to(CONTROLLER_SETTINGS, PROFILES_IN_KRAFT[file.profile])
+    own = of_controllers(settings_of(entry.id, file.settings))
+    of_profile = of_controllers(PROFILES_IN_KRAFT[file.profile])
     sections = {
         "This controller; rewritten at every start by `tidegauge up` or `start`.": {
             **membership_of(file.quorum, entry.id, CONTROLLER),
-            LISTENERS: f"{LISTENER}://{entry.address}",
+            LISTENERS: f"{CONTROLLER_LISTENER}://{entry.address}",
             "log.dirs": str(layout.controller_data(directory, entry.id)),
             "lab.listener": entry.lab_address,
             "event.log.file": str(directory / layout.LOGS / event_log.file_name(f"controller-{entry.id}")),
@@ -68,6 +72,11 @@ def controller_properties(entry: ControllerEntry, directory: Path, file: Cluster
     )
 
 
-def known_to(table: Mapping[str, object], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that a kind of node has."""
-    return {name: text for name, text in settings.items() if name in table}
+def of_controllers(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a controller has, those of its own listener alone included."""
+    return {
+        name: text
+        for name, text in settings.items()
+        if setting_in(CONTROLLER_SETTINGS, name) is not None
+        and (not name.startswith(_OF_LISTENER) or name.startswith(f"{_OF_LISTENER}{CONTROLLER_LISTENER.lower()}."))
+    }

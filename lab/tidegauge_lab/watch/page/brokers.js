@@ -70,8 +70,8 @@ function drawBroker(broker) {
   const pid = broker.pid === null ? "" : `, process ${broker.pid}`;
   drawCard(card, broker.state, `${broker.address}${pid}`, view.switchable);
   show(card.badge, broker.controller);
-  show(card.session, !inKRaft() && (view.switchable || Boolean(view.past)));
-  write(card.session, `ZooKeeper: ${broker.sessionText}`);
+  show(card.session, inKRaft() ? Boolean(broker.fenced) : view.switchable || Boolean(view.past));
+  write(card.session, inKRaft() ? "fenced: it leads nothing, and is in no ISR" : `ZooKeeper: ${broker.sessionText}`);
   const kafka = broker.state === "kafka" ? "; an Apache Kafka broker: what its replicas hold can't be shown" : "";
   const silent = broker.state === "up" && !broker.answers ? "; does not respond" : kafka;
   write(card.leads, `leads ${broker.leads} of its ${counted(broker.replicas, "partition")}${silent}`);

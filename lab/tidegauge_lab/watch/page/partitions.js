@@ -38,12 +38,13 @@ function makeRow(name) {
     leader: make("span"),
     isr: make("span"),
     osr: make("span", { class: "osr" }),
+    elr: make("span"),
     waiting: make("div", { class: "waits" }),
     cells: new Map(),
     more: null,
   };
   const line = make("div", { class: "row", role: "row" });
-  line.append(make("div", { class: "who", role: "rowheader" }, row.name, make("div", {}, row.leader, row.isr, row.osr), row.waiting));
+  line.append(make("div", { class: "who", role: "rowheader" }, row.name, make("div", {}, row.leader, row.isr, row.osr, row.elr), row.waiting));
   for (const id of heads.keys()) {
     const cell = makeCell();
     row.cells.set(id, cell);
@@ -105,6 +106,8 @@ function drawPartition(name) {
   row.leader.classList.toggle("leaderless", leaderless);
   write(row.isr, `ISR ${partition.isr === null ? "unknown" : ids(partition.isr)}`);
   write(row.osr, partition.osr.length ? `OSR ${ids(partition.osr)}` : "");
+  const lastLeader = (partition.lastKnownLeader || []).length ? `last known leader ${ids(partition.lastKnownLeader)}` : "";
+  write(row.elr, (partition.elr || []).length ? `ELR ${ids(partition.elr)}` : lastLeader);
   show(row.waiting, Boolean(partition.waiting));
   write(row.waiting, partition.waiting || "");
   for (const [id, cell] of row.cells) drawCell(cell, partition, id);

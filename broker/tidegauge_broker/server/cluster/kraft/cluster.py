@@ -19,6 +19,7 @@ from tidegauge.cluster_metadata import BrokerRegistration, Leadership
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.features import KRAFT_VERSION, METADATA_VERSION
 from tidegauge.kafka.releases import release_of
+from tidegauge.listeners import PLAINTEXT, SECURITY_PROTOCOL_IDS
 from tidegauge.partition import TopicPartition
 from tidegauge.partition_state import PartitionState
 from tidegauge.settings import Values
@@ -31,7 +32,6 @@ from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
 from tidegauge_broker.server.cluster.kraft.lifecycle import BrokerState, Lifecycle
 from tidegauge_broker.server.cluster.kraft.membership import Identity, Membership
 from tidegauge_broker.server.cluster.kraft.metadata_source import MetadataSource, OwnController, QuorumObserver
-from tidegauge_broker.server.cluster.kraft.metadata_updates import PROTOCOLS
 from tidegauge_broker.server.cluster.kraft.publisher import Publisher
 from tidegauge_broker.server.cluster.kraft.requests import KRaftRequests
 from tidegauge_broker.server.cluster.kraft.stores import KRaftStores
@@ -39,6 +39,7 @@ from tidegauge_broker.server.cluster.kraft.supported import SUPPORTED
 from tidegauge_broker.server.cluster.ports import Features, Member, Session
 from tidegauge_broker.server.quorum.node_lab import NodeLab
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
+from tidegauge_broker.server.quorum.way_to_controllers import way_to_controllers
 from tidegauge_controller.metadata.image import MetadataImage, PartitionRegistration, RegisteredBroker, TopicImage
 from tidegauge_controller.metadata.versions import supports_cordoned_directories
 
@@ -47,7 +48,6 @@ _SHUTDOWN_SECONDS = 300.0
 """How long the controller may take to move the leaders away (BrokerServer.shutdown: five minutes)."""
 _SILENCE_MS = 10_000
 """How long a controller may be silent before a broker that shuts down gives it up."""
-_SECURITY_NUMBERS = {name: number for number, name in PROTOCOLS.items()}
 
 
 _NOTED = {BrokerState.RECOVERY, BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN}
@@ -101,15 +101,17 @@ class KRaftCluster:
         """Follow the metadata log until all that is committed is known.
 
         Raises:
-            TidegaugeError: a directory is not this broker's, or the metadata log can't be followed.
+            TidegaugeError: a directory is not this broker's, its way to the controllers is not whole, or the metadata
+                log can't be followed.
             OSError: a disk refused.
         """
+        lab.way = way_to_controllers(node)
         metadata_directory = Path(node.metadata_directory)
         paths = [Path(text) for text in settings["log.dirs"]]
         read = partial(KRaftDirectories.read, metadata_directory, paths, node.node_id, clock.wall_ms())
         directories = await asyncio.to_thread(read)
         source: MetadataSource = (
-            OwnController(node, clock)
+            OwnController(node, clock, lab)
             if node.is_controller
             else QuorumObserver(node, directories.properties, clock, lab)
         )
@@ -250,7 +252,7 @@ class KRaftCluster:
             self.cluster_id,
             secrets.token_bytes(16),
             [
-                (one.name, one.host, one.port, _SECURITY_NUMBERS[protocols.get(one.name, "PLAINTEXT")])
+                (one.name, one.host, one.port, SECURITY_PROTOCOL_IDS[protocols.get(one.name, PLAINTEXT)])
                 for one in registration.listeners
             ],
             self._supported,

@@ -23,7 +23,8 @@ from tidegauge.kafka.kraft.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
-from tidegauge_controller.metadata.image import CredentialKey, MetadataImage
+from tidegauge_broker.server.quorum.listener_security import credential_in
+from tidegauge_controller.metadata.image import MetadataImage
 
 _NUMBERS = {name: number for number, name in MECHANISMS.items()}
 
@@ -42,8 +43,7 @@ class ImageCredentials:
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism; None where there is none."""
-        found: ScramCredential | None = self._image().credentials.get(CredentialKey(_NUMBERS[mechanism], user))
-        return found
+        return credential_in(self._image(), mechanism, user)
 
     def iterations(self, mechanism: str) -> list[int]:
         """Return the iterations of each user that has a credential for a mechanism."""

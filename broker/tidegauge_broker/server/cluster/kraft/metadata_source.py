@@ -149,7 +149,7 @@ class QuorumObserver(MetadataSource):
         settings: the broker's as a node.
         properties: of its metadata directory.
         clock: of the process.
-        lab: opens the channels to the controllers.
+        lab: opens the channels to the controllers, and changes files.
     """
 
     def __init__(self, settings: NodeSettings, properties: NodeProperties, clock: Clock, lab: NodeLab) -> None:
@@ -157,11 +157,11 @@ class QuorumObserver(MetadataSource):
         self._properties = properties
         self._clock = clock
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="quorum")
-        self._store = MetadataStore(Path(settings.metadata_directory), settings.values, clock)
+        directory = Path(settings.metadata_directory)
+        self._store = MetadataStore(directory, settings.values, clock, lab.disk_of(directory))
         timeout_seconds = settings.values.integer("controller.quorum.request.timeout.ms") / 1000
         client_id = f"raft-client-{settings.node_id}"
         self._links = QuorumLinks(
-            settings.node_id,
             settings.listener_name,
             timeout_seconds,
             lambda address: lab.open_channel(address, client_id),
@@ -225,11 +225,12 @@ class OwnController(MetadataSource):
     Args:
         settings: the broker's as a node.
         clock: of the process.
+        lab: of the process.
     """
 
-    def __init__(self, settings: NodeSettings, clock: Clock) -> None:
+    def __init__(self, settings: NodeSettings, clock: Clock, lab: NodeLab) -> None:
         super().__init__(settings)
-        self._controller = ControllerProcess(settings, clock=clock)
+        self._controller = ControllerProcess(settings, clock, lab)
         self._controller.on_image = self._notify
 
     @property

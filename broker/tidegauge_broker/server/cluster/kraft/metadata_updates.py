@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidegauge.listeners import Listener
+from tidegauge.listeners import SECURITY_PROTOCOL_IDS, Listener
 from tidegauge.metadata_update import Endpoint, ReportedPartition
 from tidegauge.partition import partition_named
 from tidegauge.partition_state import PartitionState
 from tidegauge_controller.metadata.image import MetadataImage, PartitionRegistration, RegisteredBroker, TopicImage
 from tidegauge_controller.metadata.sorted_map import SortedMap, differences
 
-PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+_PROTOCOLS = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
 """Security protocols by Kafka's numbers (``SecurityProtocol``)."""
 _NO_PARTITIONS: SortedMap[int, PartitionRegistration] = SortedMap()
 
@@ -27,7 +27,7 @@ def endpoint_of(broker: RegisteredBroker, among_brokers: str) -> Endpoint:
     """Return a broker's address on the listener of this name, with all its listeners; without that the first one's."""
     listeners = tuple(Listener(one.name, one.host, one.port) for one in broker.endpoints)
     at = next((one for one in listeners if one.name == among_brokers), listeners[0] if listeners else None)
-    protocols = {one.name: PROTOCOLS.get(one.security_protocol, "PLAINTEXT") for one in broker.endpoints}
+    protocols = {one.name: _PROTOCOLS.get(one.security_protocol, "PLAINTEXT") for one in broker.endpoints}
     host, port = ("", 0) if at is None else (at.host, at.port)
     return Endpoint(broker.broker_id, host, port, broker.rack, listeners, protocols)
 

@@ -70,7 +70,7 @@ def _register(controller: QuorumController, call: Call) -> None:
     def done(epoch: int) -> None:
         call.respond(broker_registration.BrokerRegistrationResponse(broker_epoch=epoch))
 
-    controller.write(WriteEvent("registerBroker", decide, done, call.refuse))
+    controller.write(WriteEvent("registerBroker", decide, done, call.refuse, partitions=None))
 
 
 def _heartbeat(controller: QuorumController, timeout_ms: int, call: Call) -> None:
@@ -108,7 +108,10 @@ def _heartbeat(controller: QuorumController, timeout_ms: int, call: Call) -> Non
         brokers.expired_heartbeat(active.view, active.heartbeats, request)
 
     deadline_ms = controller.now_ms + timeout_ms
-    controller.write(WriteEvent("brokerHeartbeat", decide, done, call.refuse, appended, deadline_ms, expired))
+    broker = controller.image.brokers.get(message.broker_id)
+    changes = message.want_fence or message.want_shut_down or message.offline_log_dirs
+    count = None if changes or broker is None or not broker.is_active else 0
+    controller.write(WriteEvent("brokerHeartbeat", decide, done, call.refuse, appended, deadline_ms, expired, count))
 
 
 def _unregister(controller: QuorumController, call: Call) -> None:
@@ -123,6 +126,7 @@ def _unregister(controller: QuorumController, call: Call) -> None:
             lambda active, _: brokers.unregister(active.view, message.broker_id),
             done,
             call.refuse,
+            partitions=None,
         )
     )
 
@@ -154,7 +158,7 @@ def _alter_partition(controller: QuorumController, call: Call) -> None:
             )
         )
 
-    controller.write(WriteEvent("alterPartition", decide, done, call.refuse))
+    controller.write(WriteEvent("alterPartition", decide, done, call.refuse, partitions=len(changes)))
 
 
 def _isr_change(topic_id: str, one: alter_partition.PartitionData, *, has_epochs: bool) -> partitions.IsrChange:
@@ -196,7 +200,8 @@ def _assign_directories(controller: QuorumController, call: Call) -> None:
     def done(results: Sequence[partitions.DirectoryResult]) -> None:
         call.respond(assign_replicas_to_dirs.AssignReplicasToDirsResponse(directories=_directories(results)))
 
-    controller.write(WriteEvent("assignReplicasToDirs", decide, done, call.refuse))
+    count = sum(map(len, wanted.values()))
+    controller.write(WriteEvent("assignReplicasToDirs", decide, done, call.refuse, partitions=count))
 
 
 def _directories(

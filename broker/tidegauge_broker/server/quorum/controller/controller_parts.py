@@ -99,7 +99,12 @@ class ControllerParts:
             self.committed, driver, self._store, self._settings.values, self._now_ms, wall_ms
         )
         self._registration = OwnRegistration(
-            self.controller, new_uuid(os.urandom(16)), self._settings.endpoints, self._leader, open_channel
+            self.controller,
+            new_uuid(os.urandom(16)),
+            self._settings.endpoints,
+            self._settings.protocols,
+            self._leader,
+            open_channel,
         )
         self.controller.start()
 

@@ -31,6 +31,7 @@ class WriteEvent:
             changed.
         deadline_ms: when the event is no longer decided; None: always.
         expired: what an event that came too late still does; its error is sent all the same.
+        partitions: how many partitions it decides about at most; None: maybe about all that there are.
     """
 
     name: str
@@ -40,3 +41,4 @@ class WriteEvent:
     appended: Callable[[ActiveController, Any, int], None] = _nothing
     deadline_ms: int | None = None
     expired: Callable[[ActiveController], None] = _nothing
+    partitions: int | None = 0

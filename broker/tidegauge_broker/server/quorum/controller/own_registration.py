@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import address_of
@@ -16,13 +16,13 @@ from tidegauge.kafka.kraft.apis import CONTROLLER_REGISTRATION
 from tidegauge.kafka.kraft.messages import controller_registration
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.kafka_channel import KafkaChannel
+from tidegauge.listeners import SECURITY_PROTOCOL_IDS
 from tidegauge_broker.server.quorum.controller.features import FEATURE_RANGES
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_controller.metadata.decisions.registration import needs_registration
 from tidegauge_controller.raft.values import Endpoint
 
 LOG = logging.getLogger("tidegauge.controller")
-_PLAINTEXT = 0
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.1, 2.0
 _TIMEOUT_SECONDS = 5.0
 
@@ -37,6 +37,7 @@ class OwnRegistration:
         controller: this controller.
         incarnation_id: of this process.
         endpoints: its listeners.
+        protocols: their security protocols, by name.
         find_leader: says where to register.
         open_channel: makes the channel to an address.
     """
@@ -46,12 +47,14 @@ class OwnRegistration:
         controller: QuorumController,
         incarnation_id: str,
         endpoints: tuple[Endpoint, ...],
+        protocols: Mapping[str, str],
         find_leader: FindLeader,
         open_channel: Callable[[str], KafkaChannel],
     ) -> None:
         self._controller = controller
         self._incarnation_id = incarnation_id
         self._endpoints = endpoints
+        self._protocols = protocols
         self._find_leader = find_leader
         self._open_channel = open_channel
         self._task: asyncio.Task[None] | None = None
@@ -95,7 +98,9 @@ class OwnRegistration:
             controller_id=self._controller.settings.node_id,
             incarnation_id=topic_id_bytes(self._incarnation_id),
             listeners=[
-                controller_registration.Listener(one.listener, one.host, one.port, _PLAINTEXT)
+                controller_registration.Listener(
+                    one.listener, one.host, one.port, SECURITY_PROTOCOL_IDS[self._protocols[one.listener]]
+                )
                 for one in self._endpoints
             ],
             features=[

@@ -65,7 +65,8 @@ def _elect_leaders(controller: QuorumController, call: Call) -> None:
         )
 
     deadline_ms = controller.now_ms + message.timeout_ms
-    controller.write(WriteEvent("electLeaders", decide, done, call.refuse, deadline_ms=deadline_ms))
+    count = None if wanted is None else len(wanted)
+    controller.write(WriteEvent("electLeaders", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count))
 
 
 def _reassign(controller: QuorumController, call: Call) -> None:
@@ -102,7 +103,8 @@ def _reassign(controller: QuorumController, call: Call) -> None:
         )
 
     deadline_ms = controller.now_ms + message.timeout_ms
-    controller.write(WriteEvent("alterPartitionReassignments", decide, done, call.refuse, deadline_ms=deadline_ms))
+    name = "alterPartitionReassignments"
+    controller.write(WriteEvent(name, decide, done, call.refuse, deadline_ms=deadline_ms, partitions=len(wanted)))
 
 
 def _list_reassignments(controller: QuorumController, call: Call) -> None:

@@ -10,6 +10,8 @@ Rules (``QuorumController``):
     4. When leadership is lost, memory is dropped, and whatever waits gets NOT_CONTROLLER. The committed image remains.
     5. An event that is refused, or that meets a defect, costs itself alone: nothing was proposed yet. A node whose log
        refuses the records of a decision gives its leadership up.
+    6. What would hold the event loop up is done in a thread, while the queue waits for it: decisions about many
+       partitions. Nothing else changes memory meanwhile; contacts of brokers that arrive then are noted after it.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ LOG = logging.getLogger("tidegauge.controller")
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."
 _SHUTTING_DOWN = "The controller is shutting down."
 _TIMED_OUT = "The request waited in the controller's queue for longer than its timeout."
-_THREAD_FROM_RECORDS = 1_000
-"""Number of records from which they are tried and encoded in a thread; the event loop goes on meanwhile."""
+_THREAD_FROM = 1_000
+"""Number of partitions that are decided about in a thread, and of records that are tried and encoded there."""
 
 
 class _Refused(Exception):
@@ -87,6 +89,7 @@ class QuorumController:
         self._queue: deque[WriteEvent] = deque()
         self._arrived = asyncio.Event()
         self._waiting = WaitingResponses()
+        self._late_contacts: list[tuple[int, int, int]] | None = None
         self._run: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -130,8 +133,12 @@ class QuorumController:
         """Note that a heartbeat has arrived, of a broker that is registered with this epoch."""
         if self._active is not None:
             broker = self._active.image.brokers.get(broker_id)
-            if broker is not None and broker.epoch == broker_epoch:
+            if broker is None or broker.epoch != broker_epoch:
+                return
+            if self._late_contacts is None:
                 self._active.heartbeats.contacted(broker_id, broker_epoch, self._now_ms())
+            else:
+                self._late_contacts.append((broker_id, broker_epoch, self._now_ms()))
 
     def upgrade_kraft_version(self, level: int, done: Callable[[], None], failed: Refuse) -> None:
         """Let the quorum raise kraft.version by a control record; call ``done`` when its log has it, or ``failed``."""
@@ -244,7 +251,7 @@ class QuorumController:
             self._fail(event, ErrorCode.NOT_CONTROLLER, self.not_active())
             return
         try:
-            decision = self._decide(active, event)
+            decision = await self._decide(active, event)
             last = await self._append(active, decision) if decision.records else active.last_pending_offset
         except TidegaugeError as problem:
             self._fail(event, problem.code, problem.message)
@@ -269,12 +276,29 @@ class QuorumController:
         )
         self._waiting.committed(self.committed.next_offset)
 
-    def _decide(self, active: ActiveController, event: WriteEvent) -> Decision[Any]:
+    async def _decide(self, active: ActiveController, event: WriteEvent) -> Decision[Any]:
+        """Return the decision about an event; rule 6.
+
+        Raises:
+            TidegaugeError: it is refused.
+            _Refused: the leadership was lost meanwhile.
+        """
         now_ms = self._now_ms()
         if event.deadline_ms is not None and now_ms > event.deadline_ms:
             event.expired(active)
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, _TIMED_OUT)
-        return event.decide(active, now_ms)
+        if not _is_large(active.image, event.partitions):
+            return event.decide(active, now_ms)
+        self._late_contacts = []
+        try:
+            decision = await asyncio.to_thread(event.decide, active, now_ms)
+        finally:
+            late, self._late_contacts = self._late_contacts, None
+            for contact in late:
+                active.heartbeats.contacted(*contact)
+        if self._active is not active:
+            raise _Refused(ErrorCode.NOT_CONTROLLER, self.not_active())
+        return decision
 
     async def _append(self, active: ActiveController, decision: Decision[Any]) -> int:
         """Let the log take the records of a decision, then memory; return the offset of the last one.
@@ -288,7 +312,7 @@ class QuorumController:
         def tried() -> tuple[MetadataImage, list[Proposal]]:
             return active.prepare(records, now_ms), list(proposals_of(decision))
 
-        prepared, parts = tried() if len(records) < _THREAD_FROM_RECORDS else await asyncio.to_thread(tried)
+        prepared, parts = tried() if len(records) < _THREAD_FROM else await asyncio.to_thread(tried)
         end_offset = 0
         for part in parts:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -326,3 +350,20 @@ class QuorumController:
         self._active = None
         self.on_renouncement()
         self._fail_all(ErrorCode.REQUEST_TIMED_OUT, _SHUTTING_DOWN)
+
+
+def _is_large(image: MetadataImage, partitions: int | None) -> bool:
+    """Return whether a decision is about many partitions.
+
+    Args:
+        image: that it is made from.
+        partitions: how many; None: all that there are.
+    """
+    if partitions is not None:
+        return partitions >= _THREAD_FROM
+    count = 0
+    for topic in image.topics.values():
+        count += len(topic.partitions)
+        if count >= _THREAD_FROM:
+            return True
+    return False

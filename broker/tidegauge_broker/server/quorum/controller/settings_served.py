@@ -117,7 +117,7 @@ def _alter_configs(controller: QuorumController, authorization: Authorization, c
         found = [response(*one) for one in _config_results(message.resources, refused | results)]
         call.respond(incremental_alter_configs.IncrementalAlterConfigsResponse(responses=found))
 
-    controller.write(WriteEvent("incrementalAlterConfigs", decide, done, call.refuse))
+    controller.write(WriteEvent("incrementalAlterConfigs", decide, done, call.refuse, partitions=None))
 
 
 def _replace_configs(controller: QuorumController, authorization: Authorization, call: Call) -> None:
@@ -137,7 +137,7 @@ def _replace_configs(controller: QuorumController, authorization: Authorization,
         found = [response(*one) for one in _config_results(message.resources, refused | results)]
         call.respond(alter_configs.AlterConfigsResponse(responses=found))
 
-    controller.write(WriteEvent("legacyAlterConfigs", decide, done, call.refuse))
+    controller.write(WriteEvent("legacyAlterConfigs", decide, done, call.refuse, partitions=None))
 
 
 def _config_results(
@@ -182,7 +182,7 @@ def _update_features(controller: QuorumController, call: Call) -> None:
         def decided(active: ActiveController, _: int) -> Decision[None]:
             return decide(active, validate_only=message.validate_only)
 
-        controller.write(WriteEvent("updateFeatures", decided, done, failed))
+        controller.write(WriteEvent("updateFeatures", decided, done, failed, partitions=None))
 
     rising = [one.level for one in of_quorum if one.level > controller.kraft_version]
     if not rising or message.validate_only:

@@ -26,11 +26,16 @@ _LOOKS_PER_SESSION = 8
 
 
 class PeriodicTask(NamedTuple):
-    """A task: what it decides, and after how long it does so again. A response of True asks for it again at once."""
+    """A task: what it decides, and after how long it does so again. A response of True asks for it again at once.
+
+    Attributes:
+        walks: whether it looks at all partitions.
+    """
 
     name: str
     interval_ms: int
     decide: Decide
+    walks: bool = True
 
 
 def periodic_tasks(values: Values) -> list[PeriodicTask]:
@@ -42,7 +47,7 @@ def periodic_tasks(values: Values) -> list[PeriodicTask]:
     ]
     no_op_ms = values.integer("metadata.max.idle.interval.ms")
     if no_op_ms > 0:
-        tasks.append(PeriodicTask("writeNoOpRecord", no_op_ms, lambda *_: no_op()))
+        tasks.append(PeriodicTask("writeNoOpRecord", no_op_ms, lambda *_: no_op(), walks=False))
     if values["auto.leader.rebalance.enable"]:
         seconds = values.integer("leader.imbalance.check.interval.seconds")
         tasks.append(PeriodicTask("electPreferred", seconds * 1000, _balance))
@@ -103,4 +108,5 @@ class Timers:
             if task.name in self._due:
                 self._schedule(task, task.interval_ms)
 
-        self._write(WriteEvent(task.name, task.decide, failed=failed, appended=decided))
+        count = None if task.walks else 0
+        self._write(WriteEvent(task.name, task.decide, failed=failed, appended=decided, partitions=count))

@@ -112,8 +112,9 @@ def _create_topics(
             found.append(result)
         call.respond(create_topics.CreateTopicsResponse(mutations.throttle_ms, found))
 
+    count = sum(max(len(one.assignments), one.num_partitions) for one in message.topics)
     deadline_ms = controller.now_ms + message.timeout_ms
-    controller.write(WriteEvent("createTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
+    controller.write(WriteEvent("createTopics", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count))
 
 
 def _unauthorized(names: Iterable[str]) -> list[topics.TopicResult]:
@@ -168,7 +169,8 @@ def _delete_topics(
         call.respond(delete_topics.DeleteTopicsResponse(mutations.throttle_ms, found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
-    controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms))
+    count = len(names) + len(ids)
+    controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count))
 
 
 def _ambiguous(one: delete_topics.DeleteTopicState) -> topics.TopicResult:
@@ -221,4 +223,7 @@ def _create_partitions(
         )
 
     deadline_ms = controller.now_ms + message.timeout_ms
-    controller.write(WriteEvent("createPartitions", decide, done, call.refuse, deadline_ms=deadline_ms))
+    count = sum(one.count for one in message.topics)
+    controller.write(
+        WriteEvent("createPartitions", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count)
+    )

@@ -37,12 +37,13 @@ from tidegauge.kafka.releases import release_of
 from tidegauge_broker.server.cluster.ports import Features, Forwarding
 from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
 from tidegauge_broker.server.wire.kafka.callers import is_of_broker
+from tidegauge_broker.server.wire.kafka.client_software import is_valid
 from tidegauge_broker.server.wire.kafka.handlers import (
     describe_topic_partitions,
     forwarded_configs,
     list_config_resources,
 )
-from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for, is_valid
+from tidegauge_broker.server.wire.kafka.handlers.api_versions import handler_for
 from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
 from tidegauge_broker.server.wire.kafka.served import SERVED, handlers_with

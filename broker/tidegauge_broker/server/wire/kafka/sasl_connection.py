@@ -40,9 +40,9 @@ from tidegauge_broker.security.sasl.authenticator import (
 )
 from tidegauge_broker.server.service.gate import CallRefused, Gate
 from tidegauge_broker.server.wire.kafka.callers import calling_broker
+from tidegauge_broker.server.wire.kafka.client_software import is_valid
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
 from tidegauge_broker.server.wire.kafka.gated_sasl import gated_sasl, sasl_header_of
-from tidegauge_broker.server.wire.kafka.handlers.api_versions import is_valid
 from tidegauge_broker.server.wire.kafka.owner import Owner
 from tidegauge_broker.server.wire.kafka.responses import Encoded
 from tidegauge_broker.server.wire.kafka.served import SERVED

@@ -3,32 +3,23 @@
 A version that is not known is responded to in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions alone;
 its body is not read (KIP-511). From version 3 on a client software name or version that is empty or contains other than
 letters, digits, dots and dashes gets INVALID_REQUEST and no list.
-Source: ``KafkaApis.handleApiVersionsRequest``, ``ApiVersionsRequest.isValid``.
+Source: ``KafkaApis.handleApiVersionsRequest``.
 """
 
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.apis import API_VERSIONS, APIS, Api
-from tidegauge.kafka.frames import RequestHeader, encode
+from tidegauge.kafka.frames import encode
 from tidegauge.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tidegauge_broker.server.wire.kafka.client_software import is_valid
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
-
-_NAMES_FROM = 3
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-
-def is_valid(header: RequestHeader, request: ApiVersionsRequest) -> bool:
-    """Return whether a request names the client's software properly."""
-    names = (request.client_software_name, request.client_software_version)
-    return header.version < _NAMES_FROM or all(map(_SOFTWARE.fullmatch, names))
 
 
 def handler_for(served: Sequence[int], rows: Mapping[int, Api] = APIS) -> Handler:

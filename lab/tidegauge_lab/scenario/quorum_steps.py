@@ -1,0 +1,60 @@
+"""The steps of scenario files about the quorum of a cluster in KRaft mode; part of the vocabulary in ``steps``."""
+
+from __future__ import annotations
+
+from tidegauge.lazy_dataclasses import dataclass
+from tidegauge_lab.local.roles import Role
+from tidegauge_lab.scenario import readers
+from tidegauge_lab.scenario.step_base import Step, argument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddController(Step):
+    """A further voter."""
+
+    verb = "add_controller"
+    about = "in KRaft mode: start one more controller, and make it a voter of the quorum once it has caught up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveController(Step):
+    """One voter less."""
+
+    verb = "remove_controller"
+    main = "broker"
+    about = "in KRaft mode: take a controller out of the voters; its process goes on, as an observer"
+
+    broker: int | Role = argument(readers.broker_or_role, "the controller, or its role: controller, follower_of")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseDisk(Step):
+    """A disk that is replaced by an empty one."""
+
+    verb = "lose_disk"
+    main = "brokers"
+    about = "in KRaft mode: take all data of these dead controllers away; they start as other replicas, without a vote"
+
+    brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "their ids, or roles")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitQuorum(Step):
+    """Until a controller leads the quorum."""
+
+    verb = "wait_quorum"
+    main = "leader"
+    about = (
+        "in KRaft mode: wait until this controller, or any, leads the quorum and has committed a record of its epoch"
+    )
+
+    leader: int | str = argument(readers.quorum_leader, "a controller's id, any, or none: until no controller leads")
+    changed: bool | None = argument(
+        readers.truth, "true: in another epoch than at the last such step; false: still in that one", default=None
+    )
+    caught_up: int | None = argument(
+        readers.positive, "so many voters have all that is committed, as the leader knows", default=None
+    )
+
+
+QUORUM_STEPS: tuple[type[Step], ...] = (AddController, RemoveController, LoseDisk, WaitQuorum)
