@@ -106,7 +106,6 @@ def test_the_archive_holds_the_brokers_code_and_no_wire() -> None:
     with zipfile.ZipFile(io.BytesIO(archive())) as content:
         assert content.testzip() is None
         assert "tidegauge_proof/hand/desk.py" in content.namelist()
-    assert archive() == archive()
 
 
 def test_the_service_workers_version_follows_the_files(stand_in: Path) -> None:
