@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +18,7 @@ from tests.integration.chromium import Page, chromium
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_lab.play.code_archive import ENTRY, LATER, archive
+from tidegauge_lab.play.compiling import MODULES
 from tidegauge_lab.play.runtime import DIRECTORY, bring
 from tidegauge_lab.play.stories import stories
 from tidegauge_proof.hand.desk import Desk
@@ -55,7 +58,7 @@ def node() -> str:
 _PROGRAM = """
 import { loadPyodide } from "%(runtime)s/pyodide.mjs";
 import fs from "node:fs";
-const python = await loadPyodide({ indexURL: "%(runtime)s/" });
+const python = await loadPyodide({ indexURL: "%(runtime)s/", stdLibURL: "%(runtime)s/library.zip" });
 python.FS.writeFile("/code.zip", new Uint8Array(fs.readFileSync("%(code)s")));
 python.runPython('import sys; sys.path.insert(0, "/code.zip")');
 console.log(python.runPython(fs.readFileSync("%(program)s", "utf8")));
@@ -81,7 +84,7 @@ json.dumps({{"histories": [digest_of(*one) for one in %r], "stories": digests}})
 def from_webassembly(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The digests of histories and of stories that Python gives as WebAssembly; its start takes longer than both."""
     scratch = tmp_path_factory.mktemp("webassembly")
-    (scratch / "code.zip").write_bytes(archive((ENTRY, LATER, _DIGESTS)))
+    (scratch / "code.zip").write_bytes(archive((ENTRY, LATER, _DIGESTS), runtime / MODULES))
     scenarios = json.dumps([one["scenario"] for one in stories()])
     (scratch / "program.py").write_text(_CALCULATIONS % (scenarios, HISTORIES))
     named = {"runtime": runtime, "code": scratch / "code.zip", "program": scratch / "program.py"}
@@ -97,6 +100,12 @@ def test_a_simulated_history_is_the_same_in_webassembly_to_the_last_event(
     found = from_webassembly["histories"]
     assert found == [digest_of(seed, rule) for seed, rule in HISTORIES]
     assert [one.rpartition(" ")[2] for one in found] == ["LogMatchingHw", "LogMatchingHw", "held"]
+
+
+def test_what_the_page_loads_was_compiled_but_what_has_changed(runtime: Path) -> None:
+    """The browser's Python has nothing to compile: that was half of the time until the first cluster."""
+    with zipfile.ZipFile(io.BytesIO(archive(compiled=runtime / MODULES))) as code:
+        assert {name.rpartition(".")[2] for name in code.namelist()} == {"pyc"}
 
 
 def test_every_story_is_the_same_in_webassembly(from_webassembly: dict[str, list[str]]) -> None:
@@ -197,6 +206,31 @@ def test_the_first_minute_ends_with_a_lost_record_and_its_cure(page: Page) -> No
         press(page, "Next step (n)")
     has_verdict(page, "good")
     has_logs(page, *[["m1", "m2", "m3"]] * 3)
+
+
+def test_the_rule_and_its_cure_stand_side_by_side_on_one_slider(page: Page) -> None:
+    """Both get the same actions; the slider leads both to the same one."""
+    fresh(page, "/")
+    page.run("storyTo(16)")
+    has_verdict(page, "bad")
+    drawn = "[...document.querySelectorAll('#story-buttons button')]"
+    page.run(f"{drawn}.find(one => one.textContent === 'The cure beside it').click()")
+    page.until("document.getElementById('beside-verdict').className === 'good'")
+    boxes = "document.querySelectorAll('#beside-lanes .box:not(.falls)').length"
+    page.until(f"{boxes} === 9")
+    page.look(1280, 720, dark=False)
+    line = page.run("document.getElementById('timeline').getBoundingClientRect().top")
+    for name in ("lanes", "beside-lanes"):
+        assert page.run(f"document.getElementById('{name}').getBoundingClientRect().bottom") <= line, name
+    page.look(1280, 900, dark=False)
+    page.run("document.getElementById('moment').focus()")
+    page.press("Home", 36)
+    page.until(f"{boxes} === 0 && document.getElementById('beside-verdict').hidden")
+    has_logs(page, [], [], [])
+    page.press("Escape", 27)
+    page.until(f"{boxes} === 9")
+    page.run("setBeside(-1)")
+    page.until("document.getElementById('beside').hidden")
 
 
 def test_verdict_story_and_logs_are_on_the_first_screen_of_a_projector(page: Page) -> None:

@@ -1,9 +1,10 @@
-"""The whole interface of the page's worker: a session, the story that is played on it, the search for flaws. Pure."""
+"""The whole interface of the page's worker: a session, its story, a second cluster, the search for flaws. Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tidegauge_proof.hand.beside import Beside
 from tidegauge_proof.hand.flaws import MOST_AT_ONCE, search
 from tidegauge_proof.hand.scenario_file import COMMAND, as_scenario
 from tidegauge_proof.hand.schedule import ScheduleError, write_schedule
@@ -18,12 +19,13 @@ MOST_SEED = 10**9
 class Desk(Session):
     """A session with stories, scenario files and a search; requests and responses are JSON (``Session.request``)."""
 
-    ops = (*OPS, "story", "story_to", "scenario", "search")
+    ops = (*OPS, "story", "story_to", "scenario", "search", "beside")
 
     def __init__(self) -> None:
         super().__init__()
         self._scenario: Json | None = None
         self._story: Story | None = None
+        self._beside: Beside | None = None
 
     def _on_story(self, wanted: Json) -> Json:
         """Begin a story: ``scenario`` has the plain values of its file."""
@@ -52,6 +54,13 @@ class Desk(Session):
             found = self._story.next()
         return self._whole() | {"story": found | {"failed": self._story.failed}}
 
+    def _on_beside(self, wanted: Json) -> Json:
+        """Return what a second cluster shows after each action of the schedule, by another rule."""
+        rule = whole_number(wanted, "rule", len(RULE_NAMES) - 1)
+        if self._beside is None or self._beside.rule != rule:
+            self._beside = Beside(rule)
+        return {"rule": rule, "moments": self._beside.follow(self.schedule)}
+
     def _on_scenario(self, wanted: Json) -> Json:
         """Return the schedule as a scenario file, and the command that plays it."""
         del wanted
@@ -59,13 +68,9 @@ class Desk(Session):
 
     def _on_search(self, wanted: Json) -> Json:
         """Try some seeds; the page asks again for as long as the person wants."""
-        seed, count, rule = (wanted.get(name) for name in ("seed", "count", "rule"))
-        for name, value, most in (("seed", seed, MOST_SEED), ("count", count, MOST_AT_ONCE), ("rule", rule, 3)):
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-                raise ScheduleError(f"{name} is a whole number from 0 to {most}")
-        assert isinstance(seed, int)
-        assert isinstance(count, int)
-        assert isinstance(rule, int)
+        seed = whole_number(wanted, "seed", MOST_SEED)
+        count = whole_number(wanted, "count", MOST_AT_ONCE)
+        rule = whole_number(wanted, "rule", len(RULE_NAMES) - 1)
         flaw = search(seed, count, rule)
         if flaw is None:
             return {"found": None, "tried": count}
@@ -78,3 +83,15 @@ class Desk(Session):
             },
             "tried": flaw.seed - seed + 1,
         }
+
+
+def whole_number(wanted: Json, name: str, most: int) -> int:
+    """Return a number of a request.
+
+    Raises:
+        ScheduleError: it is none from 0 to ``most``.
+    """
+    value = wanted.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ScheduleError(f"{name} is a whole number from 0 to {most}")
+    return value

@@ -37,6 +37,7 @@ const WORDS = {
     transactions: "Transactions", producer: "producer", "second-process": "second process", group: "Group g", member: "member",
     init_transactions: "initTransactions", begin_transaction: "Begin", commit_transaction: "Commit", abort_transaction: "Abort", produce_in_transaction: "Produce in the transaction",
     read_committed: "Read committed", join_group: "Join", commit_offsets: "Commit an offset", leave_group: "Leave", stop_member: "Kill",
+    beside: "Beside it, rule", "by-rule": "Rule", "refused-there": "Not possible here:", pair: "The cure beside it",
     language: "中文",
   },
   zh: {
@@ -74,6 +75,7 @@ const WORDS = {
     transactions: "事务", producer: "生产者", "second-process": "第二个进程", group: "消费组 g", member: "成员",
     init_transactions: "initTransactions", begin_transaction: "开始事务", commit_transaction: "提交", abort_transaction: "中止", produce_in_transaction: "在事务中生产",
     read_committed: "只读已提交", join_group: "加入", commit_offsets: "提交位移", leave_group: "离开", stop_member: "杀死",
+    beside: "并排对照规则", "by-rule": "规则", "refused-there": "这里做不到：", pair: "与解决办法并排",
     language: "English",
   },
 };

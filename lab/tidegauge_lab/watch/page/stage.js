@@ -55,7 +55,9 @@ const stageWords = STAGE_WORDS[typeof language === "string" ? language : "en"];
 const phrase = (name, ...values) => values.reduce((text, value, place) => text.replace(`{${place}}`, value), stageWords[name] ?? name);
 const FEWEST_BOXES = 4;
 const MOST_LANES = 7; // of replicas; a partition has rarely more
-const scene = { at: "", lanes: new Map(), offsets: "", steps: [], last: 0, said: "", waiting: [] };
+// A place where lanes are drawn: of the cluster that `view` holds, and, in the page `play`, of a second one beside it.
+const newScene = (list) => ({ list, at: "", name: "", lanes: new Map(), waiting: [] });
+const scene = { ...newScene("lanes"), steps: [], last: 0, said: "" };
 
 // --- The verdict ---------------------------------------------------------------------------------------------------
 
@@ -83,9 +85,12 @@ function drawVerdict() {
   const said = JSON.stringify(all);
   if (said === scene.said) return;
   scene.said = said;
+  drawVerdictIn(byId("verdict"), all);
+}
+
+function drawVerdictIn(node, all) {
   const grades = all.map(gradeOf);
   const worst = ["bad", "warn", "good"].find((one) => grades.includes(one)) || "";
-  const node = byId("verdict");
   show(node, all.length > 0);
   mark(node, "class", worst);
   // What happened to records stands first and large; the invariant that it broke is a remark to that.
@@ -125,31 +130,40 @@ function drawStage() {
   show(byId("stage"), partition !== null);
   const follows = followsLast();
   if (!partition) return;
-  const leader = partition.leader === null ? phrase("noLeader") : `${phrase("leader")} ${partition.leader}`;
-  write(byId("stage-state"), `${leader}, ${phrase("epoch")} ${partition.leaderEpoch ?? "?"}, ISR ${ids(partition.isr || [])}`);
-  scene.name = `${partition.topic}-${partition.partition}`;
-  const brokers = partition.assigned.slice(0, MOST_LANES);
-  const wanted = `${scene.name} ${brokers.join()}`;
-  if (scene.at !== wanted) {
-    scene.at = wanted;
-    scene.lanes = new Map(brokers.map((id) => [id, makeLane(id)]));
-    byId("lanes").replaceChildren(...[...scene.lanes.values()].map((lane) => lane.node));
-  }
-  const from = firstBox(partition);
+  write(byId("stage-state"), stateOf(partition));
+  const from = firstBox(partition, scene);
   write(byId("stage-left-out"), from > partition.low ? phrase("earlier", from) : "");
-  for (const [id, lane] of scene.lanes) drawLane(lane, partition, id, from, follows);
+  drawLanes(scene, view, partition, from, follows);
+}
+
+function stateOf(partition) {
+  const leader = partition.leader === null ? phrase("noLeader") : `${phrase("leader")} ${partition.leader}`;
+  return `${leader}, ${phrase("epoch")} ${partition.leaderEpoch ?? "?"}, ISR ${ids(partition.isr || [])}`;
+}
+
+// Draw the replicas of a partition as lanes; `shown` is the view that it is of.
+function drawLanes(on, shown, partition, from, follows) {
+  on.name = `${partition.topic}-${partition.partition}`;
+  const brokers = partition.assigned.slice(0, MOST_LANES);
+  const wanted = `${on.name} ${brokers.join()}`;
+  if (on.at !== wanted) {
+    on.at = wanted;
+    on.lanes = new Map(brokers.map((id) => [id, makeLane(id, on)]));
+    byId(on.list).replaceChildren(...[...on.lanes.values()].map((lane) => lane.node));
+  }
+  for (const [id, lane] of on.lanes) drawLane(lane, shown, partition, id, from, follows);
 }
 
 // The first offset that is drawn: as many boxes as there is room for, the newest ones.
-function firstBox(partition) {
-  const lane = byId("lanes").querySelector(".lane-log");
-  const cell = Number.parseFloat(getComputedStyle(byId("lanes")).getPropertyValue("--cell-rem")) || 4;
+function firstBox(partition, on) {
+  const lane = byId(on.list).querySelector(".lane-log");
+  const cell = Number.parseFloat(getComputedStyle(byId(on.list)).getPropertyValue("--cell-rem")) || 4;
   const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
   const room = Math.max(FEWEST_BOXES, Math.floor(((lane?.clientWidth || 600) - rem) / (cell * rem)));
   return Math.max(partition.low, partition.high - room);
 }
 
-function makeLane(id) {
+function makeLane(id, on) {
   const lane = {
     id, boxes: new Map(), marks: new Map(),
     node: make("li", { class: "lane" }),
@@ -162,7 +176,7 @@ function makeLane(id) {
     held: false,
     tools: make("div", { class: "buttons lane-tools" }),
   };
-  const does = (action) => () => ({ action: action(), broker: id, partition: scene.name });
+  const does = (action) => () => ({ action: action(), broker: id, partition: on.name });
   const to = { path: "action", say: sayOnStage };
   lane.kills = () => (lane.now === "down" ? "start" : "kill");
   lane.holds = () => (lane.held ? "release_fetch" : "hold_fetch");
@@ -180,9 +194,9 @@ function sayOnStage(text, bad = false) {
   write(byId("stage-said"), text);
 }
 
-function drawTools(lane, replica, state) {
+function drawTools(lane, replica, state, isSwitchable) {
   Object.assign(lane, { now: state, held: Boolean(replica.held) });
-  show(lane.tools, Boolean(view.switchable));
+  show(lane.tools, isSwitchable);
   const name = (node, action) => {
     write(node, phrase(action));
     mark(node, "aria-label", `${phrase(action)}: ${phrase("broker")} ${lane.id}`);
@@ -194,9 +208,9 @@ function drawTools(lane, replica, state) {
   show(lane.step, lane.held && replica.role === "follower" && !replica.old);
 }
 
-function drawLane(lane, partition, id, from, follows) {
+function drawLane(lane, shown, partition, id, from, follows) {
   const replica = partition.replicas[id] || { role: "unknown" };
-  const broker = view.brokers[id];
+  const broker = shown.brokers[id];
   const state = broker ? broker.state : "down";
   const leads = replica.role === "leader" && state !== "down"; // of a dead process the role is as it was seen last
   mark(lane.node, "class", `lane ${state} ${leads ? "leads" : ""}`);
@@ -206,7 +220,7 @@ function drawLane(lane, partition, id, from, follows) {
   const known = Number.isInteger(replica.leo);
   const records = known ? recordsOf(replica, from) : [];
   drawBoxes(lane, records, replica, follows);
-  drawTools(lane, replica, state);
+  drawTools(lane, replica, state, Boolean(shown.switchable));
   show(lane.hw, known && replica.hw !== null && replica.hw >= from);
   if (known && replica.hw !== null) {
     style(lane.hw, "--place", String(replica.hw - from));
