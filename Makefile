@@ -179,7 +179,7 @@ yardstick: .venv java ## The same Kafka clients against both, piece by piece: ma
 	$(BIN)/python bench/yardstick.py $(if $(SECONDS),--seconds $(SECONDS))
 
 ##@ Packages and machine code
-play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm; without npm a sentence says so.
+play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm, and the code compiled for it; without npm a sentence says so.
 	@$(BIN)/python -m tidegauge_lab.play.runtime
 
 wheel: .venv play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip, and ZooKeeper's jars in another.
