@@ -230,6 +230,7 @@ def test_the_rule_and_its_cure_stand_side_by_side_on_one_slider(page: Page) -> N
     page.press("Escape", 27)
     page.until(f"{boxes} === 9")
     page.run("setBeside(-1)")
+    page.run("document.activeElement.blur(), window.scrollTo(0, 0)")
     page.until("document.getElementById('beside').hidden")
 
 
@@ -399,6 +400,36 @@ def test_the_search_finds_a_flaw_and_shows_it(page: Page) -> None:
     page.until("document.getElementById('search-said').textContent.startsWith('Found: ')", 600)
     assert "KIP-101" in text_of(page, "search-said")
     has_verdict(page, "bad")
+
+
+def test_a_rule_that_somebody_wrote_is_broken_on_the_stage_and_its_cure_holds(page: Page) -> None:
+    """The ladder's rung of KIP-101's first half: the code that is given loses a record, the answer does not."""
+    fresh(page)
+    page.run("document.getElementById('own-rule').open = true")
+    page.run("document.getElementById('own-rule-exercise').value = 'own-mark'; showExercise()")
+    press(page, "Try it")
+    page.until("document.getElementById('own-rule-said').textContent.startsWith('Found: ')", 600)
+    assert "(m1)" in text_of(page, "own-rule-said")
+    has_verdict(page, "bad")
+    assert "By a rule of your own." in text_of(page, "verdict")
+    page.run("while (!ladder.hint.hidden) showHint()")
+    page.run("document.getElementById('own-rule-code').value = exercise().answer; 0")
+    assert page.run("document.querySelectorAll('#own-rule-hints li').length") == 3
+    page.run("tryRule()")
+    page.until("document.getElementById('own-rule-said').textContent.startsWith('Nothing broken in 200 ')", 600)
+
+
+def test_a_rule_that_does_not_end_or_is_no_python_is_a_sentence_and_the_page_works(page: Page) -> None:
+    fresh(page)
+    for code, said in (
+        ("while True: pass", "does not end"),
+        ("def truncate(", "no Python"),
+        ("x = 1", "defines no rule"),
+    ):
+        page.run(f"document.getElementById('own-rule-code').value = {json.dumps(code)}; tryRule()")
+        page.until(f"document.getElementById('own-rule-said').textContent.includes({json.dumps(said)})")
+    press(page, "Produce")
+    has_logs(page, *[["m1"]] * 3)
 
 
 def test_what_was_played_is_taken_along_as_a_scenario(page: Page) -> None:

@@ -62,6 +62,12 @@ def _by_theme(found: list[Json], themes: Json) -> list[Json]:
     return sorted(found, key=place)
 
 
+def exercises() -> list[Json]:
+    """Return the ladder of rules to write, each with the task, hints and answer."""
+    found: list[Json] = _texts("exercises.yaml")["exercises"]
+    return found
+
+
 def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
     scenario = {
         "cluster": {"brokers": 3, "controller": 0, "settings": {_RULE: one["rule"]}},

@@ -41,7 +41,7 @@ class Beside:
         """
         followed = self._followed
         if followed is None or schedule.settings != followed.settings or not _begins_with(schedule, followed):
-            self._session.begin(replace(schedule.settings, rule=self.rule))
+            self._session.begin(replace(schedule.settings, rule=self.rule, own=None))
             self._moments = [self._moment("")]
             followed = schedule.first(0)
         for action in schedule.actions[len(followed.actions) :]:

@@ -39,7 +39,7 @@ function drawBeside() {
   const partition = Object.values(moment.partitions).find((one) => !one.internal);
   const shown = { ...moment, switchable: false };
   write(byId("beside-title"), `${word("by-rule")} ${desk.vocabulary.rules[beside.rule]}`);
-  write(byId("own-title"), `${word("by-rule")} ${desk.vocabulary.rules[desk.state.settings.rule]}`);
+  write(byId("own-title"), `${word("by-rule")} ${desk.state.rule}`);
   write(byId("beside-state"), stateOf(partition));
   show(byId("beside-verdict"), moment.verdict.length > 0);
   drawVerdictIn(byId("beside-verdict"), moment.verdict);

@@ -96,6 +96,7 @@ async function beginPlay() {
   makeShare();
   makeSearch();
   makeBeside();
+  await makeOwnRule();
   await makeStories();
   window.addEventListener("hashchange", openAddress);
   await openAddress();
