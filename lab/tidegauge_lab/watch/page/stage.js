@@ -65,6 +65,7 @@ const scene = { ...newScene("lanes"), steps: [], last: 0, said: "" };
 
 // Bad: it must not happen by any setting. Warned of: a loss that the settings allow. Good: nothing is lost.
 function gradeOf(one) {
+  if (one.grade) return one.grade; // of a recording with a story
   if (one.kind === "kept") return "good";
   return ["broken", "unread", "told"].includes(one.kind) || (one.acks === "all" && one.by === "truncation") ? "bad" : "warn";
 }
@@ -82,8 +83,9 @@ function verdictLines(one) {
 }
 
 function drawVerdict() {
-  // The view's own; beside a live cluster what the story's accountant has found.
-  const all = view.verdict || (!past.shown && view.teaching?.story?.verdict) || [];
+  // The view's own; beside a live cluster what the story's accountant has found, and so at the end of a recording.
+  const atEnd = recording && run.count === run.steps.length;
+  const all = view.verdict || (!past.shown && view.teaching?.story?.verdict) || (atEnd && recording.story?.verdict) || [];
   const said = JSON.stringify(all);
   if (said === scene.said) return;
   scene.said = said;
