@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from tidegauge_lab.scenario.themes import theme_of, themes
+
 Json = dict[str, Any]
 _RULE = "replica.truncation.rule"
 _ABOUT_THE_LOSS = frozenset({"expect", "verify", "wait_hw", "wait_leo"})
@@ -40,18 +42,18 @@ def stories() -> list[Json]:
     for name, title_zh in texts["titles_zh"].items():
         scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
         story = _story(name, scenario, {"en": scenario["title"].strip(), "zh": title_zh}, cures.get(name))
-        story["theme"] = next(theme for theme, names in texts["themes"].items() if name in names)
+        story["theme"] = theme_of(name).name
         found.append(story)
         cured = cures.get(name)
         if cured is not None and cured not in texts["titles_zh"]:
             found.append(_cured(story, cured, texts["of_today_zh"]))
-    return _by_theme(found, texts["themes"])
+    return _by_theme(found)
 
 
-def _by_theme(found: list[Json], themes: Json) -> list[Json]:
+def _by_theme(found: list[Json]) -> list[Json]:
     """Return the stories theme by theme, a cure after its loss; the tour first."""
-    places = {"first": -2, "labs": -1} | {theme: place for place, theme in enumerate(themes)}
-    order = [name for names in themes.values() for name in names]
+    places = {"first": -2, "labs": -1} | {theme.name: place for place, theme in enumerate(themes())}
+    order = [name for theme in themes() for name in theme.scenarios]
 
     def place(story: Json) -> tuple[int, int]:
         if story["theme"] == "labs":

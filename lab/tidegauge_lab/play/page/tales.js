@@ -10,8 +10,11 @@ async function makeStories() {
   const select = byId("story-choice");
   const themes = Map.groupBy(tales.list.filter((one) => !one.why), (one) => one.theme);
   for (const [theme, list] of themes) {
-    select.append(make("optgroup", { label: word(theme) }, ...list.map((one) => make("option", { value: one.name }, titleOf(one)))));
+    select.append(make("optgroup", { label: word(theme) }, ...list.map((one) => make("option", { value: one.name }, `${isCure(one) ? "↳ " : ""}${titleOf(one)}`))));
   }
+  byId("story-find").setAttribute("aria-label", word("find-story"));
+  byId("story-find").placeholder = word("find-story");
+  byId("story-find").addEventListener("input", filterStories);
   select.addEventListener("change", () => beginStory(select.value));
   tales.begin = own(word("begin"), () => beginStory(select.value));
   tales.next = own(word("next"), () => stepOn());
@@ -26,6 +29,16 @@ async function makeStories() {
   speed.addEventListener("change", () => { desk.speed = Number(speed.value); });
   byId("story-buttons").append(tales.begin, tales.next, tales.before, tales.cure, tales.pair, tales.on, speed, tales.leave);
   document.addEventListener("keydown", pressedInStory);
+}
+
+const isCure = (one) => tales.list.some((other) => other.cure === one.name);
+
+// Leave those stories to choose from that have all words of the search in their name, title or introduction.
+function filterStories() {
+  const words = byId("story-find").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const isFound = (one) => words.every((part) => `${one.name} ${titleOf(one)} ${introOf(one)}`.toLowerCase().includes(part));
+  for (const option of byId("story-choice").options) option.hidden = option.disabled = !isFound(storyNamed(option.value));
+  for (const group of byId("story-choice").children) group.hidden = [...group.children].every((option) => option.hidden);
 }
 
 // Step and speed by the keyboard, wherever the focus is but in a field.
