@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.chromium import Page, chromium
+from tests.integration.firefox import firefox
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_lab.play.code_archive import ENTRY, LATER, archive
@@ -484,3 +485,21 @@ def test_after_the_first_visit_no_server_is_needed(runtime: Path, tmp_path: Path
             has_logs(page, *[["m1"]] * 3)
     finally:
         playing.end()
+
+
+# In another browser
+
+
+def test_firefox_plays_the_tour_and_its_cure_beside_it(playing: Playing, tmp_path: Path) -> None:
+    """The worker's modules, WebAssembly and the policy are not those of one browser alone."""
+    button = "[...document.querySelectorAll('#story-buttons button')].find(one => one.textContent === {})"
+    with firefox(tmp_path / "profile") as page:
+        page.open(f"{playing.url}?lang=en")
+        page.until("Number(document.documentElement.dataset.played || 0) > 0", 600)
+        for step in range(1, 17):
+            page.run(f"{button.format(json.dumps('Next step (n)'))}.click()")
+            page.until(f"document.getElementById('story-place').textContent === '{step} / 16'")
+        page.until("document.getElementById('verdict').className === 'bad'")
+        assert LOST in page.run("document.getElementById('verdict').textContent")
+        page.run(f"{button.format(json.dumps('The cure beside it'))}.click()")
+        page.until("document.getElementById('beside-verdict').className === 'good'")
