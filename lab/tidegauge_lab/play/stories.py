@@ -94,9 +94,20 @@ def labs_elsewhere() -> Json:
 
 
 def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:
+    chinese = _texts("notes_zh.yaml")
     intro = f"{scenario.get('teaches', '').strip()}\n\n{scenario.get('rule', '').strip()}".strip()
     played_parts = {key: scenario[key] for key in ("cluster", "topics", "steps")}
-    return {"name": name, "title": title, "intro": {"en": intro, "zh": intro}, "scenario": played_parts, "cure": cure}
+    played_parts["steps"] = [_in_both(step, chinese["notes"]) for step in scenario["steps"]]
+    told = {"en": intro, "zh": chinese["introductions"].get(name, intro).strip()}
+    return {"name": name, "title": title, "intro": told, "scenario": played_parts, "cure": cure}
+
+
+def _in_both(step: Json, notes: dict[str, str]) -> Json:
+    """Return a step whose note is in English and Chinese."""
+    if "note" not in step:
+        return step
+    english = " ".join(step["note"].split())
+    return {**step, "note": {"en": english, "zh": notes.get(english, english)}}
 
 
 def _cured(story: Json, name: str, of_today_zh: str) -> Json:
