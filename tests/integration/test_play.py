@@ -225,13 +225,14 @@ def test_the_rule_and_its_cure_stand_side_by_side_on_one_slider(page: Page) -> N
         assert page.run(f"document.getElementById('{name}').getBoundingClientRect().bottom") <= line, name
     page.look(1280, 900, dark=False)
     page.run("document.getElementById('moment').focus()")
+    page.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => 0)")
+    assert page.run("window.scrollY") == 0, "whoever reaches the slider by the keyboard still sees the stage"
     page.press("Home", 36)
     page.until(f"{boxes} === 0 && document.getElementById('beside-verdict').hidden")
     has_logs(page, [], [], [])
     page.press("Escape", 27)
     page.until(f"{boxes} === 9")
     page.run("setBeside(-1)")
-    page.run("document.activeElement.blur(), window.scrollTo(0, 0)")
     page.until("document.getElementById('beside').hidden")
 
 
