@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
@@ -59,6 +59,9 @@ demo: .venv java ## The whole system on real data: 336,776 flights, a killed bro
 
 pictures: .venv java ## docs/images: a failover drawn from its events, commands in a terminal, the page in a headless Chromium.
 	$(BIN)/python -m tools.pictures
+
+gallery: .venv java ## docs/gallery: a dozen failures, each played on real processes, drawn, and kept as a recording; a few minutes.
+	$(BIN)/python -m tools.gallery
 
 docs: whole play-runtime ## The documentation site in build/site, with search and an API reference; any warning ends it (look: python -m http.server -d build/site).
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -188,7 +191,7 @@ yardstick: .venv java ## The same Kafka clients against both, piece by piece: ma
 	$(BIN)/python bench/yardstick.py $(if $(SECONDS),--seconds $(SECONDS))
 
 ##@ Packages and machine code
-play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm; without npm a sentence says so.
+play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm, and the code compiled for it; without npm a sentence says so.
 	@$(BIN)/python -m tidegauge_lab.play.runtime
 
 changelog: .venv ## CHANGELOG.md gets what stands in changes/, for a release: make changelog VERSION=0.2.0.

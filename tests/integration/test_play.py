@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from tests.integration.chromium import Page, chromium
+from tests.integration.firefox import firefox
 
 from tidegauge.errors import TidegaugeError
 from tidegauge_lab.play.code_archive import ENTRY, LATER, archive
+from tidegauge_lab.play.compiling import MODULES
 from tidegauge_lab.play.runtime import DIRECTORY, bring
 from tidegauge_lab.play.stories import stories
 from tidegauge_proof.hand.desk import Desk
@@ -55,7 +59,7 @@ def node() -> str:
 _PROGRAM = """
 import { loadPyodide } from "%(runtime)s/pyodide.mjs";
 import fs from "node:fs";
-const python = await loadPyodide({ indexURL: "%(runtime)s/" });
+const python = await loadPyodide({ indexURL: "%(runtime)s/", stdLibURL: "%(runtime)s/library.zip" });
 python.FS.writeFile("/code.zip", new Uint8Array(fs.readFileSync("%(code)s")));
 python.runPython('import sys; sys.path.insert(0, "/code.zip")');
 console.log(python.runPython(fs.readFileSync("%(program)s", "utf8")));
@@ -81,7 +85,7 @@ json.dumps({{"histories": [digest_of(*one) for one in %r], "stories": digests}})
 def from_webassembly(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The digests of histories and of stories that Python gives as WebAssembly; its start takes longer than both."""
     scratch = tmp_path_factory.mktemp("webassembly")
-    (scratch / "code.zip").write_bytes(archive((ENTRY, LATER, _DIGESTS)))
+    (scratch / "code.zip").write_bytes(archive((ENTRY, LATER, _DIGESTS), runtime / MODULES))
     scenarios = json.dumps([one["scenario"] for one in stories()])
     (scratch / "program.py").write_text(_CALCULATIONS % (scenarios, HISTORIES))
     named = {"runtime": runtime, "code": scratch / "code.zip", "program": scratch / "program.py"}
@@ -97,6 +101,12 @@ def test_a_simulated_history_is_the_same_in_webassembly_to_the_last_event(
     found = from_webassembly["histories"]
     assert found == [digest_of(seed, rule) for seed, rule in HISTORIES]
     assert [one.rpartition(" ")[2] for one in found] == ["LogMatchingHw", "LogMatchingHw", "held"]
+
+
+def test_what_the_page_loads_was_compiled_but_what_has_changed(runtime: Path) -> None:
+    """The browser's Python has nothing to compile: that was half of the time until the first cluster."""
+    with zipfile.ZipFile(io.BytesIO(archive(compiled=runtime / MODULES))) as code:
+        assert {name.rpartition(".")[2] for name in code.namelist()} == {"pyc"}
 
 
 def test_every_story_is_the_same_in_webassembly(from_webassembly: dict[str, list[str]]) -> None:
@@ -197,6 +207,33 @@ def test_the_first_minute_ends_with_a_lost_record_and_its_cure(page: Page) -> No
         press(page, "Next step (n)")
     has_verdict(page, "good")
     has_logs(page, *[["m1", "m2", "m3"]] * 3)
+
+
+def test_the_rule_and_its_cure_stand_side_by_side_on_one_slider(page: Page) -> None:
+    """Both get the same actions; the slider leads both to the same one."""
+    fresh(page, "/")
+    page.run("storyTo(16)")
+    has_verdict(page, "bad")
+    drawn = "[...document.querySelectorAll('#story-buttons button')]"
+    page.run(f"{drawn}.find(one => one.textContent === 'The cure beside it').click()")
+    page.until("document.getElementById('beside-verdict').className === 'good'")
+    boxes = "document.querySelectorAll('#beside-lanes .box:not(.falls)').length"
+    page.until(f"{boxes} === 9")
+    page.look(1280, 720, dark=False)
+    line = page.run("document.getElementById('timeline').getBoundingClientRect().top")
+    for name in ("lanes", "beside-lanes"):
+        assert page.run(f"document.getElementById('{name}').getBoundingClientRect().bottom") <= line, name
+    page.look(1280, 900, dark=False)
+    page.run("document.getElementById('moment').focus()")
+    page.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => 0)")
+    assert page.run("window.scrollY") == 0, "whoever reaches the slider by the keyboard still sees the stage"
+    page.press("Home", 36)
+    page.until(f"{boxes} === 0 && document.getElementById('beside-verdict').hidden")
+    has_logs(page, [], [], [])
+    page.press("Escape", 27)
+    page.until(f"{boxes} === 9")
+    page.run("setBeside(-1)")
+    page.until("document.getElementById('beside').hidden")
 
 
 def test_verdict_story_and_logs_are_on_the_first_screen_of_a_projector(page: Page) -> None:
@@ -367,6 +404,36 @@ def test_the_search_finds_a_flaw_and_shows_it(page: Page) -> None:
     has_verdict(page, "bad")
 
 
+def test_a_rule_that_somebody_wrote_is_broken_on_the_stage_and_its_cure_holds(page: Page) -> None:
+    """The ladder's rung of KIP-101's first half: the code that is given loses a record, the answer does not."""
+    fresh(page)
+    page.run("document.getElementById('own-rule').open = true")
+    page.run("document.getElementById('own-rule-exercise').value = 'own-mark'; showExercise()")
+    press(page, "Try it")
+    page.until("document.getElementById('own-rule-said').textContent.startsWith('Found: ')", 600)
+    assert "(m1)" in text_of(page, "own-rule-said")
+    has_verdict(page, "bad")
+    assert "By a rule of your own." in text_of(page, "verdict")
+    page.run("while (!ladder.hint.hidden) showHint()")
+    page.run("document.getElementById('own-rule-code').value = exercise().answer; 0")
+    assert page.run("document.querySelectorAll('#own-rule-hints li').length") == 3
+    page.run("tryRule()")
+    page.until("document.getElementById('own-rule-said').textContent.startsWith('Nothing broken in 200 ')", 600)
+
+
+def test_a_rule_that_does_not_end_or_is_no_python_is_a_sentence_and_the_page_works(page: Page) -> None:
+    fresh(page)
+    for code, said in (
+        ("while True: pass", "does not end"),
+        ("def truncate(", "no Python"),
+        ("x = 1", "defines no rule"),
+    ):
+        page.run(f"document.getElementById('own-rule-code').value = {json.dumps(code)}; tryRule()")
+        page.until(f"document.getElementById('own-rule-said').textContent.includes({json.dumps(said)})")
+    press(page, "Produce")
+    has_logs(page, *[["m1"]] * 3)
+
+
 def test_what_was_played_is_taken_along_as_a_scenario(page: Page) -> None:
     fresh(page)
     press(page, "Produce")
@@ -391,6 +458,7 @@ def test_the_tour_is_played_by_the_keyboard_alone(page: Page) -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_axe_finds_nothing_at_three_widths_light_and_dark(playing: Playing, page: Page, language: str) -> None:
     """axe-core's rules for contrast, names, roles, landmarks and order, with everything open."""
+    page.look(1280, 900, dark=False, still=True)  # what flies is pale in the end
     visit(page, playing, f"?lang={language}&story=tour")
     page.run("source.ask({op: 'story_to', place: 16}).then(source.take)")
     page.until("document.getElementById('verdict').className === 'bad'")
@@ -418,3 +486,21 @@ def test_after_the_first_visit_no_server_is_needed(runtime: Path, tmp_path: Path
             has_logs(page, *[["m1"]] * 3)
     finally:
         playing.end()
+
+
+# In another browser
+
+
+def test_firefox_plays_the_tour_and_its_cure_beside_it(playing: Playing, tmp_path: Path) -> None:
+    """The worker's modules, WebAssembly and the policy are not those of one browser alone."""
+    button = "[...document.querySelectorAll('#story-buttons button')].find(one => one.textContent === {})"
+    with firefox(tmp_path / "profile") as page:
+        page.open(f"{playing.url}?lang=en")
+        page.until("Number(document.documentElement.dataset.played || 0) > 0", 600)
+        for step in range(1, 17):
+            page.run(f"{button.format(json.dumps('Next step (n)'))}.click()")
+            page.until(f"document.getElementById('story-place').textContent === '{step} / 16'")
+        page.until("document.getElementById('verdict').className === 'bad'")
+        assert LOST in page.run("document.getElementById('verdict').textContent")
+        page.run(f"{button.format(json.dumps('The cure beside it'))}.click()")
+        page.until("document.getElementById('beside-verdict').className === 'good'")

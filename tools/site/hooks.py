@@ -10,6 +10,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from tools import gallery
 from tools.site import pages, reference, state_diagram
 
 from tidegauge_lab.play.runtime import missing
@@ -123,7 +124,7 @@ def on_post_page(output: str, page: Page, **_: Any) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Separate the characters of Chinese in the search index, which finds whole words only; add the page ``play``."""
+    """Separate Chinese characters in the search index, which finds whole words only; add ``play`` and recordings."""
     file = Path(config.site_dir) / "search" / "search_index.json"
     index = json.loads(file.read_text(encoding="utf-8"))
     for entry in index["docs"]:
@@ -132,3 +133,4 @@ def on_post_build(config: MkDocsConfig) -> None:
     file.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
     if not missing():
         write_site(Path(config.site_dir) / "play")
+    gallery.write_recordings(Path(config.site_dir) / "gallery")

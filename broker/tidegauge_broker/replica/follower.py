@@ -131,14 +131,19 @@ class Follower:
         )
 
     def ask_epoch(self, request_id: int) -> EpochLookup:
-        """Return the epoch look-up that precedes the first fetch; any broker that leads may serve it."""
+        """Return the epoch look-up that precedes the first fetch; any broker that leads may serve it.
+
+        It names the current leader epoch if the rule's fetches do; none of Kafka's rules that look up has them do so.
+        """
         assert self.in_flight is None, "I7"
         assert self.truncating
         assert self.partition.follower_role is self
         self.in_flight = request_id
-        epoch = self.partition.truncation_rule.epoch_to_look_up(self.partition.epochs)
+        partition = self.partition
+        epoch = partition.truncation_rule.epoch_to_look_up(partition.epochs)
         assert epoch is not None
-        return EpochLookup(self.partition.topic_partition, epoch)
+        current_epoch, _ = partition.truncation_rule.fetch_epochs(partition.leader_epoch, partition.epochs)
+        return EpochLookup(partition.topic_partition, epoch, current_epoch)
 
     def epoch_end_received(self, request_id: int, result: EpochEndResult, now_ms: int, out: list[Effect]) -> bool:
         """Apply the response to that look-up: truncate, and look up again if the logs may still differ.

@@ -335,14 +335,13 @@ class Leader(Reader):
         partition = self.partition
         if not may_move(len(self.isr.isr), self.effective_min_isr):
             return False
-        bound = high_watermark_bound(
-            self.remotes.values(),
-            partition.log_end_offset,
-            self.isr.maximal_isr,
-            alive,
-            now_ms,
-            partition.settings.replica_lag_time_max_ms,
-        )
+        remotes, end, isr = self.remotes.values(), partition.log_end_offset, self.isr.maximal_isr
+        lag_time_max_ms, tried = partition.settings.replica_lag_time_max_ms, partition.settings.tried
+        if tried is None or tried.high_watermark_bound is None:
+            bound = high_watermark_bound(remotes, end, isr, alive, now_ms, lag_time_max_ms)
+        else:
+            old = partition.high_watermark
+            bound = tried.high_watermark_bound(old, remotes, end, isr, alive, now_ms, lag_time_max_ms)
         return bound > partition.high_watermark and partition.set_high_watermark(bound, cause, out)
 
     def commit_outcome(self, offset: int) -> tuple[ErrorCode, str] | None:

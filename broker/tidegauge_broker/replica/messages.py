@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.lazy_dataclasses import dataclass
@@ -18,6 +18,9 @@ from tidegauge_broker.replica.open_transactions import AbortedTransaction
 from tidegauge_broker.replica.record_errors import RecordError
 from tidegauge_broker.replica.standing_fetch import StandingFetch
 from tidegauge_broker.replica.verification import VerificationGuard
+
+if TYPE_CHECKING:
+    from tidegauge_broker.replica.rules.tried import TriedRules
 
 ACKS_ALL = -1
 NO_LIMIT_MS = 2**63 - 1
@@ -404,6 +407,8 @@ class CoreSettings:
     fetch_max_bytes: int = 57671680
     producer_id_expiration_ms: int = 86400000
     truncation_rule: str = "kip-320"
+    tried: TriedRules | None = None
+    """Rules that are tried in place of Kafka's; None in every broker process."""
     coordinator_topics: Collection[str] = INTERNAL_TOPICS
     """Topics in whose partitions coordinators keep their state: their leaderships are reported as they change."""
     refuses_previous_incarnation: bool = False

@@ -97,7 +97,8 @@ class Partition:
         self.settings = settings
         self.emits_diagnostics = settings.emits_diagnostics
         """Whether notes and log lines are emitted: what happens often does not make one for nothing."""
-        self.truncation_rule = rule_named(settings.truncation_rule)
+        tried = None if settings.tried is None else settings.tried.truncation
+        self.truncation_rule = rule_named(settings.truncation_rule) if tried is None else tried
         self.rules = rules
         self.topic_id = topic_id
         check_transition(None, Role.NONE)

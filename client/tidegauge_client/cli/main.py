@@ -4,8 +4,8 @@ Rules:
     1. Calling a verb imports that verb's module and no other: a client verb must not pay for Spark or a web page.
     2. Usage errors end with 2 before anything is contacted; with ``-o json`` they too are JSON on stderr.
     3. No traceback reaches a user; TIDEGAUGE_DEBUG=1 shows it.
-    4. ``--help`` lists the verbs by what they are for; the error for a mistyped verb, or for the name of a tool of
-       Kafka's, suggests verbs.
+    4. ``--help`` lists the twenty verbs that a first day needs, by what they are for, and ``--help --all`` lists all;
+       the error for a mistyped verb, or for the name of a tool of Kafka's, suggests verbs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points, version
+from itertools import takewhile
 
 import click
 
@@ -87,9 +88,18 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "reassign-partitions",
     ),
     "Replication step by step": ("hold-fetch", "step-fetch"),
-    "Test the replication core, without a cluster": ("simulate", "explore", "replay"),
+    "Test the replication core, without a cluster": ("simulate", "explore", "replay", "dev"),
     "One process": ("broker",),
 }
+FIRST = frozenset(
+    {
+        *("lab", "scenario", "play", "up", "status", "down"),
+        *("create-topic", "describe-topic", "produce", "consume", "verify"),
+        *("kill", "pause", "resume", "start", "isolate", "heal", "watch", "explain", "timeline"),
+    }
+)
+"""The verbs that ``--help`` lists without ``--all``."""
+_ALL = "tidegauge.all"
 OTHERS = "Other verbs"
 KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
     "groups": ("list-groups",),
@@ -147,7 +157,11 @@ class Verbs(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what stands before the verb; the error for a verb's option there says where options belong."""
+        """Read what stands before the verb; the error for a verb's option there says where options belong.
+
+        ``--help`` prints before any other option is read, so ``--all`` is looked for here.
+        """
+        ctx.meta[_ALL] = "--all" in takewhile(lambda one: one.startswith("-"), args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as problem:
@@ -172,15 +186,19 @@ class Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the list in ``--help``; a verb whose extra is not installed is shown as such."""
-        names = self.list_commands(ctx)
+        every = self.list_commands(ctx)
+        names = every if ctx.meta.get(_ALL) else [name for name in every if name in FIRST]
         width = max(map(len, names))
         for title, section in in_sections(names):
-            rows = [(name.ljust(width), text) for name in section if (text := self._in_short(ctx, name)) is not None]
+            rows = [(name.ljust(width), text) for name in section if (text := self.in_short(ctx, name)) is not None]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+        if len(names) < len(every):
+            formatter.write_paragraph()
+            formatter.write_text(f"{len(every) - len(names)} verbs more: tidegauge --help --all")
 
-    def _in_short(self, ctx: click.Context, name: str) -> str | None:
+    def in_short(self, ctx: click.Context, name: str) -> str | None:
         """Return what a verb does, in one sentence; None if it is hidden."""
         try:
             command = self.get_command(ctx, name)
@@ -223,8 +241,12 @@ def may_be_meant(word: str, names: Sequence[str]) -> list[str]:
 @click.version_option(
     version("tidegauge"), "--version", message=f"tidegauge %(version)s{IN_USE.remark.replace('%', '%%')}"
 )
-def root() -> None:
+@click.option("--all", "shows_all", is_flag=True, help="With --help: all verbs.")
+@click.pass_context
+def root(ctx: click.Context, *, shows_all: bool) -> None:
     """Start, break and understand a Kafka-style broker cluster of real processes."""
+    if shows_all:
+        raise click.UsageError("--all goes with --help: tidegauge --help --all", ctx)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

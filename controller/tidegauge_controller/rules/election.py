@@ -10,12 +10,13 @@ write expects. Source: kafka.controller.Election and PartitionLeaderElectionAlgo
 | offline, unclean allowed and no ISR member online | first assigned replica online | only the leader; recovering |
 | reassign | first target replica online and in the ISR | unchanged |
 | preferred | the first assigned replica, if online and in the ISR | unchanged |
+| tried in place of offline | whom a function chooses of those online | as offline, or unclean if it is no member |
 | controlled shutdown | first assigned replica in the ISR, alive, not shutting down | without those that shut down |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -23,6 +24,9 @@ from tidegauge.cluster_metadata import Leadership
 from tidegauge.control import NO_LEADER
 from tidegauge.partition import TopicPartition
 from tidegauge_controller.rules.cluster_state import ClusterState
+
+Choose = Callable[[tuple[int, ...], tuple[int, ...], tuple[int, ...]], int | None]
+"""Chooses a leader by the assigned replicas, those of them that are online, and the ISR; None: nobody leads."""
 
 
 class Strategy(Enum):
@@ -95,6 +99,19 @@ def elect_offline(context: ClusterState, at: TopicPartition, old: Leadership, *,
     if unclean and live:
         return _elected(context, old, live[0], (live[0],), live, recovering=True)
     return Election(None, live)
+
+
+def elect_tried(context: ClusterState, at: TopicPartition, old: Leadership, choose: Choose) -> Election:
+    """Elect after the loss of a leader whom a function chooses, which is tried in place of Kafka's rule."""
+    assigned = context.assignment(at).replicas
+    live = tuple([replica for replica in assigned if context.is_online(replica, at)])
+    chosen = choose(assigned, live, old.isr) if live else None
+    if chosen not in live:
+        return Election(None, live)
+    if chosen in old.isr:
+        isr = tuple([member for member in old.isr if context.is_online(member, at)])
+        return _elected(context, old, chosen, isr, live, recovering=old.recovering)
+    return _elected(context, old, chosen, (chosen,), live, recovering=True)
 
 
 def elect_reassigned(context: ClusterState, at: TopicPartition, old: Leadership) -> Election:

@@ -97,7 +97,7 @@ def next_commands(cluster: LocalCluster) -> list[str]:
 def where_to_go_on(cluster: LocalCluster) -> list[str]:
     """Return what the detached ``up`` says last: the page, and the list of verbs."""
     where = directory_argument(cluster.directory)
-    return [f"Live in a browser: `tidegauge watch{where}`. All verbs: `tidegauge --help`."]
+    return [f"Live in a browser: `tidegauge watch{where}`. Verbs: `tidegauge --help`."]
 
 
 def _bootstrap_argument(servers: BootstrapServers) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,9 +25,10 @@ from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, p
 from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_lab.cli.common import complete_scenario, is_kraft, kraft_option
 from tidegauge_lab.cli.verbs import ZOOKEEPER_ADDRESS, lab_verb
-from tidegauge_lab.scenario.loader import in_kraft, load, parse, shipped_names, text_of
+from tidegauge_lab.scenario.loader import in_kraft, load, parse, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
 from tidegauge_lab.scenario.runner import play
+from tidegauge_lab.scenario.themes import cure_of, is_about, theme_of, themes
 
 
 @click.group()
@@ -40,17 +42,34 @@ def scenario(context: click.Context, output: str, directory: Path, bootstrap_ser
 
 
 @scenario.command("list")
+@click.option("--theme", type=click.Choice([one.name for one in themes()]), help="Only those of this theme.")
+@click.option("--find", metavar="WORDS", default="", help="Only those with all of these words in name, title or text.")
 @offline_verb_options
 @lab_verb
-def list_scenarios(output: str, directory: Path, bootstrap_server: str | None) -> None:
-    """List the shipped scenarios: a line each, name and one sentence."""
+def list_scenarios(theme: str | None, find: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
+    """List the shipped scenarios by themes: a line each, name and one sentence; a cure after its loss."""
     del directory, bootstrap_server
-    found = [(name, load(name).title) for name in shipped_names()]
+    found = [
+        (one, told)
+        for group in themes()
+        if theme in {None, group.name}
+        for one in group.scenarios
+        if is_about(find, one, (told := load(one)).title, told.teaches, told.rule)
+    ]
     if output == "json":
-        print_json([{"name": name, "title": title} for name, title in found])
+        print_json(
+            [
+                {"name": name, "title": told.title, "theme": theme_of(name).name, "cure": cure_of(name)}
+                for name, told in found
+            ]
+        )
         return
-    for name, title in found:
-        print_text(f"{name}  {title}")
+    before = ""
+    for name, told in found:
+        if (title := theme_of(name).title["en"]) != before and sys.stdout.isatty():
+            print_text(f"{title}:" if not before else f"\n{title}:")
+        before = title
+        print_text(f"{name}  {told.title}")
 
 
 @scenario.command()

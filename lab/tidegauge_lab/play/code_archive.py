@@ -2,7 +2,8 @@
 
 A module that an ``import`` at the top level of another one names is taken, with the packages around it; what stands
 behind ``TYPE_CHECKING`` or inside a function is not, and what belongs to no package of ours is not either: the seams of
-compiled helpers (``tidegauge.checksum``, ``record_codec``, ``compressors``) do without.
+compiled helpers (``tidegauge.checksum``, ``record_codec``, ``compressors``) do without. Of a module that was compiled
+for the browser's Python (``play.compiling``), and not changed since, the compiled form is taken.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+
+from tidegauge_lab.play.bytecode import carried_hash, hash_of
 
 ENTRY = "tidegauge_proof.hand.desk"
 """The module whose ``Desk`` is the worker's whole interface. It is named, not imported: the lab knows no proofs."""
@@ -93,13 +96,33 @@ def _imported(statements: list[ast.stmt]) -> Iterator[str]:
 
 
 @cache
-def archive(entries: tuple[str, ...] = (ENTRY, LATER)) -> bytes:
-    """Return the archive, made once: a ZIP file whose paths are those of the modules."""
+def archive(entries: tuple[str, ...] = (ENTRY, LATER), compiled: Path | None = None) -> bytes:
+    """Return the archive, made once: a ZIP file whose paths are those of the modules.
+
+    Args:
+        entries: full names of the modules that are wanted.
+        compiled: an archive of compiled modules, if there is one.
+    """
     packages = roots()
     content = io.BytesIO()
+    known = _compiled(compiled)
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out:
         for name, file in modules_needed(entries, packages).items():
             package = name.partition(".")[0]
-            inside = file.relative_to(packages[package].parent)
-            out.writestr(zipfile.ZipInfo(inside.as_posix(), _EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
+            inside = file.relative_to(packages[package].parent).as_posix()
+            source = file.read_bytes()
+            made = known.get(f"{inside}c", b"")
+            path, taken = (f"{inside}c", made) if carried_hash(made) == hash_of(source) else (inside, source)
+            out.writestr(zipfile.ZipInfo(path, _EPOCH), taken, zipfile.ZIP_DEFLATED)
     return content.getvalue()
+
+
+def _compiled(archive_file: Path | None) -> dict[str, bytes]:
+    """Return compiled modules by their paths; none if there is no such archive, or if it is none."""
+    try:
+        if archive_file is None:
+            return {}
+        with zipfile.ZipFile(archive_file) as given:
+            return {path: given.read(path) for path in given.namelist()}
+    except (OSError, zipfile.BadZipFile):
+        return {}

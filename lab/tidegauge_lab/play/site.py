@@ -19,11 +19,12 @@ from pathlib import Path
 
 from tidegauge.faults.schema import vocabulary
 from tidegauge_lab.play.code_archive import archive
+from tidegauge_lab.play.compiling import MODULES
 from tidegauge_lab.play.runtime import DIRECTORY, FILES
-from tidegauge_lab.play.stories import stories
+from tidegauge_lab.play.stories import exercises, stories
 from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
 
-OWN_SCRIPTS = ("texts.js", "desk.js", "flight.js", "hand.js", "tales.js", "play.js")
+OWN_SCRIPTS = ("texts.js", "desk.js", "flight.js", "hand.js", "tales.js", "beside.js", "rule.js", "play.js")
 OWN_STYLES = ("play.css",)
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; "
@@ -55,12 +56,12 @@ def document() -> str:
     text = _TAKEN_OUT.sub("", page_file(DOCUMENT)).replace("</head>", head)
     language = '<button type="button" id="other-language"></button>\n</header>'
     text = text.replace("</header>", language, 1)
-    for name, place in (
-        ("story.html", '  <div id="verdict"'),
-        ("play.html", '  <section aria-labelledby="brokers-title">'),
+    for names, place in (
+        (("story.html", "pair.html"), '  <div id="verdict"'),
+        (("beside.html", "play.html"), '  <section aria-labelledby="brokers-title">'),
     ):
-        text = text.replace(place, f"{own_file(name)}{place}", 1)
-    return text
+        text = text.replace(place, f"{''.join(map(own_file, names))}{place}", 1)
+    return text.replace("{{rule}}", own_file("rule.html"))
 
 
 def site_files(runtime: Path = DIRECTORY) -> dict[str, bytes]:
@@ -77,7 +78,8 @@ def site_files(runtime: Path = DIRECTORY) -> dict[str, bytes]:
     found |= {name: own_file(name).encode() for name in (*OWN_STYLES, *OWN_SCRIPTS, "source.js", "worker.js")}
     found["vocabulary.json"] = _json(vocabulary())
     found["stories.json"] = _json(stories())
-    found["code.zip"] = archive()
+    found["exercises.json"] = _json(exercises())
+    found["code.zip"] = archive(compiled=runtime / MODULES)
     found |= {f"runtime/{name}": (runtime / name).read_bytes() for name in FILES}
     found[_SERVICE_WORKER] = _service_worker(found)
     return found

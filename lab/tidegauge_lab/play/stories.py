@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from tidegauge_lab.scenario.themes import theme_of, themes
+
 Json = dict[str, Any]
 _RULE = "replica.truncation.rule"
 _ABOUT_THE_LOSS = frozenset({"expect", "verify", "wait_hw", "wait_leo"})
@@ -40,18 +42,18 @@ def stories() -> list[Json]:
     for name, title_zh in texts["titles_zh"].items():
         scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
         story = _story(name, scenario, {"en": scenario["title"].strip(), "zh": title_zh}, cures.get(name))
-        story["theme"] = next(theme for theme, names in texts["themes"].items() if name in names)
+        story["theme"] = theme_of(name).name
         found.append(story)
         cured = cures.get(name)
         if cured is not None and cured not in texts["titles_zh"]:
             found.append(_cured(story, cured, texts["of_today_zh"]))
-    return _by_theme(found, texts["themes"])
+    return _by_theme(found)
 
 
-def _by_theme(found: list[Json], themes: Json) -> list[Json]:
+def _by_theme(found: list[Json]) -> list[Json]:
     """Return the stories theme by theme, a cure after its loss; the tour first."""
-    places = {"first": -2, "labs": -1} | {theme: place for place, theme in enumerate(themes)}
-    order = [name for names in themes.values() for name in names]
+    places = {"first": -2, "labs": -1} | {theme.name: place for place, theme in enumerate(themes())}
+    order = [name for theme in themes() for name in theme.scenarios]
 
     def place(story: Json) -> tuple[int, int]:
         if story["theme"] == "labs":
@@ -60,6 +62,12 @@ def _by_theme(found: list[Json], themes: Json) -> list[Json]:
         return places[story["theme"]], order.index(name) if name in order else -1
 
     return sorted(found, key=place)
+
+
+def exercises() -> list[Json]:
+    """Return the ladder of rules to write, each with the task, hints and answer."""
+    found: list[Json] = _texts("exercises.yaml")["exercises"]
+    return found
 
 
 def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
@@ -86,9 +94,20 @@ def labs_elsewhere() -> Json:
 
 
 def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:
+    chinese = _texts("notes_zh.yaml")
     intro = f"{scenario.get('teaches', '').strip()}\n\n{scenario.get('rule', '').strip()}".strip()
     played_parts = {key: scenario[key] for key in ("cluster", "topics", "steps")}
-    return {"name": name, "title": title, "intro": {"en": intro, "zh": intro}, "scenario": played_parts, "cure": cure}
+    played_parts["steps"] = [_in_both(step, chinese["notes"]) for step in scenario["steps"]]
+    told = {"en": intro, "zh": chinese["introductions"].get(name, intro).strip()}
+    return {"name": name, "title": title, "intro": told, "scenario": played_parts, "cure": cure}
+
+
+def _in_both(step: Json, notes: dict[str, str]) -> Json:
+    """Return a step whose note is in English and Chinese."""
+    if "note" not in step:
+        return step
+    english = " ".join(step["note"].split())
+    return {**step, "note": {"en": english, "zh": notes.get(english, english)}}
 
 
 def _cured(story: Json, name: str, of_today_zh: str) -> Json:

@@ -12,7 +12,8 @@ from typing import Any
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.labs.texts import SECTIONS, text_of
-from tidegauge_lab.scenario.loader import load, shipped_names
+from tidegauge_lab.scenario.loader import load
+from tidegauge_lab.scenario.themes import themes
 from tidegauge_lab.watch.prose import as_html
 
 Json = dict[str, Any]
@@ -42,7 +43,11 @@ def contents() -> Json:
     """Return what there is to choose from: labs and stories, each with its name and one sentence."""
     return {
         "labs": [{"name": lab.name, "number": lab.number, "title": text_of(lab).title} for lab in LABS],
-        "stories": [{"name": name, "title": load(name).title} for name in shipped_names()],
+        "stories": [
+            {"name": name, "title": load(name).title, "theme": theme.title["en"]}
+            for theme in themes()
+            for name in theme.scenarios
+        ],
     }
 
 

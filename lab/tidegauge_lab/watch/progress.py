@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -137,12 +138,7 @@ class Progress:
 
     def _verdict(self) -> list[Json]:
         """Return what the accountant has found last, in the form of the stage's verdict; empty before it looks."""
-        audits = [number for number, one in enumerate(self.played) if one.verb == "verify"]
-        if not audits:
-            return []
-        lost = [line for line in self.played[audits[-1]].details if line.startswith(_GRAVE)]
-        found: list[Json] = [{"kind": "told", "text": line, "step": audits[-1] + 1} for line in lost]
-        return found or [{"kind": "kept", "values": [], "holders": []}]
+        return verdict_of([(number, one.details) for number, one in enumerate(self.played) if one.verb == "verify"])
 
     def _step(self, number: int) -> Json:
         step = self.story.steps[number]
@@ -173,3 +169,16 @@ class Progress:
         if number == len(self.played) and number < self.begun:
             return "failed" if failed else "playing"
         return "next" if number == self.begun and self.phase is Phase.WAITING else "later"
+
+
+def verdict_of(audits: Sequence[tuple[int, Sequence[str]]]) -> list[Json]:
+    """Return what the accountant has found last, in the form of the stage's verdict; empty before it looks.
+
+    Args:
+        audits: the steps ``verify`` that were played, by their places from 0, with their details.
+    """
+    if not audits:
+        return []
+    place, details = audits[-1]
+    found: list[Json] = [{"kind": "told", "text": one, "step": place + 1} for one in details if one.startswith(_GRAVE)]
+    return found or [{"kind": "kept", "values": [], "holders": []}]

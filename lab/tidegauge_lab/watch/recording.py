@@ -21,13 +21,14 @@ from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
 _LOADED = re.compile(r'<(?:script src|link rel="stylesheet"|meta name="tidegauge-token")[^>]*>(?:</script>)?\n')
 
 
-def recording_of(recorded: Recorded, name: str, vocabulary: dict[str, Any]) -> str:
+def recording_of(recorded: Recorded, name: str, vocabulary: dict[str, Any], story: dict[str, Any] | None = None) -> str:
     """Return the file's text.
 
     Args:
         recorded: the run.
         name: of the cluster; of a path, only the last part is shown.
         vocabulary: the declared faults and actions, of which the page takes the words on its buttons.
+        story: what the run shows, if it is told: ``title`` and ``text``, and the ``verdict`` on its end.
     """
     style = "".join(map(page_file, STYLES))
     scripts = [page_file(one) for one in SCRIPTS]
@@ -36,7 +37,7 @@ def recording_of(recorded: Recorded, name: str, vocabulary: dict[str, Any]) -> s
         f"default-src 'none'; script-src {allowed}; style-src {_source_of(style)}; img-src data:; base-uri 'none'; "
         "form-action 'none'"
     )
-    run = recorded.as_json() | {"name": PurePath(name).name, "vocabulary": vocabulary}
+    run = recorded.as_json() | {"name": PurePath(name).name, "vocabulary": vocabulary, "story": story}
     data = json.dumps(run, separators=(",", ":")).replace("<", "\\u003c")
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n</head>'
     ends = [f'<script type="application/json" id="recording">{data}</script>']

@@ -4,7 +4,8 @@ A verb of its own, for it shares nothing with ``simulate`` but the core: bounds,
 invariant held in every state that was reached, 1 if one was broken, 3 if the exploration itself failed. In text the
 first schedule of each broken invariant follows, none of which can be shorter. With ``-o json`` one document:
 ``{"truncation","bounds":{NAME: VALUE},"states","transitions","depth","complete","digest","seconds","states_per_second",
-"violations":[{"invariant","steps","schedule":[WORDS]}]}``; ``complete`` says that there is no other state within the
+"violations":[{"invariant","steps","schedule":[WORDS]}],"fault"}``, where ``fault`` is what went wrong in a rule of
+one's own; ``complete`` says that there is no other state within the
 bounds. ``--svg`` draws the first schedule. A terminal shows how far it is; Ctrl-C prints what was found until then.
 ``--world group`` and ``--world transaction`` are in ``explore_coordinators``.
 """
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, cast
 
 import click
 
@@ -41,9 +43,40 @@ from tidegauge_proof.exhaustive.coordinated import GROUP, TRANSACTION, Coordinat
 from tidegauge_proof.exhaustive.explorer import Exploration, Explorer, Found
 from tidegauge_proof.exhaustive.live import Played
 from tidegauge_proof.exhaustive.words import picture, tell
+from tidegauge_proof.own_rules import OwnRuleError, OwnRules
 
-_RULES = click.Choice([rule.name for rule in RULES])
+_NAMES = [rule.name for rule in RULES]
+_RULES = click.Choice(_NAMES)
 _DEFAULT = Bounds()
+
+
+class RuleOrFile(click.ParamType):
+    """The name of a rule, or a file with rules that somebody wrote."""
+
+    name = "rule"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return how ``--help`` calls it."""
+        del param, ctx
+        return "NAME|FILE.py"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | OwnRules:
+        """Return the name, or the file's rules; the file is not run before that is said."""
+        if isinstance(value, OwnRules) or value in _NAMES:
+            return cast("str | OwnRules", value)
+        if not str(value).endswith(".py"):
+            self.fail(f"{value!r} is none of {', '.join(_NAMES)}, and no file of Python (.py)", param, ctx)
+        say(f"Running the rules of {value} in this process: a file of Python may do whatever you may do.")
+        try:
+            return OwnRules(Path(value).read_text(encoding="utf-8"), Path(value).name)
+        except OSError as problem:
+            self.fail(f"{value} can not be read: {problem.strerror}", param, ctx)
+        except UnicodeDecodeError:
+            self.fail(f"{value} is no text in UTF-8", param, ctx)
+        except OwnRuleError as problem:
+            self.fail(str(problem), param, ctx)
+
+
 _MOST_STATES = 1_000_000
 _REPLICATION = "replication"
 
@@ -132,10 +165,11 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
     "--truncation",
     "--rule",
     "truncation",
-    type=_RULES,
+    type=RuleOrFile(),
     default="kip-320",
     show_default=True,
-    help="How replicas find out where their logs part.",
+    help=f"How replicas find out where their logs part: {', '.join(_NAMES)}; or a file of Python, my_rule.py, with "
+    "rules of your own, which is run as any program of yours.",
 )
 @click.option(
     "--controller",
@@ -160,7 +194,7 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
 @reports_errors
 def explore(
     world: str,
-    truncation: str,
+    truncation: str | OwnRules,
     controller: str,
     unclean: bool,
     as_model: bool,
@@ -186,7 +220,7 @@ def explore(
         small = CoordinatorBounds(world, crashes=bounds["crashes"], **of_coordinators)
         raise SystemExit(explore_coordinators(small, max_states=max_states, fail_fast=fail_fast, output=output))
     wanted = Bounds(controller=controller, unclean=unclean, as_model=as_model, **bounds)
-    _check(wanted)
+    _check(wanted, truncation)
     begin = time.monotonic()
     explorer = Explorer(wanted, truncation, max_states=max_states, fail_fast=fail_fast, acquits=acquits)
     interrupted = False
@@ -198,16 +232,24 @@ def explore(
     except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on the core
         fail(f"The exploration itself failed: {type(problem).__name__}: {problem}", output, exit_code=EXIT_TOOL_FAILED)
     seconds = time.monotonic() - begin
+    fault = truncation.fault if isinstance(truncation, OwnRules) else ""
     stories = [(found, _story(wanted, truncation, found)) for found in result.found]
     if output == "json":
-        print_json(_json_of(wanted, truncation, result, stories, seconds))
+        print_json(_json_of(wanted, _called(truncation), result, stories, seconds) | {"fault": fault or None})
     else:
-        _print(truncation, max_states, result, stories, seconds, interrupted=interrupted)
+        _print(_called(truncation), max_states, result, stories, seconds, interrupted=interrupted)
+        if fault:
+            click.echo(f"{fault}. Kafka's decision was taken there, so what was found says nothing of the rule.")
     if svg is not None and result.found:
         _draw(svg, Played(wanted, truncation, result.found[0].schedule))
     if interrupted:
         raise SystemExit(EXIT_INTERRUPTED)
-    raise SystemExit(EXIT_FAILED if result.found else EXIT_OK)
+    raise SystemExit(EXIT_FAILED if result.found or fault else EXIT_OK)
+
+
+def _called(rule: str | OwnRules) -> str:
+    """Return what the report calls a rule."""
+    return f"{', '.join(rule.names)} of {rule.name}" if isinstance(rule, OwnRules) else rule
 
 
 def _without_others(world: str) -> None:
@@ -225,10 +267,12 @@ def _without_others(world: str) -> None:
         raise click.UsageError(f"--world {world} takes no {', '.join(sorted(given))}")
 
 
-def _check(bounds: Bounds) -> None:
+def _check(bounds: Bounds, rule: str | OwnRules) -> None:
     """Refuse what would be silently without effect."""
     if bounds.controller == KAFKA and bounds.as_model:
         raise click.UsageError("--as-model grants what the models take: it goes with --controller model")
+    if isinstance(rule, OwnRules) and rule.election is not None and bounds.controller == MODEL:
+        raise click.UsageError("elect decides for Kafka's controller: give --controller kafka, and --crashes 1")
     faults = bounds.crashes or bounds.power_cuts or bounds.sessions or bounds.unclean
     if bounds.controller == MODEL and faults:
         raise click.UsageError(
@@ -237,7 +281,7 @@ def _check(bounds: Bounds) -> None:
         )
 
 
-def _story(bounds: Bounds, rule: str, found: Found) -> list[str]:
+def _story(bounds: Bounds, rule: str | OwnRules, found: Found) -> list[str]:
     played = Played(bounds, rule, found.schedule)
     return [*tell(found.schedule, played.states), picture(played.states[-1])]
 

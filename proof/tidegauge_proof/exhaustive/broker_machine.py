@@ -65,6 +65,7 @@ from tidegauge_proof.exhaustive.frozen import (
     Response,
     Verdict,
 )
+from tidegauge_proof.own_rules import OwnRules
 from tidegauge_proof.simulator.driven import STEP_MS, TOPIC_ID, EveryoneLives, end_of_epoch, with_liberties
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, batch_of, header_of, patched
@@ -78,15 +79,23 @@ class Setting:
     Attributes:
         replicas: their ids.
         rule: the truncation rule.
+        election: an election that is tried after the loss of a leader; None: Kafka's.
         power: whether power losses can come, so that states tell what one would take.
         liberal: the rule with the liberties of the published models, where they are granted (see replay.py).
     """
 
-    def __init__(self, replicas: int, rule: str, *, power: bool, min_isr: int, unclean: bool, as_model: bool) -> None:
+    def __init__(
+        self, replicas: int, rule: str | OwnRules, *, power: bool, min_isr: int, unclean: bool, as_model: bool
+    ) -> None:
         self.replicas = tuple(range(1, replicas + 1))
-        self.rule = rule_named(rule)
+        own = rule if isinstance(rule, OwnRules) else None
+        named = "kip-320" if isinstance(rule, OwnRules) else rule
+        self.rule = rule_named(named) if own is None or own.truncation is None else own.truncation
+        self.election = None if own is None else own.election
         self.power = power
-        self.settings = CoreSettings(replica_fetch_max_bytes=1, replica_fetch_backoff_ms=1, truncation_rule=rule)
+        self.settings = CoreSettings(
+            replica_fetch_max_bytes=1, replica_fetch_backoff_ms=1, truncation_rule=named, tried=own
+        )
         self.rules = TopicRules(min_insync_replicas=min_isr, unclean_leader_election=unclean)
         self.liberal = with_liberties(self.rule) if as_model else None
 

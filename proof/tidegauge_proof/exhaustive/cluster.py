@@ -38,6 +38,7 @@ from tidegauge_proof.exhaustive.frozen import (
     Letter,
     Question,
 )
+from tidegauge_proof.own_rules import OwnRules
 
 Action = tuple[Any, ...]
 MODEL, KAFKA = "model", "kafka"
@@ -74,7 +75,7 @@ class Bounds:
     unclean: bool = False
     as_model: bool = False
 
-    def setting(self, rule: str) -> Setting:
+    def setting(self, rule: str | OwnRules) -> Setting:
         """Return what the brokers have in common."""
         return Setting(
             self.replicas,

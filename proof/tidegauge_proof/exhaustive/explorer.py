@@ -30,6 +30,7 @@ from tidegauge_proof.exhaustive.frozen import (
 )
 from tidegauge_proof.exhaustive.judge import Judge
 from tidegauge_proof.exhaustive.memo import Memo
+from tidegauge_proof.own_rules import OwnRules
 
 _INVARIANT = re.compile(r"I\d+|WholeBatches")
 """How the core's assertions of its invariants begin."""
@@ -151,7 +152,7 @@ class Explorer:
 
     Args:
         bounds: how far schedules may go.
-        rule: the truncation rule.
+        rule: the truncation rule, or rules that somebody wrote.
         max_states: where to stop.
         fail_fast: stop at the first violation.
         acquits: another rule; then only what it survives by the same schedule counts as found.
@@ -163,7 +164,7 @@ class Explorer:
     def __init__(
         self,
         bounds: Bounds,
-        rule: str,
+        rule: str | OwnRules,
         *,
         max_states: int = 10_000_000,
         fail_fast: bool = False,

@@ -15,6 +15,7 @@ from tidegauge_proof.exhaustive.cluster import MODEL, Action, Bounds, Cluster, C
 from tidegauge_proof.exhaustive.controllers.chosen import Event, KafkaController, ModelController, Outcome
 from tidegauge_proof.exhaustive.frozen import Cell, Cells, Letter
 from tidegauge_proof.exhaustive.memo import begin_broker
+from tidegauge_proof.own_rules import OwnRules
 
 _STEP_MS = 1000
 
@@ -22,7 +23,7 @@ _STEP_MS = 1000
 class Live:
     """Executes each event on the very broker."""
 
-    def __init__(self, bounds: Bounds, rule: str, cells: Cells | None = None) -> None:
+    def __init__(self, bounds: Bounds, rule: str | OwnRules, cells: Cells | None = None) -> None:
         self.cells = Cells() if cells is None else cells
         setting = bounds.setting(rule)
         self.brokers: list[BrokerMachine] = [begin_broker(broker, setting) for broker in setting.replicas]
@@ -31,7 +32,7 @@ class Live:
         if bounds.controller == MODEL:
             self._controller = ModelController(setting.replicas)
         else:
-            self._controller = KafkaController(setting.replicas, unclean=bounds.unclean)
+            self._controller = KafkaController(setting.replicas, unclean=bounds.unclean, election=setting.election)
             self._first = self._controller.first_letters
 
     def start(self) -> tuple[list[Cell], Cell, tuple[Letter, ...]]:
@@ -69,7 +70,9 @@ class Played:
         failure: the core's own invariant that the last step broke, if one was.
     """
 
-    def __init__(self, bounds: Bounds, rule: str, schedule: Sequence[Action], cells: Cells | None = None) -> None:
+    def __init__(
+        self, bounds: Bounds, rule: str | OwnRules, schedule: Sequence[Action], cells: Cells | None = None
+    ) -> None:
         live = Live(bounds, rule, cells)
         cluster = Cluster(bounds, live)
         self.events: list[dict[str, Any]] = []

@@ -13,12 +13,13 @@ from tidegauge_proof.exhaustive.broker_machine import BrokerMachine, Setting
 from tidegauge_proof.exhaustive.cluster import MODEL, Bounds
 from tidegauge_proof.exhaustive.controllers.chosen import Event, KafkaController, ModelController, Outcome
 from tidegauge_proof.exhaustive.frozen import Cell, Cells, Letter
+from tidegauge_proof.own_rules import OwnRules
 
 
 class Memo:
     """Executes what it has not executed before."""
 
-    def __init__(self, bounds: Bounds, rule: str) -> None:
+    def __init__(self, bounds: Bounds, rule: str | OwnRules) -> None:
         self.cells = Cells()
         self.executed = 0
         """How many events were executed by the core and the controller."""
@@ -31,7 +32,7 @@ class Memo:
         brokers = [self.cells.of(begin_broker(broker, self._setting).freeze()) for broker in self._setting.replicas]
         if self._bounds.controller == MODEL:
             return brokers, self.cells.of(ModelController(self._setting.replicas).freeze()), ()
-        machine = KafkaController(self._setting.replicas, unclean=self._bounds.unclean)
+        machine = KafkaController(self._setting.replicas, unclean=self._bounds.unclean, election=self._setting.election)
         cell = self.cells.of(machine.freeze())
         self._paths[cell] = ()
         return brokers, cell, machine.first_letters
@@ -71,7 +72,7 @@ class Memo:
             model = ModelController.thaw(replicas, cell.value)
             out = model.handle(event)
             return self.cells.of(model.freeze()), out
-        machine = KafkaController(replicas, unclean=self._bounds.unclean)
+        machine = KafkaController(replicas, unclean=self._bounds.unclean, election=self._setting.election)
         for before in self._paths[cell]:
             machine.handle(before)
         out = machine.handle(event)

@@ -22,13 +22,14 @@ from typing import Any, cast
 
 from tidegauge.partition import INTERNAL_TOPICS, partition_named
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
+from tidegauge_controller.rules.election import Choose
 from tidegauge_proof.hand import messages as kinds
 from tidegauge_proof.hand.messages import CLIENT, LOST, Message
 from tidegauge_proof.hand.post import Post
-from tidegauge_proof.hand.settings import LAG_TIME_MAX_MS, SESSION_TIMEOUT_MS, Settings
+from tidegauge_proof.hand.settings import LAG_TIME_MAX_MS, RULE_NAMES, SESSION_TIMEOUT_MS, Settings
 from tidegauge_proof.simulator.clients import Produced
 from tidegauge_proof.simulator.controllers import chosen
-from tidegauge_proof.simulator.controllers.ports import Store
+from tidegauge_proof.simulator.controllers.ports import Store, Term
 from tidegauge_proof.simulator.follower_rounds import FETCH_WAIT_MS
 from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.sim_partition import SimPartition
@@ -47,11 +48,16 @@ _INTERNAL = (partition_named("__transaction_state", 0), partition_named("__consu
 
 
 class _Configured:
-    """A store whose topics have settings."""
+    """A store whose topics have settings, and whose controllers may elect by a rule that is tried."""
 
-    def __init__(self, store: Store, config: Mapping[str, str]) -> None:
+    def __init__(self, store: Store, config: Mapping[str, str], election: Choose | None) -> None:
         self._store = store
         self._config = config
+        self._election = election
+
+    def term(self, broker_id: int, session: int) -> Term:
+        """Elect a broker as the controller."""
+        return chosen.electing_by(self._store.term(broker_id, session), self._election)
 
     def add_topic(self, topic: str, assignment: Mapping[int, Sequence[int]]) -> str:
         """Store a new topic with these settings."""
@@ -94,10 +100,12 @@ class HandCluster:
         self.checkers = [Witness(settings.min_insync_replicas, may_lose=not settings.flushes) for _ in range(count)]
         self.checker = self.checkers[0]
         config = {"unclean.leader.election.enable": "true"} if settings.unclean else {}
+        election = None if settings.own is None else settings.own.election
         core = CoreSettings(
             replica_lag_time_max_ms=LAG_TIME_MAX_MS,
             replica_fetch_backoff_ms=100,
-            truncation_rule=settings.rule_name,
+            truncation_rule=RULE_NAMES[settings.rule],
+            tried=settings.own,
             coordinator_topics=frozenset({AT.topic, *INTERNAL_TOPICS}),
             refuses_previous_incarnation=not chosen.trusts_restarted_brokers(),
         )
@@ -111,7 +119,7 @@ class HandCluster:
             *self.checkers,
             names=(AT, *_INTERNAL) if settings.coordinators else None,
             controller=settings.controller,
-            controllers=lambda: cast("Store", _Configured(chosen.DEFAULT(), config)),
+            controllers=lambda: cast("Store", _Configured(chosen.DEFAULT(), config, election)),
         )
         for broker in self.world.brokers.values():
             broker.flushes = bool(settings.flushes)

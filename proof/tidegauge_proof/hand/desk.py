@@ -1,15 +1,19 @@
-"""The whole interface of the page's worker: a session, the story that is played on it, the search for flaws. Pure."""
+"""The whole interface of the page's worker: a session, its story, a second cluster, the search for flaws. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from tidegauge_proof.hand.flaws import MOST_AT_ONCE, search
+from tidegauge_proof.hand.beside import Beside
+from tidegauge_proof.hand.flaws import MOST_AT_ONCE, Flaw, search, standstill
 from tidegauge_proof.hand.scenario_file import COMMAND, as_scenario
-from tidegauge_proof.hand.schedule import ScheduleError, write_schedule
+from tidegauge_proof.hand.schedule import ScheduleError, read_schedule, write_schedule
 from tidegauge_proof.hand.session import OPS, Session
 from tidegauge_proof.hand.settings import RULE_NAMES
 from tidegauge_proof.hand.story import Story
+from tidegauge_proof.own_rules import NAME as OWN
+from tidegauge_proof.own_rules import OwnRuleError, OwnRules
 
 Json = dict[str, Any]
 MOST_SEED = 10**9
@@ -18,12 +22,14 @@ MOST_SEED = 10**9
 class Desk(Session):
     """A session with stories, scenario files and a search; requests and responses are JSON (``Session.request``)."""
 
-    ops = (*OPS, "story", "story_to", "scenario", "search")
+    ops = (*OPS, "story", "story_to", "scenario", "search", "beside", "rule")
 
     def __init__(self) -> None:
         super().__init__()
         self._scenario: Json | None = None
         self._story: Story | None = None
+        self._beside: Beside | None = None
+        self._own: OwnRules | None = None
 
     def _on_story(self, wanted: Json) -> Json:
         """Begin a story: ``scenario`` has the plain values of its file."""
@@ -52,29 +58,63 @@ class Desk(Session):
             found = self._story.next()
         return self._whole() | {"story": found | {"failed": self._story.failed}}
 
+    def _on_beside(self, wanted: Json) -> Json:
+        """Return what a second cluster shows after each action of the schedule, by another rule."""
+        rule = whole_number(wanted, "rule", len(RULE_NAMES) - 1)
+        if self._beside is None or self._beside.rule != rule:
+            self._beside = Beside(rule)
+        return {"rule": rule, "moments": self._beside.follow(self.schedule)}
+
+    def _on_rule(self, wanted: Json) -> Json:
+        """Take in a rule that somebody wrote, and try whether a cluster gets anywhere with it."""
+        code = wanted.get("code")
+        if not isinstance(code, str):
+            raise ScheduleError("a rule is text")
+        try:
+            self._own = OwnRules(code)
+        except OwnRuleError as problem:
+            raise ScheduleError(str(problem)) from None
+        stuck = standstill(self._own)
+        return {"names": list(self._own.names), "fault": self._own.fault, "found": _json_of(stuck, OWN)}
+
+    def _on_open(self, wanted: Json) -> Json:
+        """Play a schedule; with ``own`` by the rules that were taken in last."""
+        if wanted.get("own") is not True:
+            return super()._on_open(wanted)
+        schedule = read_schedule(str(wanted.get("schedule", "")))
+        self.play(replace(schedule, settings=replace(schedule.settings, own=self._own)))
+        return self._whole()
+
     def _on_scenario(self, wanted: Json) -> Json:
         """Return the schedule as a scenario file, and the command that plays it."""
         del wanted
         return {"text": as_scenario(self), "command": COMMAND}
 
     def _on_search(self, wanted: Json) -> Json:
-        """Try some seeds; the page asks again for as long as the person wants."""
-        seed, count, rule = (wanted.get(name) for name in ("seed", "count", "rule"))
-        for name, value, most in (("seed", seed, MOST_SEED), ("count", count, MOST_AT_ONCE), ("rule", rule, 3)):
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-                raise ScheduleError(f"{name} is a whole number from 0 to {most}")
-        assert isinstance(seed, int)
-        assert isinstance(count, int)
-        assert isinstance(rule, int)
-        flaw = search(seed, count, rule)
-        if flaw is None:
-            return {"found": None, "tried": count}
-        return {
-            "found": {
-                "seed": flaw.seed,
-                "schedule": write_schedule(flaw.schedule),
-                "broken": flaw.broken,
-                "rule": RULE_NAMES[rule],
-            },
-            "tried": flaw.seed - seed + 1,
-        }
+        """Try some seeds, by a rule or by those taken in; the page asks again for as long as the person wants."""
+        seed = whole_number(wanted, "seed", MOST_SEED)
+        count = whole_number(wanted, "count", MOST_AT_ONCE)
+        rule = whole_number(wanted, "rule", len(RULE_NAMES) - 1)
+        own = self._own if wanted.get("own") is True else None
+        flaw = search(seed, count, rule, own)
+        fault = "" if own is None else own.fault
+        tried = count if flaw is None else flaw.seed - seed + 1
+        return {"found": _json_of(flaw, RULE_NAMES[rule] if own is None else OWN), "tried": tried, "fault": fault}
+
+
+def _json_of(flaw: Flaw | None, rule: str) -> Json | None:
+    if flaw is None:
+        return None
+    return {"seed": flaw.seed, "schedule": write_schedule(flaw.schedule), "broken": flaw.broken, "rule": rule}
+
+
+def whole_number(wanted: Json, name: str, most: int) -> int:
+    """Return a number of a request.
+
+    Raises:
+        ScheduleError: it is none from 0 to ``most``.
+    """
+    value = wanted.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ScheduleError(f"{name} is a whole number from 0 to {most}")
+    return value

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from tidegauge.control import NO_LEADER
 from tidegauge_proof.hand.actions import Action, ActionError
 from tidegauge_proof.hand.driven import HandDriven
 from tidegauge_proof.hand.schedule import Schedule
 from tidegauge_proof.hand.settings import RULE_NAMES, Settings
+from tidegauge_proof.own_rules import OwnRules
 from tidegauge_proof.simulator.lab_story import ASSIGNMENTS, Story, acts_of, shortened, tell
 
 MOST_AT_ONCE = 50
@@ -33,28 +35,31 @@ class Flaw(NamedTuple):
     broken: str
 
 
-def search(seed: int, count: int, rule: int) -> Flaw | None:
+def search(seed: int, count: int, rule: int, own: OwnRules | None = None) -> Flaw | None:
     """Try some seeds; return the first flaw, shortened, or None.
 
     Args:
         seed: the first one.
         count: how many are tried, at most ``MOST_AT_ONCE``.
         rule: place of the rule in ``RULE_NAMES``.
+        own: rules that somebody wrote, in place of Kafka's; a fault of theirs ends the search.
     """
     name = RULE_NAMES[rule]
     for number in range(seed, seed + min(count, MOST_AT_ONCE)):
-        story = tell(ASSIGNMENTS[number % 2], acts_of(number), name)
+        story = tell(ASSIGNMENTS[number % 2], acts_of(number), name, own)
+        if own is not None and own.fault:
+            return None
         if story.broken is None:
             continue
-        flaw = by_hand(shortened(story, name), number, rule) or by_hand(story, number, rule)
+        flaw = by_hand(shortened(story, name, own), number, rule, own) or by_hand(story, number, rule, own)
         if flaw is not None:
             return flaw
     return None
 
 
-def by_hand(story: Story, seed: int, rule: int) -> Flaw | None:
+def by_hand(story: Story, seed: int, rule: int, own: OwnRules | None = None) -> Flaw | None:
     """Tell a story as a schedule; None if that does not break."""
-    settings = Settings(replicas=len(story.replicas), rule=rule, apart=1)
+    settings = Settings(replicas=len(story.replicas), rule=rule, apart=1, own=own)
     cluster = HandDriven(settings)
     done: list[Action] = []
 
@@ -99,3 +104,26 @@ def _act(cluster: HandDriven, do: _Do, name: str, broker: int) -> None:
             do("start", broker)
         case _:
             do("elect")
+
+
+def standstill(own: OwnRules) -> Flaw | None:
+    """Return what does not go on by rules that somebody wrote: nothing is committed, or nobody leads; else None.
+
+    No invariant is broken by a cluster that does nothing.
+    """
+    settings = Settings(own=own)
+    cluster = HandDriven(settings)
+    first = cluster.world.state_now.leader
+    committing = (Action("produce", (1, 2, first)), Action("wait", (5000,)))
+    for action in committing:
+        cluster.do(action)
+    if any(one.outcome != "ok" for one in cluster.produced):
+        said = "m1 is on every replica in sync, and is never committed: the high watermark does not rise"
+        return Flaw(-1, Schedule(settings, committing), said)
+    electing = (Action("kill", (first,)), Action("end_session", (first,)))
+    for action in electing:
+        cluster.do(action)
+    if cluster.world.state_now.leader == NO_LEADER:
+        said = "two replicas live and are in sync, and none of them leads"
+        return Flaw(-1, Schedule(settings, (*committing, *electing)), said)
+    return None

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import factorial
 
 from tidegauge_proof.hand.actions import BY_LETTER, KINDS, Action, ActionError, checked
@@ -116,7 +116,7 @@ def read_settings(values: dict[str, object]) -> Settings:
                 f"{name} is {str(value)[:20]}; it must be a whole number from {known.least} to {known.most}"
             )
         numbers[name] = value
-    settings = Settings(**numbers)
+    settings = replace(Settings(), **numbers)
     if settings.min_insync_replicas > settings.replicas:
         raise ScheduleError(
             f"min.insync.replicas is {settings.min_insync_replicas}, and there are {settings.replicas} replicas: "

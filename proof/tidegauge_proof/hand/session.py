@@ -163,6 +163,7 @@ class Session:
         cluster = self.cluster
         return {
             "schedule": write_schedule(self.schedule),
+            "rule": self.schedule.settings.rule_name,
             "settings": {one.name: getattr(self.schedule.settings, one.name) for one in FIELDS},
             "actions": [
                 {"do": action.kind, "values": action.values, "said": said}

@@ -7,6 +7,8 @@ from itertools import permutations
 from math import factorial
 
 from tidegauge_broker.replica.rules import RULES
+from tidegauge_proof.own_rules import NAME as OWN_RULE
+from tidegauge_proof.own_rules import OwnRules
 
 MOST_REPLICAS = 5
 RULE_NAMES = tuple(rule.name for rule in RULES)
@@ -30,6 +32,7 @@ class Settings:
         by_hand: messages wait in flight until they are delivered, each by an action of its own.
         coordinators: the cluster has ``__transaction_state`` and ``__consumer_offsets``, each with one partition, and
             the coordinators of transactions and groups.
+        own: rules that somebody wrote, in place of Kafka's; no schedule's text holds them.
         apart: broker 0 is the controller and has no replica; else the last broker of the assignment is the controller.
     """
 
@@ -42,6 +45,7 @@ class Settings:
     by_hand: int = 0
     apart: int = 0
     coordinators: int = 0
+    own: OwnRules | None = None
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -56,7 +60,8 @@ class Settings:
     @property
     def rule_name(self) -> str:
         """The truncation rule by its name."""
-        return RULE_NAMES[self.rule]
+        own = self.own is not None and self.own.truncation is not None
+        return OWN_RULE if own else RULE_NAMES[self.rule]
 
     @property
     def controller(self) -> int:

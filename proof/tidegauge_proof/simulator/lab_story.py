@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from tidegauge.control import NO_LEADER
 from tidegauge_broker.replica.messages import ACKS_ALL, CoreSettings, TopicRules
+from tidegauge_broker.replica.rules.tried import TriedRules
+from tidegauge_controller.rules.election import Choose
 from tidegauge_proof.simulator.checker import Violation
+from tidegauge_proof.simulator.controllers import chosen
 from tidegauge_proof.simulator.follower_rounds import FETCH_WAIT_MS
 from tidegauge_proof.simulator.shrink import shortest
 from tidegauge_proof.simulator.witness import Witness
@@ -31,6 +34,16 @@ LIMIT = 400
 """So many seeds are tried."""
 _NEVER_MS = 600_000
 _TOPIC = "story"
+
+
+class Tried(TriedRules, Protocol):
+    """Rules that are tried, with an election."""
+
+    @property
+    def election(self) -> Choose | None:
+        """The election after the loss of a leader; None: Kafka's."""
+        ...
+
 
 Act = tuple[str, int]
 """What is done, and to which broker."""
@@ -52,11 +65,15 @@ class Story:
     broken: Violation | None = None
 
 
-def tell(replicas: Sequence[int], acts: Sequence[Act], rule: str) -> Story:
-    """Do them, up to the first that breaks an invariant."""
+def tell(replicas: Sequence[int], acts: Sequence[Act], rule: str, tried: Tried | None = None) -> Story:
+    """Do them, up to the first that breaks an invariant; rules that are tried stand in for Kafka's."""
     checker = Witness()
-    settings = CoreSettings(replica_lag_time_max_ms=_NEVER_MS, replica_fetch_backoff_ms=100, truncation_rule=rule)
+    settings = CoreSettings(
+        replica_lag_time_max_ms=_NEVER_MS, replica_fetch_backoff_ms=100, truncation_rule=rule, tried=tried
+    )
     world = World(replicas, settings, TopicRules(min_insync_replicas=1), checker, controller=CONTROLLER)
+    if tried is not None:
+        chosen.electing_by(world.controllers[CONTROLLER], tried.election)
     story = Story(tuple(replicas))
     for name, broker_id in acts:
         if broker_id in {CONTROLLER, *replicas} and _do(world, name, broker_id):
@@ -222,16 +239,16 @@ _FAST_FAIL_OVER: tuple[Act, ...] = (
 )
 
 
-def shortened(story: Story, rule: str) -> Story:
+def shortened(story: Story, rule: str, tried: Tried | None = None) -> Story:
     """Return the story without the acts that it does not need to break the same invariant."""
     assert story.broken is not None
     invariant = story.broken.invariant
 
     def breaks(acts: list[Act]) -> bool:
-        broken = tell(story.replicas, acts, rule).broken
+        broken = tell(story.replicas, acts, rule, tried).broken
         return broken is not None and broken.invariant == invariant
 
-    return tell(story.replicas, shortest(story.done, breaks), rule)
+    return tell(story.replicas, shortest(story.done, breaks), rule, tried)
 
 
 def as_scenario(story: Story, seed: int, rule: str) -> str:

@@ -12,7 +12,8 @@ import click
 import pytest
 
 from tidegauge.cli import reports_errors
-from tidegauge_client.cli.main import KAFKA_TOOLS, SECTIONS, common_help, in_sections, may_be_meant, root, run
+from tidegauge_client.cli.dev import GATHERED
+from tidegauge_client.cli.main import FIRST, KAFKA_TOOLS, SECTIONS, common_help, in_sections, may_be_meant, root, run
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMES = sorted(PROJECT["entry-points"]["tidegauge.verbs"])
@@ -33,8 +34,36 @@ def test_a_verb_of_no_section_stands_in_the_last_one() -> None:
     assert list(in_sections(["up", "of-a-plugin"]))[-1] == ("Other verbs", ["of-a-plugin"])
 
 
+def verbs_in(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines() if line[:2] == "  " != line[1:3] and line.split()[0] in NAMES]
+
+
+def test_help_lists_the_twenty_verbs_of_a_first_day_and_says_where_all_are(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys=capsys)
+    assert sorted(verbs_in(text)) == sorted(FIRST)
+    assert len(FIRST) == 20
+    assert f"{len(NAMES) - 20} verbs more: tidegauge --help --all" in text
+    assert sorted(verbs_in(shown("--all", capsys=capsys))) == NAMES
+    assert run(["--help", "--all"]) == 0
+    assert sorted(verbs_in(capsys.readouterr().out)) == NAMES
+
+
+def test_all_without_help_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--all", "list-topics"]) == 2
+    assert "tidegauge --help --all" in capsys.readouterr().err
+
+
+def test_dev_gathers_verbs_that_stay_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown("dev", capsys=capsys)
+    for name in GATHERED:
+        assert name in NAMES
+        assert f"  {name}" in text
+    assert shown("dev", "replay", capsys=capsys).partition("\n")[2] == shown("replay", capsys=capsys).partition("\n")[2]
+    assert run(["dev", "kill"]) == 2
+
+
 def test_help_lists_the_verbs_by_section(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = shown(capsys=capsys).splitlines()
+    lines = shown("--all", capsys=capsys).splitlines()
     titles = [line.removesuffix(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert titles == ["Options", *SECTIONS]
     assert lines.index("Run a cluster:") < next(place for place, line in enumerate(lines) if line.startswith("  up "))

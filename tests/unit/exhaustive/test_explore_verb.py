@@ -51,3 +51,34 @@ def test_what_would_have_no_effect_is_refused():
         result = run(*words)
         assert result.exit_code == 2
         assert "--controller" in result.stderr
+
+
+def test_a_file_of_ones_own_is_said_to_be_run_and_is_explored(tmp_path: Path):
+    file = tmp_path / "my_rule.py"
+    file.write_text("def truncate(epochs, end, high_watermark, leader_epoch, leader_end):\n    return high_watermark\n")
+    result = run("--rule", str(file), "--fail-fast")
+    assert result.exit_code == 1
+    assert f"Running the rules of {file} in this process" in result.stderr
+    assert "under truncate of my_rule.py" in result.stdout
+    assert "WeakIsr is broken in 11 steps" in result.stdout
+
+
+def test_a_fault_in_a_file_of_ones_own_is_reported(tmp_path: Path):
+    file = tmp_path / "my_rule.py"
+    file.write_text("def truncate(epochs, end, high_watermark, leader_epoch, leader_end):\n    return 1 / 0\n")
+    result = run("--rule", str(file), "--records", "1", "-o", "json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["fault"].startswith("truncate in my_rule.py raises ZeroDivisionError")
+
+
+def test_a_file_that_is_no_rule_is_a_usage_error(tmp_path: Path):
+    file = tmp_path / "my_rule.py"
+    for text, said in (("x = 1", "defines no rule"), ("def elect(assigned, live, in_sync): return 1", "--controller")):
+        file.write_text(text)
+        result = run("--rule", str(file))
+        assert result.exit_code == 2
+        assert said in result.stderr
+    for name, said in (("absent.py", "can not be read"), ("kip-999", "is none of high-watermark")):
+        result = run("--rule", str(tmp_path / name))
+        assert result.exit_code == 2
+        assert said in result.stderr.replace("\n", " ")

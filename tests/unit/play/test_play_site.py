@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.unit.hand.test_stories import PLAYED
 
 from tidegauge.errors import TidegaugeError
@@ -106,7 +107,6 @@ def test_the_archive_holds_the_brokers_code_and_no_wire() -> None:
     with zipfile.ZipFile(io.BytesIO(archive())) as content:
         assert content.testzip() is None
         assert "tidegauge_proof/hand/desk.py" in content.namelist()
-    assert archive() == archive()
 
 
 def test_the_service_workers_version_follows_the_files(stand_in: Path) -> None:
@@ -198,6 +198,28 @@ def test_every_cure_is_a_story_with_text_in_both_languages() -> None:
         assert re.search(r"[\u4e00-\u9fff]", one["title"]["zh"])
         assert one["intro"]["en"]
         assert one["intro"]["zh"]
+
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+
+
+@pytest.mark.parametrize("story", stories(), ids=lambda one: one["name"])
+def test_no_sentence_of_a_story_is_english_in_chinese(story: dict) -> None:
+    told = [story["title"]["zh"], story["intro"]["zh"]]
+    told += [step["note"]["zh"] for step in story["scenario"]["steps"] if step.get("note")]
+    assert [one for one in told if not CHINESE.search(one)] == []
+
+
+def test_every_translated_note_is_said_by_a_story() -> None:
+    said = {
+        step["note"]["en"]
+        for story in stories()
+        for step in story["scenario"]["steps"]
+        if isinstance(step.get("note"), dict)
+    }
+    translated = yaml.safe_load((Path(runtime.__file__).parent / "notes_zh.yaml").read_text(encoding="utf-8"))
+    assert set(translated["notes"]) <= said
+    assert set(translated["introductions"]) == played()
 
 
 # The runtime

@@ -27,8 +27,12 @@ CORE, SIMULATOR = "tidegauge_broker.replica.", "tidegauge_proof.simulator."
 IN_ANNOTATIONS = {
     frozenset(CORE + name for name in ("partition", "leader", "follower", "reading", "standing_rounds")):
         "a replica holds its role, and a role acts on its replica",
-    frozenset(CORE + name for name in ("messages", "remote_replica", "standing_fetch")):
-        "a session's account covers remote replicas, which know what covers them; a fetch carries it",
+    frozenset(
+        CORE + name
+        for name in ("messages", "remote_replica", "standing_fetch", "epoch_cache", "rules.rule", "rules.tried")
+    ):
+        "a session's account covers remote replicas, which know what covers them; a fetch carries it, and settings "
+        "carry rules that are tried",
     frozenset({"tidegauge_broker.log.log_directory", "tidegauge_broker.log.partition_log"}):
         "a log directory holds its logs, and each log writes to the disk of its directory",
     frozenset({"tidegauge_broker.server.wire.kafka.connection", "tidegauge_broker.server.wire.kafka.owner"}):

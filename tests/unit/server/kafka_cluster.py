@@ -22,7 +22,7 @@ from tidegauge.control import (
     UpdateMetadataRequest,
 )
 from tidegauge.errors import ErrorCode
-from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL
+from tidegauge.kafka.apis import API_VERSIONS, BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.kafka_channel import KafkaChannel
 from tidegauge.kafka_connection import KafkaConnection as ClientConnection
@@ -135,6 +135,10 @@ class _Listener:
         self._service = service
         self._now_ms = now_ms
         self._sessions = FetchSessionCache(100, iter(range(1, 1000)).__next__)
+
+    def protocol_of(self, header: Any) -> Protocol:
+        del header
+        return self.protocol
 
     def context(self, connection: KafkaConnection, header: Any) -> Context:
         return Context(self._service, connection.caller, self._sessions, self._now_ms, header)

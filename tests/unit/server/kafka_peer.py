@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from tidegauge.kafka.apis import BROKER_PROTOCOL
+from tidegauge.kafka.apis import BROKER_PROTOCOL, Protocol
 from tidegauge.kafka.frames import RequestHeader, decode, read_response_header
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.wire.kafka.connection import KafkaConnection
@@ -88,6 +88,10 @@ class Listener:
         self.turns = Turns()
         self.responses: Any = None
         self.gone: list[KafkaConnection] = []
+
+    def protocol_of(self, header: RequestHeader) -> Protocol:
+        del header
+        return self.protocol
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Any:
         return SimpleNamespace(version=header.version, header=header, quotas=None)

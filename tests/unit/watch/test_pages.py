@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 import pytest
 
@@ -11,6 +12,7 @@ from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.labs.texts import SECTIONS
 from tidegauge_lab.scenario.loader import shipped_names
+from tidegauge_lab.scenario.themes import themes
 from tidegauge_lab.watch.pages import contents, document, lab_page, link_of_lab
 from tidegauge_lab.watch.prose import as_html
 
@@ -79,7 +81,9 @@ def test_there_is_no_lab_of_another_name():
 def test_all_labs_and_stories_can_be_chosen():
     found = contents()
     assert [one["name"] for one in found["labs"]] == [lab.name for lab in LABS]
-    assert [one["name"] for one in found["stories"]] == list(shipped_names())
+    assert sorted(one["name"] for one in found["stories"]) == sorted(shipped_names())
+    by_theme = [list(group) for _, group in groupby(one["theme"] for one in found["stories"])]
+    assert len(by_theme) == len(themes()), "stories of one theme stand together"
     assert all(one["title"] for one in [*found["labs"], *found["stories"]])
 
 

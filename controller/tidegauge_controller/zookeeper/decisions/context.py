@@ -16,6 +16,7 @@ from typing import NamedTuple
 from tidegauge.cluster_metadata import Assignment, Leadership, PartitionState
 from tidegauge.control import NO_LEADER, Endpoint
 from tidegauge.partition import TopicPartition, partition_named
+from tidegauge_controller.rules.election import Choose
 
 INITIAL_LEADER_EPOCH = 0
 INITIAL_PARTITION_EPOCH = 0
@@ -72,6 +73,8 @@ class ControllerSettings:
     trusts_restarted_brokers: bool = False
     control_plane_listener: str = ""
     """Name of the listener that brokers use among themselves; the same on all of them."""
+    tried_election: Choose | None = None
+    """An election that is tried in place of Kafka's after the loss of a leader; None in every broker process."""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from tidegauge_controller.rules.election import (
     elect_offline,
     elect_preferred,
     elect_reassigned,
+    elect_tried,
     needs_unclean,
 )
 from tidegauge_controller.zookeeper.decisions.batch import RequestBatch
@@ -237,6 +238,8 @@ def _hold(
             return elect_for_controlled_shutdown(context, at, state)
         case Strategy.REASSIGN:
             return elect_reassigned(context, at, state)
+        case _ if context.settings.tried_election is not None:
+            return elect_tried(context, at, state, context.settings.tried_election)
         case _:
             return elect_offline(context, at, state, unclean=unclean)
 

@@ -1,7 +1,7 @@
 // Stories of the page `play`, the search for flaws, and what is taken along.
 "use strict";
 
-const tales = { list: [], next: null, before: null, begin: null, leave: null, cure: null, on: null, stopped: true, timer: 0 };
+const tales = { list: [], next: null, before: null, begin: null, leave: null, cure: null, pair: null, on: null, stopped: true, timer: 0 };
 const STEP_MS = 3000; // how long a step stands before the next one, of a story that plays on
 const SPEEDS = [0.5, 1, 2, 4];
 
@@ -10,8 +10,11 @@ async function makeStories() {
   const select = byId("story-choice");
   const themes = Map.groupBy(tales.list.filter((one) => !one.why), (one) => one.theme);
   for (const [theme, list] of themes) {
-    select.append(make("optgroup", { label: word(theme) }, ...list.map((one) => make("option", { value: one.name }, titleOf(one)))));
+    select.append(make("optgroup", { label: word(theme) }, ...list.map((one) => make("option", { value: one.name }, `${isCure(one) ? "↳ " : ""}${titleOf(one)}`))));
   }
+  byId("story-find").setAttribute("aria-label", word("find-story"));
+  byId("story-find").placeholder = word("find-story");
+  byId("story-find").addEventListener("input", filterStories);
   select.addEventListener("change", () => beginStory(select.value));
   tales.begin = own(word("begin"), () => beginStory(select.value));
   tales.next = own(word("next"), () => stepOn());
@@ -19,12 +22,23 @@ async function makeStories() {
   tales.on = own(word("play-on"), () => playOnStory());
   tales.leave = own(word("leave"), () => leaveStory());
   tales.cure = own(word("cure"), () => cure());
+  tales.pair = own(word("pair"), () => setBeside(desk.vocabulary.rules.length - 1));
   for (const node of [tales.next, tales.cure]) node.classList.add("main");
   const speed = make("select", { id: "story-speed", "aria-label": word("speed") }, ...SPEEDS.map((one) => make("option", { value: one }, `${one}×`)));
   speed.value = "1";
   speed.addEventListener("change", () => { desk.speed = Number(speed.value); });
-  byId("story-buttons").append(tales.begin, tales.next, tales.before, tales.cure, tales.on, speed, tales.leave);
+  byId("story-buttons").append(tales.begin, tales.next, tales.before, tales.cure, tales.pair, tales.on, speed, tales.leave);
   document.addEventListener("keydown", pressedInStory);
+}
+
+const isCure = (one) => tales.list.some((other) => other.cure === one.name);
+
+// Leave those stories to choose from that have all words of the search in their name, title or introduction.
+function filterStories() {
+  const words = byId("story-find").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const isFound = (one) => words.every((part) => `${one.name} ${titleOf(one)} ${introOf(one)}`.toLowerCase().includes(part));
+  for (const option of byId("story-choice").options) option.hidden = option.disabled = !isFound(storyNamed(option.value));
+  for (const group of byId("story-choice").children) group.hidden = [...group.children].every((option) => option.hidden);
 }
 
 // Step and speed by the keyboard, wherever the focus is but in a field.
@@ -149,6 +163,7 @@ function drawTale() {
   show(tales.before, Boolean(story) && story.place > 0);
   show(tales.leave, Boolean(story));
   show(tales.cure, ended && Boolean(story.cure));
+  show(tales.pair, ended && Boolean(story.cure) && beside.rule < 0);
   write(tales.on, word(tales.timer ? "pause" : "play-on"));
   show(byId("story-all"), Boolean(story));
   write(byId("story-place"), story ? `${story.place} / ${story.steps.length}` : "");

@@ -2,13 +2,14 @@
 // files beside it, and nothing else.
 import { loadPyodide } from "./runtime/pyodide.mjs";
 
+const RUNTIME = new URL("runtime/", self.location.href).href;
 const CODE = "/tidegauge.zip";
 const report = (stage, more = {}) => self.postMessage({ stage, ...more });
 
 async function begin() {
   report("python");
   const [python, code] = await Promise.all([
-    loadPyodide({ indexURL: new URL("runtime/", self.location.href).href }),
+    loadPyodide({ indexURL: RUNTIME, stdLibURL: `${RUNTIME}library.zip` }),
     fetch(new URL("code.zip", self.location.href)).then((response) => {
       if (!response.ok) throw new Error(`code.zip: ${response.status}`);
       return response.arrayBuffer();

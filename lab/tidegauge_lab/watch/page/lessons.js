@@ -15,7 +15,9 @@ async function makeLessons() {
     byId("choice").append(node);
   };
   group("Labs: a question, and you", found.labs.map((one) => [`lab-${one.name}`, `${one.number}. ${one.title}`]));
-  group("Stories, step by step", found.stories.map((one) => [`story-${one.name}`, one.title]));
+  for (const theme of new Set(found.stories.map((one) => one.theme))) {
+    group(`Stories: ${theme}`, found.stories.filter((one) => one.theme === theme).map((one) => [`story-${one.name}`, one.title]));
+  }
   byId("choice").addEventListener("change", () => { window.location.hash = byId("choice").value; });
   window.addEventListener("hashchange", openLesson);
   await openLesson();

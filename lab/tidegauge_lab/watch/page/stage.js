@@ -24,6 +24,7 @@ const STAGE_WORDS = {
     "high-watermark": "Rule high-watermark: a follower truncates to its own high watermark, which lags behind what is committed (KIP-101).",
     "kip-101": "Rule kip-101: if the leader does not know the epoch, the follower asks no further and may keep its records (KIP-279).",
     "kip-279": "Rule kip-279: a replica that fetches with an old epoch is not fenced, and takes records that diverge (KIP-320).",
+    own: "By a rule of your own.",
     "kip-320": "Rule kip-320, that of today: every fetch names the last epoch, and the leader says where the logs diverge.",
     legend: "A box is a record, its colour the leader epoch. Dashed: above this replica's high watermark (HW), so not known to be committed here. ▲ how far the leader knows a follower.",
   },
@@ -47,6 +48,7 @@ const STAGE_WORDS = {
     "high-watermark": "规则 high-watermark：Follower 截断到自己的高水位，而它落后于已提交的位置（KIP-101）。",
     "kip-101": "规则 kip-101：Leader 不知道该 epoch 时，Follower 不再追问，可能保留自己的记录（KIP-279）。",
     "kip-279": "规则 kip-279：带着旧 epoch 来 fetch 的副本没有被隔离，会拿到分叉的记录（KIP-320）。",
+    own: "按你自己写的规则。",
     "kip-320": "规则 kip-320（今天的规则）：每次 fetch 都带上最后的 epoch，Leader 指出日志从哪里分叉。",
     legend: "方框是一条记录，颜色是 Leader Epoch。虚线：高于该副本的高水位（HW），在这里还不知道是否已提交。▲ Leader 所知的 Follower 进度。",
   },
@@ -55,12 +57,15 @@ const stageWords = STAGE_WORDS[typeof language === "string" ? language : "en"];
 const phrase = (name, ...values) => values.reduce((text, value, place) => text.replace(`{${place}}`, value), stageWords[name] ?? name);
 const FEWEST_BOXES = 4;
 const MOST_LANES = 7; // of replicas; a partition has rarely more
-const scene = { at: "", lanes: new Map(), offsets: "", steps: [], last: 0, said: "", waiting: [] };
+// A place where lanes are drawn: of the cluster that `view` holds, and, in the page `play`, of a second one beside it.
+const newScene = (list) => ({ list, at: "", name: "", lanes: new Map(), waiting: [] });
+const scene = { ...newScene("lanes"), steps: [], last: 0, said: "" };
 
 // --- The verdict ---------------------------------------------------------------------------------------------------
 
 // Bad: it must not happen by any setting. Warned of: a loss that the settings allow. Good: nothing is lost.
 function gradeOf(one) {
+  if (one.grade) return one.grade; // of a recording with a story
   if (one.kind === "kept") return "good";
   return ["broken", "unread", "told"].includes(one.kind) || (one.acks === "all" && one.by === "truncation") ? "bad" : "warn";
 }
@@ -78,14 +83,18 @@ function verdictLines(one) {
 }
 
 function drawVerdict() {
-  // The view's own; beside a live cluster what the story's accountant has found.
-  const all = view.verdict || (!past.shown && view.teaching?.story?.verdict) || [];
+  // The view's own; beside a live cluster what the story's accountant has found, and so at the end of a recording.
+  const atEnd = recording && run.count === run.steps.length;
+  const all = view.verdict || (!past.shown && view.teaching?.story?.verdict) || (atEnd && recording.story?.verdict) || [];
   const said = JSON.stringify(all);
   if (said === scene.said) return;
   scene.said = said;
+  drawVerdictIn(byId("verdict"), all);
+}
+
+function drawVerdictIn(node, all) {
   const grades = all.map(gradeOf);
   const worst = ["bad", "warn", "good"].find((one) => grades.includes(one)) || "";
-  const node = byId("verdict");
   show(node, all.length > 0);
   mark(node, "class", worst);
   // What happened to records stands first and large; the invariant that it broke is a remark to that.
@@ -125,31 +134,40 @@ function drawStage() {
   show(byId("stage"), partition !== null);
   const follows = followsLast();
   if (!partition) return;
-  const leader = partition.leader === null ? phrase("noLeader") : `${phrase("leader")} ${partition.leader}`;
-  write(byId("stage-state"), `${leader}, ${phrase("epoch")} ${partition.leaderEpoch ?? "?"}, ISR ${ids(partition.isr || [])}`);
-  scene.name = `${partition.topic}-${partition.partition}`;
-  const brokers = partition.assigned.slice(0, MOST_LANES);
-  const wanted = `${scene.name} ${brokers.join()}`;
-  if (scene.at !== wanted) {
-    scene.at = wanted;
-    scene.lanes = new Map(brokers.map((id) => [id, makeLane(id)]));
-    byId("lanes").replaceChildren(...[...scene.lanes.values()].map((lane) => lane.node));
-  }
-  const from = firstBox(partition);
+  write(byId("stage-state"), stateOf(partition));
+  const from = firstBox(partition, scene);
   write(byId("stage-left-out"), from > partition.low ? phrase("earlier", from) : "");
-  for (const [id, lane] of scene.lanes) drawLane(lane, partition, id, from, follows);
+  drawLanes(scene, view, partition, from, follows);
+}
+
+function stateOf(partition) {
+  const leader = partition.leader === null ? phrase("noLeader") : `${phrase("leader")} ${partition.leader}`;
+  return `${leader}, ${phrase("epoch")} ${partition.leaderEpoch ?? "?"}, ISR ${ids(partition.isr || [])}`;
+}
+
+// Draw the replicas of a partition as lanes; `shown` is the view that it is of.
+function drawLanes(on, shown, partition, from, follows) {
+  on.name = `${partition.topic}-${partition.partition}`;
+  const brokers = partition.assigned.slice(0, MOST_LANES);
+  const wanted = `${on.name} ${brokers.join()}`;
+  if (on.at !== wanted) {
+    on.at = wanted;
+    on.lanes = new Map(brokers.map((id) => [id, makeLane(id, on)]));
+    byId(on.list).replaceChildren(...[...on.lanes.values()].map((lane) => lane.node));
+  }
+  for (const [id, lane] of on.lanes) drawLane(lane, shown, partition, id, from, follows);
 }
 
 // The first offset that is drawn: as many boxes as there is room for, the newest ones.
-function firstBox(partition) {
-  const lane = byId("lanes").querySelector(".lane-log");
-  const cell = Number.parseFloat(getComputedStyle(byId("lanes")).getPropertyValue("--cell-rem")) || 4;
+function firstBox(partition, on) {
+  const lane = byId(on.list).querySelector(".lane-log");
+  const cell = Number.parseFloat(getComputedStyle(byId(on.list)).getPropertyValue("--cell-rem")) || 4;
   const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
   const room = Math.max(FEWEST_BOXES, Math.floor(((lane?.clientWidth || 600) - rem) / (cell * rem)));
   return Math.max(partition.low, partition.high - room);
 }
 
-function makeLane(id) {
+function makeLane(id, on) {
   const lane = {
     id, boxes: new Map(), marks: new Map(),
     node: make("li", { class: "lane" }),
@@ -162,7 +180,7 @@ function makeLane(id) {
     held: false,
     tools: make("div", { class: "buttons lane-tools" }),
   };
-  const does = (action) => () => ({ action: action(), broker: id, partition: scene.name });
+  const does = (action) => () => ({ action: action(), broker: id, partition: on.name });
   const to = { path: "action", say: sayOnStage };
   lane.kills = () => (lane.now === "down" ? "start" : "kill");
   lane.holds = () => (lane.held ? "release_fetch" : "hold_fetch");
@@ -180,9 +198,9 @@ function sayOnStage(text, bad = false) {
   write(byId("stage-said"), text);
 }
 
-function drawTools(lane, replica, state) {
+function drawTools(lane, replica, state, isSwitchable) {
   Object.assign(lane, { now: state, held: Boolean(replica.held) });
-  show(lane.tools, Boolean(view.switchable));
+  show(lane.tools, isSwitchable);
   const name = (node, action) => {
     write(node, phrase(action));
     mark(node, "aria-label", `${phrase(action)}: ${phrase("broker")} ${lane.id}`);
@@ -194,9 +212,9 @@ function drawTools(lane, replica, state) {
   show(lane.step, lane.held && replica.role === "follower" && !replica.old);
 }
 
-function drawLane(lane, partition, id, from, follows) {
+function drawLane(lane, shown, partition, id, from, follows) {
   const replica = partition.replicas[id] || { role: "unknown" };
-  const broker = view.brokers[id];
+  const broker = shown.brokers[id];
   const state = broker ? broker.state : "down";
   const leads = replica.role === "leader" && state !== "down"; // of a dead process the role is as it was seen last
   mark(lane.node, "class", `lane ${state} ${leads ? "leads" : ""}`);
@@ -206,7 +224,7 @@ function drawLane(lane, partition, id, from, follows) {
   const known = Number.isInteger(replica.leo);
   const records = known ? recordsOf(replica, from) : [];
   drawBoxes(lane, records, replica, follows);
-  drawTools(lane, replica, state);
+  drawTools(lane, replica, state, Boolean(shown.switchable));
   show(lane.hw, known && replica.hw !== null && replica.hw >= from);
   if (known && replica.hw !== null) {
     style(lane.hw, "--place", String(replica.hw - from));

@@ -201,6 +201,12 @@ byId("to-live").addEventListener("click", () => {
   goLive();
   byId("moment").focus();
 });
+// The line is always in sight, at the bottom of the window; browsers scroll to where it would stand without that.
+let scrolledTo = 0;
+const keepScroll = () => { scrolledTo = window.scrollY; };
+window.addEventListener("scroll", () => { if (document.activeElement !== byId("moment")) keepScroll(); }, { passive: true });
+byId("moment").addEventListener("blur", keepScroll);
+byId("moment").addEventListener("focus", () => requestAnimationFrame(() => window.scrollTo(window.scrollX, scrolledTo)));
 show(byId("save"), recording === null);
 show(byId("learn"), recording === null);
 byId("play").addEventListener("click", () => (past.playing ? pause() : play()));

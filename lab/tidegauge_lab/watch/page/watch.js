@@ -86,6 +86,10 @@ async function begin() {
 
 function openRecording() {
   view.name = recording.name;
+  const { story } = recording;
+  show(byId("told"), Boolean(story));
+  write(byId("told-title"), story ? story.title : "");
+  write(byId("told-text"), story ? story.text : "");
   beginRun(recording.base, recording.steps);
   stepTo(run.steps.length);
 }

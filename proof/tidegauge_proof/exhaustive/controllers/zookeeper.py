@@ -26,7 +26,7 @@ from tidegauge.control import (
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.replica.snapshot import ProposalSnapshot
 from tidegauge_controller.rules.alter_partition import check_proposal
-from tidegauge_controller.rules.election import elect_preferred, remove_from_isr
+from tidegauge_controller.rules.election import Choose, elect_preferred, remove_from_isr
 from tidegauge_controller.zookeeper.decisions import alter_partition
 from tidegauge_controller.zookeeper.decisions.context import ControllerContext, LiveBroker
 from tidegauge_controller.zookeeper.decisions.leaders import rebalance_leaders
@@ -126,12 +126,13 @@ class KafkaController:
     It can't be set to a state; it is brought there by its events, from the beginning (``events``).
     """
 
-    def __init__(self, replicas: tuple[int, ...], *, unclean: bool) -> None:
+    def __init__(self, replicas: tuple[int, ...], *, unclean: bool, election: Choose | None = None) -> None:
         self.replicas = replicas
         self._tree = _Tree()
         for broker in replicas:
             self._tree.register(broker, 1)
         self._term = SimController(self._tree, 0, 1)
+        self._term.context.settings = replace(self._term.context.settings, tried_election=election)
         self._run()
         self._tree.add_topic(AT.topic, {0: replicas}, {"unclean.leader.election.enable": "true"} if unclean else {})
         self._topic_id = f"{AT.topic:A<22}"[:22]

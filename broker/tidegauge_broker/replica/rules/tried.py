@@ -1,0 +1,44 @@
+"""Rules that are tried in place of Kafka's: exercises, and what a search is to find the flaw of.
+
+A broker process never has any. The simulator's brokers do, so that a rule which somebody wrote this minute decides in
+the very core that brokers run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from tidegauge.in_sync import FollowerProgress
+from tidegauge_broker.replica.rules.rule import TruncationRule
+
+
+class HighWatermarkBound(Protocol):
+    """How far a leader's high watermark may rise, in place of ``tidegauge.in_sync.high_watermark_bound``."""
+
+    def __call__(
+        self,
+        high_watermark: int,
+        followers: Iterable[FollowerProgress],
+        leader_log_end_offset: int,
+        maximal_isr: Collection[int],
+        live: Collection[int],
+        now_ms: int,
+        lag_time_max_ms: int,
+    ) -> int:
+        """Return the offset, from 0 to the leader's log end; the caller never lets the high watermark fall."""
+        ...
+
+
+class TriedRules(Protocol):
+    """What is tried. None stands for Kafka's own."""
+
+    @property
+    def truncation(self) -> TruncationRule | None:
+        """The truncation rule."""
+        ...
+
+    @property
+    def high_watermark_bound(self) -> HighWatermarkBound | None:
+        """The bound of the high watermark."""
+        ...
