@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
-from tests.integration.quorum_nodes import BENCH
+from tests.clients.programs import BENCH, Unavailable
+from tests.neighbours import provide
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
@@ -31,15 +31,15 @@ _NOT_SERVED = frozenset(
         *range(38, 42),  # delegation tokens
         55,  # DescribeQuorum, in ZooKeeper mode
         *(58, 59, 60, 62, 63, 64),
-        *(71, 72, 74),  # telemetry
+        *(71, 72),  # telemetry
         75,
         *(80, 81),
         *(88, 89),  # streams groups (KIP-1071)
     }
 )
 """What releases serve and Tidegauge's brokers do not, in one mode or both."""
-_LATER = {"4.0": {15}, "4.1": {15, 66}}
-"""APIs of which they have one version more: DescribeGroups 6, ListTransactions 2."""
+_LATER = {"4.1": {66}}
+"""APIs of which they have one version more: ListTransactions 2."""
 _REFUSED = {"3.9": set(apis.OF_CONSUMER_GROUPS)}
 """What they advertise and refuse in ZooKeeper mode."""
 
@@ -175,16 +175,13 @@ def test_versions_are_those_of_the_releases_own_brokers(
     release: str, patch: str, tmp_path: Path, next_base_port: Callable[[], int]
 ) -> None:
     """ApiVersions of Apache Kafka's brokers and of ours that pass for them; needs Maven."""
-    sys.path.insert(0, str(BENCH))
-    try:
-        name = "kafka_4_side" if patch.startswith("4") else "kafka_side"
-        module = importlib.import_module(name)
-        unavailable = importlib.import_module("fetched").Unavailable
-    finally:
-        sys.path.remove(str(BENCH))
+    for name in ("measure", "perf_tools", "kafka_side", "kafka_4_side"):
+        provide(name, BENCH / f"{name}.py")
+    name = "kafka_4_side" if patch.startswith("4") else "kafka_side"
+    module = importlib.import_module(name)
     try:
         side = (module.Kafka4 if patch.startswith("4") else module.Kafka)(tmp_path, brokers=1, release=patch)
-    except unavailable as problem:
+    except Unavailable as problem:
         pytest.skip(f"Apache Kafka {patch} can't be had: {problem}")
     try:
         side.start()
