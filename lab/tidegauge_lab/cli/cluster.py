@@ -61,7 +61,7 @@ from tidegauge_lab.local.launcher import BROKER, CONTROLLER, ahead
     "--as-kafka",
     multiple=True,
     metavar="[N:]RELEASE",
-    help="Brokers (broker N) pass for this release of Kafka: 2.8 to 3.9, or 4.0 to 4.3, which have --kraft.",
+    help="Brokers (broker N) pass for this release of Kafka: 2.8 to 3.9, or 4.0 to 4.3 in KRaft mode; may be repeated.",
 )
 @click.option(
     "--kafka-port",

@@ -99,16 +99,16 @@ class CutsForAnotherLeader(AskingRule):
         return known_leader != leader
 
 
-def ask_epoch_fenced(follower: Follower, request_id: int) -> EpochLookup:
+def ask_epoch_unfenced(follower: Follower, request_id: int) -> EpochLookup:
     follower.in_flight = request_id
     partition = follower.partition
     epoch = partition.truncation_rule.epoch_to_look_up(partition.epochs)
     assert epoch is not None
-    return EpochLookup(partition.topic_partition, epoch, partition.leader_epoch)
+    return EpochLookup(partition.topic_partition, epoch)
 
 
 def ruled_by(rule: Any) -> tuple[Patch, ...]:
-    return (partition_module, "rule_named", lambda _: rule), (Follower, "ask_epoch", ask_epoch_fenced)
+    return ((partition_module, "rule_named", lambda _: rule),)
 
 
 def own_high_watermark(
@@ -380,7 +380,12 @@ MUTANTS: tuple[Mutant, ...] = (
         ((EpochCache, "end_offset_for", end_without_largest_epoch),),
         "KAFKA-6361",
     ),
-    Mutant("M3", "the place to cut is fenced by the leader epoch", ruled_by(AskingRule())[:1], "KIP-320"),
+    Mutant(
+        "M3",
+        "the place to cut is fenced by the leader epoch",
+        (*ruled_by(AskingRule()), (Follower, "ask_epoch", ask_epoch_unfenced)),
+        "KIP-320",
+    ),
     Mutant(
         "M4",
         "joining needs the start of the leader's epoch",
