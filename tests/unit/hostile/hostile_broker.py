@@ -52,6 +52,7 @@ from tidegauge_broker.server.coordinators.share_runner import ShareRunner
 from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.lab.fault_table import FaultTable
+from tidegauge_broker.server.lab.held_fetches import HeldFetches
 from tidegauge_broker.server.lab.holds import Holds
 from tidegauge_broker.server.lab.rules import RuleTable
 from tidegauge_broker.server.lab.servicer import LabServicer, describing
@@ -327,6 +328,7 @@ class HostileBroker:
             RuleTable(0),
             ReplicationServicer(self.service, "PLAINTEXT"),
             membership,
+            HeldFetches(),
         )
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:
