@@ -27,7 +27,7 @@ from tidegauge.kafka.kraft.messages import (
     remove_raft_voter,
     update_features,
 )
-from tidegauge.kafka_channel import Dialer, KafkaChannel
+from tidegauge.kafka_channel import Dialer, KafkaChannel, NotAuthenticated
 from tidegauge.security import PLAIN
 from tidegauge_client.cluster_file import BootstrapServers
 
@@ -250,6 +250,8 @@ class QuorumAdmin:
             try:
                 cluster_id, address = await self._find_leader(deadline)
                 response = await self._channel(address).request(key, request(cluster_id), deadline - loop.time())
+            except NotAuthenticated:
+                raise  # as Kafka's clients do: no other attempt would end differently
             except TidegaugeError as error:
                 problem = _telling(problem, error)
             else:
@@ -271,6 +273,9 @@ class QuorumAdmin:
             limit = min(2.0, max(0.1, deadline - loop.time()))
             try:
                 found = await self._channel(address).request(DESCRIBE_CLUSTER, message, limit)
+            except NotAuthenticated as error:
+                problem = error
+                continue
             except TidegaugeError as error:
                 text = f"The controller at {address} does not respond: {error.message}{self._hint}"
                 problem = _telling(problem, TidegaugeError(error.code, text))

@@ -2,8 +2,8 @@
 
 Contract: ``request`` returns the response's message or raises a ``TidegaugeError``:
 
-    NETWORK_EXCEPTION    no connection (refused, no such host, TLS handshake, credentials that the peer does not take),
-                         or it ended before the response came
+    NETWORK_EXCEPTION    no connection (refused, no such host, TLS handshake, credentials that the peer does not take:
+                         ``NotAuthenticated``), or it ended before the response came
     REQUEST_TIMED_OUT    no response in time; the connection is closed, so that the late response is not read
     UNSUPPORTED_VERSION  this side and the peer have no version of the API in common
 
@@ -42,6 +42,13 @@ _API_VERSIONS_VERSION = 3
 
 Dial = Callable[[str, Callable[[], KafkaConnection]], Awaitable[KafkaConnection]]
 """Connects to an address, with the protocol that the second argument makes; raises OSError."""
+
+
+class NotAuthenticated(TidegaugeError):
+    """NETWORK_EXCEPTION: the peer does not take this side's credentials, or does not know them itself."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class Dialer:
@@ -257,7 +264,7 @@ class KafkaChannel:
                     raise
         except (OSError, TimeoutError, AuthenticationFailed, TidegaugeError) as problem:
             self._backoff.failed(loop.time())
-            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, self._why(problem)) from None
+            raise self._error(problem) from None
         self._backoff.succeeded()
         self._connection = connection
         return connection
@@ -273,7 +280,7 @@ class KafkaChannel:
         except BaseException as problem:
             connection.close("the SASL session could not be renewed")
             if isinstance(problem, TimeoutError | AuthenticationFailed | TidegaugeError):
-                raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, self._why(problem)) from None
+                raise self._error(problem) from None
             raise
         return connection
 
@@ -285,6 +292,11 @@ class KafkaChannel:
         after_ms = renewed_after_ms(lifetime_ms, random.random())
         now = asyncio.get_running_loop().time()
         self._renewed_at_seconds = None if after_ms is None else now + after_ms / 1000
+
+    def _error(self, problem: Exception) -> TidegaugeError:
+        why = self._why(problem)
+        is_refused = isinstance(problem, AuthenticationFailed)
+        return NotAuthenticated(why) if is_refused else TidegaugeError(ErrorCode.NETWORK_EXCEPTION, why)
 
     def _why(self, problem: Exception) -> str:
         if isinstance(problem, TimeoutError):

@@ -11,9 +11,11 @@ from tidegauge.groups import partition_of
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, from_response
+from tidegauge_client.quorum_admin import QuorumReplica, QuorumView
 from tidegauge_lab.cli import faults
 from tidegauge_lab.local.roles import (
     GROUP,
+    METADATA,
     SHARE,
     SHARE_PARTITION,
     TRANSACTION,
@@ -23,6 +25,8 @@ from tidegauge_lab.local.roles import (
     RoleKind,
     coordinator_of,
     follower_of,
+    in_quorum,
+    is_of_quorum,
     leader_of,
     partition_view,
     read_coordinated,
@@ -182,3 +186,25 @@ def test_a_target_that_names_nothing_coordinated_is_wrong_usage(text: str) -> No
     with pytest.raises(ValueError, match="names no group and no transactional id"):
         read_coordinated(text)
     assert CliRunner().invoke(faults.kill, ["--coordinator-of", text]).exit_code == 2
+
+
+def quorum(leader: int, *voters: int) -> QuorumView:
+    replicas = tuple(QuorumReplica(one, bytes(16), 9, 0, 0) for one in voters)
+    return QuorumView("c", leader, 4, 9, replicas, (), {})
+
+
+def test_in_kraft_mode_the_quorum_says_who_has_the_roles_of_its_log() -> None:
+    """A broker's metadata name any broker as the controller (KIP-590), so they are not asked."""
+    view = quorum(3001, 3002, 3000, 3001)
+    leader, follower = Role(RoleKind.LEADER, METADATA), Role(RoleKind.FOLLOWER, METADATA)
+    for role in (leader, follower, Role(RoleKind.CONTROLLER)):
+        assert is_of_quorum(role)
+    assert not is_of_quorum(Role(RoleKind.LEADER, PARTITION))
+    assert in_quorum(Role(RoleKind.CONTROLLER), view, lambda _: True) == in_quorum(leader, view, lambda _: True) == 3001
+    assert in_quorum(follower, view, lambda _: True) == 3000
+    assert in_quorum(follower, view, lambda one: one == 3002) == 3002
+    with pytest.raises(TidegaugeError, match="no active controller"):
+        in_quorum(follower, None, lambda _: True)
+    with pytest.raises(TidegaugeError, match="its only replica leads"):
+        in_quorum(follower, quorum(3000, 3000), lambda _: True)
+    assert str(follower) == "follower of the quorum"

@@ -21,7 +21,7 @@ from tidegauge.kafka.apis import HEARTBEAT, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tidegauge.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidegauge.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidegauge.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tidegauge.kafka_channel import KafkaChannel
+from tidegauge.kafka_channel import KafkaChannel, NotAuthenticated
 from tidegauge.sasl_client import HASHES, MECHANISMS, AuthenticationFailed, Login, renewed_after_ms
 from tidegauge.security import Security
 from tidegauge.settings import parse_broker_settings
@@ -256,7 +256,7 @@ async def test_a_renewal_that_is_refused_ends_the_connection() -> None:
     channel = sasl.channel()
     await beat(channel, 1)
     sasl.word, sasl.lifetime_ms = "changed", 0
-    with pytest.raises(TidegaugeError, match="did not authenticate this side: Authentication failed: Invalid"):
+    with pytest.raises(NotAuthenticated, match="did not authenticate this side: Authentication failed: Invalid"):
         await beat(channel, 2)
     assert sasl.peer.transports[0].is_aborted
     sasl.word = KNOWN

@@ -38,7 +38,8 @@ async def one(tmp_path: Path) -> AsyncIterator[OneController]:
 class Paused:
     """A decision that waits in its thread until the test lets it go on."""
 
-    def __init__(self, one: OneController, partitions: int | None = MANY) -> None:
+    def __init__(self, one: OneController, partitions: int | None = MANY, *, has_records: bool = True) -> None:
+        self._records = [made(NoOpRecord())] if has_records else []
         self.begun, self.may_go_on = threading.Event(), threading.Event()
         self.thread_id = 0
         self.response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -55,7 +56,7 @@ class Paused:
         self.begun.set()
         if self.thread_id != threading.main_thread().ident:
             assert self.may_go_on.wait(60)
-        return Decision([made(NoOpRecord())], "decided")
+        return Decision(self._records, "decided")
 
 
 async def test_from_a_thousand_partitions_on_a_decision_is_made_in_a_thread(one: OneController) -> None:
@@ -119,9 +120,10 @@ async def test_heartbeats_that_arrive_meanwhile_are_noted_behind_the_decision(on
     assert one.controller._late_contacts is None
 
 
-async def test_a_leadership_that_is_lost_meanwhile_costs_the_decision(one: OneController) -> None:
-    """Nothing is proposed for an epoch that is over, and its caller looks for the active controller."""
-    paused = Paused(one)
+@pytest.mark.parametrize("has_records", [True, False])
+async def test_a_leadership_that_is_lost_meanwhile_costs_the_decision(has_records: bool, one: OneController) -> None:
+    """Nothing is proposed for an epoch that is over, nor responded to: its caller looks for the active controller."""
+    paused = Paused(one, has_records=has_records)
     await asyncio.to_thread(paused.begun.wait)
     active = one.controller.active
     assert active is not None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.simulator import quorum_mutants
 
+from tidegauge_broker.replica import isr
 from tidegauge_controller.metadata import active, delta, role_changes
 from tidegauge_controller.metadata.decisions import (
     brokers,
@@ -19,8 +20,9 @@ from tidegauge_controller.metadata.decisions import (
     partition_change,
     partitions,
     registration,
+    view,
 )
-from tidegauge_proof.simulator.kraft import sim_broker, sim_controller
+from tidegauge_proof.simulator.kraft import kraft_world, metadata_node, sim_broker, sim_controller
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -47,6 +49,16 @@ def a_broker_epoch_is_given_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(registration, "register_broker", register)
 
 
+def a_returning_broker_keeps_its_epoch(patch: pytest.MonkeyPatch) -> None:
+    def register(view: Any, beats: Any, request: Any, *more: Any) -> Any:
+        known = view.image.brokers.get(request.broker_id)
+        same = request if known is None else replace(request, incarnation_id=known.incarnation_id)
+        return original(view, beats, same, *more)
+
+    original = registration.register_broker
+    patch.setattr(registration, "register_broker", register)
+
+
 # Fencing and return
 
 
@@ -68,6 +80,23 @@ def a_broker_that_shuts_down_keeps_its_leaders(patch: pytest.MonkeyPatch) -> Non
 def sessions_never_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(heartbeats.Heartbeats, "pop_expired", lambda *_: None)
     patch.setattr(heartbeats.Heartbeats, "has_valid_session", lambda self, *at: at[:2] in self._contacts)
+
+
+def a_fenced_broker_counts_as_one_that_serves(patch: pytest.MonkeyPatch) -> None:
+    def touch(self: Any, broker_id: int, metadata_offset: int, *, fenced: bool) -> None:
+        del fenced
+        original(self, broker_id, metadata_offset, fenced=False)
+
+    original = heartbeats.Heartbeats.touch
+    patch.setattr(heartbeats.Heartbeats, "touch", touch)
+
+
+def a_broker_that_shuts_down_is_elected(patch: pytest.MonkeyPatch) -> None:
+    def is_active(self: Any, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    patch.setattr(view.ClusterView, "is_active", is_active)
 
 
 # Elections
@@ -111,6 +140,24 @@ def the_last_leader_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partition_change, "_record_last_known_leader", lambda *_: None)
 
 
+def the_last_leader_is_remembered_beside_the_next_one(patch: pytest.MonkeyPatch) -> None:
+    def record_last(old: Any, record: Any) -> None:
+        if record.leader < 0:
+            original(old, record)
+
+    original = partition_change._record_last_known_leader
+    patch.setattr(partition_change, "_record_last_known_leader", record_last)
+
+
+def an_unclean_election_keeps_the_isr(patch: pytest.MonkeyPatch) -> None:
+    def elect(*given: Any) -> None:
+        original(*given)
+        given[-1].isr = None
+
+    original = partition_change._elect
+    patch.setattr(partition_change, "_elect", elect)
+
+
 # Eligible leader replicas
 
 
@@ -126,6 +173,23 @@ def all_replicas_become_eligible(patch: pytest.MonkeyPatch) -> None:
     def target(old: Any, targets: Any, min_isr: int, unclean: Any) -> Any:
         found = original(old, targets, min_isr, unclean)
         return tuple(sorted({*targets.replicas} - {*targets.isr})) if found else found
+
+    original = partition_change._target_elr
+    patch.setattr(partition_change, "_target_elr", target)
+
+
+def eligible_replicas_are_not_elected(patch: pytest.MonkeyPatch) -> None:
+    def elected(cluster: Any, old: Any, targets: Any, rules: Any) -> Any:
+        found = original(cluster, old, targets, rules)
+        return (-1, False) if found[0] in targets.elr else found
+
+    original = partition_change.elected
+    patch.setattr(partition_change, "elected", elected)
+
+
+def a_member_of_the_isr_stays_eligible(patch: pytest.MonkeyPatch) -> None:
+    def target(old: Any, targets: Any, min_isr: int, unclean: Any) -> Any:
+        return tuple(sorted({*original(old, targets, min_isr, unclean), *old.elr}))
 
     original = partition_change._target_elr
     patch.setattr(partition_change, "_target_elr", target)
@@ -167,6 +231,23 @@ def memory_is_kept_when_the_leadership_ends(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sim_controller.SimController, "renounce", lambda self: setattr(self, "_claimed", None))
 
 
+def a_response_does_not_wait_for_the_commit(patch: pytest.MonkeyPatch) -> None:
+    def park(self: Any, _: Any, write: Any, response: Any, last: int | None) -> None:
+        if last is None:
+            write.done(response)
+        else:
+            self._respond(last, write, response)
+
+    patch.setattr(sim_controller.SimController, "_park", park)
+
+
+def decisions_do_not_see_what_is_pending(patch: pytest.MonkeyPatch) -> None:
+    def committed(self: Any) -> Any:
+        return view.ClusterView(self.committed, self._settings, self.next_offset)
+
+    patch.setattr(active.ActiveController, "view", property(committed))
+
+
 # Brokers
 
 
@@ -179,6 +260,23 @@ def a_broker_overlooks_that_it_leads_no_more(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sim_broker, "role_changes", changes)
 
 
+def a_broker_overlooks_that_it_leads(patch: pytest.MonkeyPatch) -> None:
+    def changes(*given: Any) -> Any:
+        found = role_changes.role_changes(*given)
+        found.leaders.clear()
+        return found
+
+    patch.setattr(sim_broker, "role_changes", changes)
+
+
+def a_leader_does_not_wait_for_who_joins(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(isr.PendingExpand, "maximal_isr", property(lambda self: self.isr))
+
+
+def a_leader_does_not_wait_for_who_leaves(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(isr.PendingShrink, "maximal_isr", property(lambda self: tuple(self.proposal.new_isr)))
+
+
 def a_broker_says_that_it_ended_in_order(patch: pytest.MonkeyPatch) -> None:
     def start(self: Any, now_ms: int) -> None:
         self.clean_epoch = max(self.clean_epoch, self.lifecycle.broker_epoch)
@@ -186,6 +284,30 @@ def a_broker_says_that_it_ended_in_order(patch: pytest.MonkeyPatch) -> None:
 
     original = sim_broker.SimBroker.start
     patch.setattr(sim_broker.SimBroker, "start", start)
+
+
+def a_node_takes_in_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
+    original = metadata_node.MetadataNode.take
+    patch.setattr(metadata_node.MetadataNode, "take", lambda self, disk, _: original(self, disk, 2**62))
+
+
+def a_broker_sends_no_heartbeats(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kraft_world.KRaftWorld, "_beat", lambda *_: None)
+
+
+def a_leader_asks_for_no_change_of_the_isr(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kraft_world.KRaftWorld, "_propose", lambda *_: None)
+
+
+def a_leader_keeps_its_role_in_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
+    def apply(self: Any, now_ms: int) -> Any:
+        if self.applied.is_empty or not any(one.leads for one in self.replicas.replicas.values()):
+            return original(self, now_ms)
+        self.applied = self.metadata.image
+        return role_changes.role_changes(self.broker_id, self.applied, self.applied)
+
+    original = sim_broker.SimBroker.apply
+    patch.setattr(sim_broker.SimBroker, "apply", apply)
 
 
 # The quorum
@@ -217,5 +339,21 @@ MUTANTS: tuple[tuple[Mutant, int, str], ...] = (
     (a_broker_overlooks_that_it_leads_no_more, 0, "B4"),
     (a_broker_says_that_it_ended_in_order, 0, "C10"),
     (a_leader_counts_what_it_has_not_flushed, 1, "Q9"),
+    (a_returning_broker_keeps_its_epoch, 0, "C10"),
+    (a_fenced_broker_counts_as_one_that_serves, 0, "K2"),
+    (a_broker_that_shuts_down_is_elected, 6, "C7"),
+    (the_last_leader_is_remembered_beside_the_next_one, 0, "C9"),
+    (an_unclean_election_keeps_the_isr, 0, "C6"),
+    (eligible_replicas_are_not_elected, 2, "K2"),
+    (a_member_of_the_isr_stays_eligible, 1, "C6"),
+    (a_response_does_not_wait_for_the_commit, 0, "C3"),
+    (decisions_do_not_see_what_is_pending, 0, "C7"),
+    (a_broker_overlooks_that_it_leads, 0, "B4"),
+    (a_leader_does_not_wait_for_who_joins, 0, "C11"),
+    (a_leader_does_not_wait_for_who_leaves, 3, "Own"),
+    (a_node_takes_in_what_is_not_committed, 0, "C3"),
+    (a_broker_sends_no_heartbeats, 0, "K2"),
+    (a_leader_asks_for_no_change_of_the_isr, 0, "K2"),
+    (a_leader_keeps_its_role_in_a_new_epoch, 0, "B4"),
 )
 """Each mutant with the seed and the invariant."""

@@ -12,6 +12,8 @@ C8  Broker epochs are unique and rise; one epoch has one incarnation.
 C9  The last known leader is one, and only while there is none; it alone is elected uncleanly, once there is no other
     candidate.
 C10 Members of ISR and ELR have all acknowledged records, unless their power failed after they registered (KIP-966).
+C11 While a leader has min.insync.replicas committed members in its ISR, its maximal ISR has all of the controller's ISR
+    and ELR in the same leader epoch: the high watermark waits for everyone who may be elected (KIP-497, KIP-966).
 B4  After an image is applied, the broker leads exactly the partitions that it leads in that image.
 K1  No acknowledged record is lost, unless an unclean election was recorded since.
 K2  After the faults each partition has a leader and all replicas in its ISR, and takes records.
@@ -99,8 +101,10 @@ class KRaftChecker:
             self._judge(before, image)
 
     def _judge(self, before: MetadataImage, now: MetadataImage) -> None:
-        for broker in now.brokers.values():
-            self._registration(before.brokers.get(broker.broker_id), broker)
+        for registered in now.brokers.values():
+            self._registration(before.brokers.get(registered.broker_id), registered)
+        for broker in self.brokers.values():
+            self._leaders(broker)
         for topic, number, state in now.all_partitions():
             where = f"{topic.name}-{number} at offset {now.provenance.offset}"
             was = before.partition(topic.topic_id, number)
@@ -151,8 +155,24 @@ class KRaftChecker:
             if missing:
                 raise Violation("C10", f"{member} of ISR {state.isr}, ELR {state.elr} of {at} lacks {missing[:3]}")
 
+    def _leaders(self, broker: SimBroker) -> None:
+        """Judge whom a broker waits for where it leads (C11)."""
+        if not broker.is_running:
+            return
+        for at in self.partitions:
+            partition = broker.replicas.core.hosted.by_name.get(at)
+            role = None if partition is None else partition.leader_role
+            topic = self.newest.topic_named(at.topic)
+            state = None if topic is None else topic.partitions.get(at.partition)
+            if partition is None or role is None or state is None or state.leader_epoch != partition.leader_epoch:
+                continue
+            missing = {*state.isr, *state.elr} - {*role.isr.maximal_isr}
+            if missing and len(role.isr.isr) >= MIN_ISR:
+                raise Violation("C11", f"leader {broker.broker_id} of {at} waits for {role.isr}, and not for {missing}")
+
     def applied(self, broker: SimBroker) -> None:
-        """Judge a broker that has applied an image (B4, K1)."""
+        """Judge a broker that has applied an image (B4, K1, C11)."""
+        self._leaders(broker)
         image = broker.applied
         for topic, number, state in image.all_partitions():
             at = TopicPartition(topic.name, number)
