@@ -28,7 +28,7 @@ from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
 from tidegauge.settings.parsing import broker_setting
 from tidegauge_client.json_fields import known_fields, matching, number, of_type
-from tidegauge_client.quorum_file import QuorumEntry, read_quorum
+from tidegauge_client.quorum_file import QuorumEntry, read_quorum, require_ids
 
 FILE_NAME = "cluster.json"
 OWNER_ALONE = 0o600
@@ -289,6 +289,8 @@ def _read(value: Any) -> ClusterFile:
     quorum = read_quorum(found.get("quorum"))
     if quorum is not None and (found.get("zookeeper_managed") or found.get("zookeeper_address")):
         raise ValueError("it has a quorum of controllers and a ZooKeeper")
+    if quorum is not None:
+        require_ids(quorum, {one.id for one in brokers})
     return ClusterFile(
         zookeeper_address=matching(found, "zookeeper_address", _ZOOKEEPER, None if quorum is None else ""),
         zookeeper_managed=of_type(found, "zookeeper_managed", bool),

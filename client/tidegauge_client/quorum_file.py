@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,6 +126,19 @@ def read_quorum(value: Any) -> QuorumEntry | None:
         release_version=matching(found, "release_version", _RELEASE, "", what="release"),
         features=features,
     )
+
+
+def require_ids(quorum: QuorumEntry, brokers: Collection[int]) -> None:
+    """Check that controllers are brokers if they are said to be, and none is otherwise.
+
+    Raises:
+        ValueError: an id says something else.
+    """
+    for controller_id in quorum.ids:
+        if quorum.is_combined and controller_id not in brokers:
+            raise ValueError(f"its controllers are brokers, and there is no broker {controller_id}")
+        if not quorum.is_combined and controller_id in brokers:
+            raise ValueError(f"a controller and a broker have the id {controller_id}")
 
 
 def _controller(entry: Any) -> ControllerEntry:

@@ -27,6 +27,7 @@ from tidegauge.faults.actions import (
 )
 from tidegauge.faults.requests import FaultRequest
 from tidegauge.partition import TopicPartition
+from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_client.quorum_file import node_name
 from tidegauge_lab.local.cluster import LocalCluster, Outcome
 from tidegauge_lab.session_ending import ended_words, expire_session
@@ -85,6 +86,8 @@ def _to_process(cluster: LocalCluster, wanted: WantedAction) -> Performed:
     done = _performed(wanted, outcome.name, changed=outcome.changed)
     if outcome.session_id is None:
         return done
+    if cluster.file.mode == KRAFT_MODE:
+        return Performed(True, f"{done.text}, and fenced by the active controller (broker epoch {outcome.session_id})")
     return Performed(True, f"{done.text}, and its ZooKeeper session 0x{outcome.session_id:x} has been ended")
 
 

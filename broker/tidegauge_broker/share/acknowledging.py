@@ -69,7 +69,7 @@ class Begun(NamedTuple):
     batch: StateBatch
 
     def runs(self) -> Iterator[Run]:
-        """Yield first offset, last offset and state: of the whole, or of its parts if it was cut since."""
+        """Yield first offset, last offset and state: of the whole, or of its parts if it was divided since."""
         return self.in_flight.runs_in(self.batch.first_offset, self.batch.last_offset)
 
 
@@ -212,7 +212,7 @@ class Transitions:
         start_offset = self.window.start_offset
         for in_flight in self.window.in_flight:
             if in_flight.has_inside(start_offset) and (in_flight.is_split or in_flight.whole.member_id == member_id):
-                in_flight.cut(start_offset, self.window.locks)
+                in_flight.divide_at(start_offset, self.window.locks)
             for first_offset, last_offset, delivery in in_flight.runs():
                 if delivery.member_id == member_id and delivery.may_become(RecordState.AVAILABLE):
                     state = RecordState.ARCHIVED if last_offset < start_offset else RecordState.AVAILABLE

@@ -70,7 +70,7 @@ class InFlightBatch:
         return self.runs_in(self.first_offset, self.last_offset)
 
     def runs_in(self, first_offset: int, last_offset: int) -> Iterator[Run]:
-        """Yield what of each run lies in a range of offsets, both inclusive; the batch may be cut meanwhile."""
+        """Yield what of each run lies in a range of offsets, both inclusive; they may be divided meanwhile."""
         if not self.is_split:
             yield max(first_offset, self.first_offset), min(last_offset, self.last_offset), self.whole
             return
@@ -92,7 +92,7 @@ class InFlightBatch:
         self._put(self.first_offset, self.last_offset, self.whole)
         if self.size <= RECORDWISE:
             for offset in range(self.first_offset + 1, self.last_offset + 1):
-                self._cut(offset, locks)
+                self._divide_at(offset, locks)
 
     def split_after(self, offset: int, locks: Locks, deadline_ms: int, member_id: str) -> None:
         """Give each record a state of its own: up to an offset acquired for the first time, behind it available."""
@@ -101,28 +101,28 @@ class InFlightBatch:
         self._put(offset + 1, self.last_offset, Delivery(RecordState.AVAILABLE, 0))
         if self.size <= RECORDWISE:
             for one in range(self.first_offset + 1, self.last_offset + 1):
-                self._cut(one, locks)
+                self._divide_at(one, locks)
 
     def apart(self, first_offset: int, last_offset: int, locks: Locks) -> Delivery:
         """Return the state of a range of offsets, both inclusive and within one run, that no other offset has."""
         self.split(locks)
-        self._cut(first_offset, locks)
-        self._cut(last_offset + 1, locks)
+        self._divide_at(first_offset, locks)
+        self._divide_at(last_offset + 1, locks)
         delivery = self.at(first_offset)
         assert delivery is not None, "the batch has these offsets"
         return delivery
 
-    def cut(self, offset: int, locks: Locks) -> None:
+    def divide_at(self, offset: int, locks: Locks) -> None:
         """Let the states of the records before an offset and behind it be apart."""
         self.split(locks)
-        self._cut(offset, locks)
+        self._divide_at(offset, locks)
 
     def _put(self, first_offset: int, last_offset: int, delivery: Delivery) -> None:
         if first_offset not in self._runs:
             self._firsts.insert(bisect_left(self._firsts, first_offset), first_offset)
         self._runs[first_offset] = first_offset, last_offset, delivery
 
-    def _cut(self, offset: int, locks: Locks) -> None:
+    def _divide_at(self, offset: int, locks: Locks) -> None:
         """Have a run begin at an offset."""
         if not self.has_inside(offset) or offset in self._runs:
             return

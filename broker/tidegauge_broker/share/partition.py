@@ -281,7 +281,7 @@ class SharePartition:
         released: list[StateBatch] = []
         for batch in window.in_flight.between(floor.first_offset, last_locked):
             if first_locked < window.start_offset <= last_locked and batch.has_inside(window.start_offset):
-                batch.cut(window.start_offset, window.locks)
+                batch.divide_at(window.start_offset, window.locks)
             for first_offset, last_offset, found in batch.runs_in(first_locked, last_locked):
                 if found.may_become(RecordState.AVAILABLE):
                     delivery = batch.apart(first_offset, last_offset, window.locks) if batch.is_split else found

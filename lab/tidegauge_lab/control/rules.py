@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,12 +84,12 @@ class Faults:
                 raise malformed(f"rules[{place}]: {problem.message}") from None
         async with self._changing() as noted:
             fault_id = noted.last_id + 1
-            rules = []
+            pids = self._pids()
+            rules: list[NotedRule] = []
             async for place, value in with_turns(enumerate(values)):
                 rule_id = f"{fault_id}.{place}"
-                path = noted_faults.tally_of(self._directory, rule_id)
-                tally.create(path)
-                rules.append(NotedRule(rule_id, value, path, self._pids()))
+                rules.append(NotedRule(rule_id, value, noted_faults.tally_of(self._directory, rule_id), pids))
+            await asyncio.to_thread(_create_tallies, rules)
             await self._change(noted, NotedFaults({**noted.faults, fault_id: rules}, fault_id))
         return fault_id
 
@@ -104,9 +104,7 @@ class Faults:
             if ended:
                 left = {one: rules for one, rules in noted.faults.items() if one not in ended}
                 await self._change(noted, NotedFaults(left, noted.last_id))
-                for one in ended:
-                    for rule in noted.faults[one]:
-                        rule.tally_file.unlink(missing_ok=True)
+                await asyncio.to_thread(_delete_tallies, [rule for one in ended for rule in noted.faults[one]])
         return ended
 
     async def _change(self, before: NotedFaults, wanted: NotedFaults) -> None:
@@ -194,6 +192,16 @@ def _known(noted: NotedFaults, fault_id: int) -> int:
     if fault_id not in noted.faults:
         raise not_found(f"there is no fault {fault_id}")
     return fault_id
+
+
+def _create_tallies(rules: Iterable[NotedRule]) -> None:
+    for rule in rules:
+        tally.create(rule.tally_file)
+
+
+def _delete_tallies(rules: Iterable[NotedRule]) -> None:
+    for rule in rules:
+        rule.tally_file.unlink(missing_ok=True)
 
 
 def _message(rule: NotedRule) -> lab_pb2.RequestRule:

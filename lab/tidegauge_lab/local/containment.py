@@ -3,7 +3,7 @@
 Rules:
     1. Every file of a cluster lies in its directory. A symbolic link in it that leads elsewhere is refused before
        anything is written, moved or deleted: brokers, ZooKeeper and the lab would do that at its target.
-    2. Brokers listen on the host that ``up`` gives them; their Lab service has no password.
+    2. Brokers and controllers listen on the host that ``up`` gives them; their Lab service has no password.
     3. What is deleted or moved by a note (``restore.json``) is a data directory of this cluster (``snapshots``).
 """
 
@@ -22,7 +22,7 @@ _WHAT_TO_DO = "remove it if you did not make it, or use another directory (--dir
 
 
 def require_own(directory: Path, file: ClusterFile, *, with_data: bool = False) -> None:
-    """Refuse a cluster whose files lead out of its directory, or whose brokers listen elsewhere.
+    """Refuse a cluster whose files lead out of its directory, or whose brokers or controllers listen elsewhere.
 
     Args:
         directory: the cluster's.
@@ -32,11 +32,14 @@ def require_own(directory: Path, file: ClusterFile, *, with_data: bool = False) 
     Raises:
         TidegaugeError: INVALID_REQUEST.
     """
-    for broker in file.brokers:
-        if broker.host != ports.HOST:
+    hosts = [(f"broker {one.id}", one.host) for one in file.brokers]
+    if file.quorum is not None:
+        hosts += [(f"controller {one.id}", one.host) for one in file.quorum.controllers]
+    for node, host in hosts:
+        if host != ports.HOST:
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"broker {broker.id} of {directory / FILE_NAME} would listen at {broker.host}; the brokers of a local "
+                f"{node} of {directory / FILE_NAME} would listen at {host}; the brokers and controllers of a local "
                 f"cluster listen at {ports.HOST} (--kafka-host moves Kafka's protocol alone); nothing was done",
             )
     require_contained(directory, layout.own_paths(directory), depth=None if with_data else 1)

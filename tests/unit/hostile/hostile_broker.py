@@ -29,6 +29,7 @@ from tidegauge.logical_clock import LogicalClock
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import crc_matches, iterate_headers
 from tidegauge.settings import BrokerSettings, parse_broker_settings, topic_values
+from tidegauge.share_groups import ShareStateResult
 from tidegauge.v1 import (
     admin_service_pb2,
     broker_service_pb2,
@@ -196,6 +197,16 @@ class _Controller:
         return await self._topics.delete(names, min(timeout_ms, 0), mutate)
 
 
+class _NoOneToAsk:
+    """The persister after its last attempt, and the other brokers' ends of partitions."""
+
+    async def read_summary(self, _request: Any) -> ShareStateResult:
+        return ShareStateResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody is there")
+
+    async def of(self, _partitions: Any) -> dict[Any, Any]:
+        return {}
+
+
 class _ProducerIds:
     def next(self) -> int | None:
         return 7
@@ -280,9 +291,11 @@ class HostileBroker:
 
         self.share_runner = ShareRunner(self._layers.live, self.replicas, events, lambda: NOW_MS, halted)
         latest = partial(own_latest, self.replicas.core)
-        return ShareGroupService(
+        made = ShareGroupService(
             self.share_runner, self.runner, self.metadata, lambda _topic: None, still_leads, latest, ""
         )
+        made.persister = made.latest = _NoOneToAsk()  # type: ignore[assignment]
+        return made
 
     def _transactions(self, producer_ids: Any, events: EventLogWriter, halted: Any) -> TransactionService:
         """Make the transaction coordinator; no other broker takes its markers."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -21,16 +21,22 @@ from tests.field_ends import ENDS, EndRequests, Number, numbers
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import (
     APIS,
+    BROKER_PROTOCOL,
     CONTROLLED_SHUTDOWN,
     FETCH,
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
+    Protocol,
 )
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
+from tidegauge.kafka.kraft.broker_apis import FORWARDED
+from tidegauge.principal import Principal
+from tidegauge_broker.server.cluster.ports import Features
+from tidegauge_broker.server.wire.kafka.by_mode import Serving, serving_of
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_broker.server.wire.kafka.served import HANDLERS
+from tidegauge_broker.server.wire.kafka.served import HANDLERS, SERVED
 from tidegauge_broker.server.wire.kafka.sessions import FetchSessionCache
 
 MOST_TURNS = 400
@@ -45,13 +51,31 @@ REFUSED_AS_UNKNOWN = {"isolation_level", "match_type", "max_num_offsets"}
 TOPICS = {"t": base64.urlsafe_b64decode(TOPIC_ID + "==")}
 
 
+class _NoController:
+    """The controllers of a broker in KRaft mode, which no request of these tests reaches."""
+
+    async def forward(self, request: bytes, principal: Principal, host: str) -> bytes:
+        raise AssertionError(f"a request of {len(request)} bytes is handed on for {principal} at {host}")
+
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        return {}
+
+
+FEATURES = Features(1, {"group.version": 1, "share.version": 1, "transaction.version": 2}, {})
+IN_ZOOKEEPER_MODE = Serving(BROKER_PROTOCOL, SERVED, HANDLERS)
+IN_KRAFT_MODE = serving_of(_NoController(), lambda: FEATURES, serves_consumer_groups=True, serves_share_groups=True)
+HANDLED_IN_KRAFT_MODE = sorted(IN_KRAFT_MODE.handlers.keys() - FORWARDED)
+"""What a broker hands on is its controllers' (``tests/unit/server/test_quorum_controller_fuzz.py``)."""
+
+
 class _Broker(Listener):
     """The Kafka listener of a hostile broker."""
 
-    def __init__(self, broker: HostileBroker) -> None:
+    def __init__(self, broker: HostileBroker, serving: Serving = IN_ZOOKEEPER_MODE) -> None:
         super().__init__()
         self.broker = broker
-        self.handlers = dict(HANDLERS)
+        self.handlers = dict(serving.handlers)
+        self.protocol, self.served = serving.protocol, serving.apis
         self._sessions = FetchSessionCache(10, itertools.count(1).__next__)
 
     def context(self, of: Any, header: Any) -> Any:
@@ -80,8 +104,8 @@ def unexpected(log: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def cases(key: int) -> Iterator[tuple[Number, int]]:
-    for number in numbers(key):
+def cases(key: int, protocol: Protocol) -> Iterator[tuple[Number, int]]:
+    for number in numbers(key, protocol):
         yield from ((number, value) for value in ENDS[number.kind])
 
 
@@ -92,7 +116,8 @@ async def send(broker: _Broker, key: int, version: int, message: Any) -> tuple[A
         the response, if there is one, and whether the event loop became quiet.
     """
     client, watchdog = Client(broker), Watchdog()
-    client.send(joined(request_frame(key, version, 1, "ends", message)))
+    protocol = broker.protocol
+    client.send(joined(request_frame(key, version, 1, "ends", message, protocol=protocol)))
     is_quiet = await watchdog.settle()
     responses = client.responses()
     client.connection.connection_lost(None)
@@ -100,20 +125,31 @@ async def send(broker: _Broker, key: int, version: int, message: Any) -> tuple[A
     if not responses:
         return None, is_quiet
     frame = responses[0][1]
-    _, body_at = read_response_header(key, version, frame)
-    return decode(key, version, frame, body_at, response=True)[0], is_quiet
+    _, body_at = read_response_header(key, version, frame, protocol=protocol)
+    return decode(key, version, frame, body_at, response=True, protocol=protocol)[0], is_quiet
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("key", sorted(HANDLERS), ids=lambda key: APIS[key].name)
 async def test_every_number_may_have_any_end(key: int, caplog: pytest.LogCaptureFixture) -> None:
     """No unexpected exception, no loop that stays busy, no operation that stays, sound logs (KafkaApis.handle)."""
-    made = EndRequests(TOPICS)
+    await every_end(key, IN_ZOOKEEPER_MODE, caplog)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("key", HANDLED_IN_KRAFT_MODE, ids=lambda key: IN_KRAFT_MODE.protocol.apis[key].name)
+async def test_every_number_may_have_any_end_in_kraft_mode(key: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The same in the versions that KRaft mode has, such as Produce 13, and of DescribeTopicPartitions."""
+    await every_end(key, IN_KRAFT_MODE, caplog)
+
+
+async def every_end(key: int, serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    made = EndRequests(TOPICS, serving.protocol)
     problems: list[str] = []
-    broker = _Broker(await HostileBroker().begin())
+    broker = _Broker(await HostileBroker().begin(), serving)
     unexpected(caplog)
-    for number, value in cases(key):
-        where = f"{APIS[key].name} v{number.version} {'.'.join(number.path)}={value}"
+    for number, value in cases(key, serving.protocol):
+        where = f"{serving.protocol.apis[key].name} v{number.version} {'.'.join(number.path)}={value}"
         response, is_quiet = await send(broker, key, number.version, made.at(key, number, value))
         problems += [f"{where}: {problem}" for problem in unexpected(caplog)]
         errors = set() if response is None else errors_in(response)
@@ -125,7 +161,7 @@ async def test_every_number_may_have_any_end(key: int, caplog: pytest.LogCapture
             problems.append(f"{where}: an operation stays though its client has gone")
         if key in OBEYED:
             broker.broker.abandon()
-            broker = _Broker(await HostileBroker().begin())
+            broker = _Broker(await HostileBroker().begin(), serving)
     broker.broker.close()
     assert not problems, "\n".join(problems)
 

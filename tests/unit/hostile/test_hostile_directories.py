@@ -11,7 +11,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from tidegauge.settings import Values
 from tidegauge_broker.server.lab.rule_messages import rules_from_start
 from tidegauge_broker.server.lab.rules import SetRule
 from tidegauge_client.cluster_file import FILE_NAME, BrokerEntry, ClusterFile, load_cluster_file
+from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_lab.control.reset import load_baseline
 from tidegauge_lab.labs.running import lab_in
 from tidegauge_lab.local import layout, noted_faults, snapshots
@@ -38,6 +39,10 @@ CLUSTER = ClusterFile(
     profile="fast",
     brokers=[BrokerEntry(0, "127.0.0.1", 3, "broker-0", 4)],
 )
+CONTROLLER = ControllerEntry(3000, "127.0.0.1", 5, 6, "controller-3000")
+KRAFT = replace(
+    CLUSTER, zookeeper_address="", zookeeper_managed=False, quorum=QuorumEntry("srd5RLZ7QHScNoRvW0yZ0A", [CONTROLLER])
+)
 RESTORE = {"snapshot": "one", "copied": ["broker-0/data"], "removed": ["zookeeper/data"], "is_decided": True}
 
 
@@ -49,6 +54,7 @@ def directory(tmp_path: Path) -> Path:
         "broker-0/data/t-0",
         "broker-0/.data.tmp",
         "zookeeper/data",
+        "controller-3000/data",
         "logs",
         "control/tallies",
         "snapshots/one",
@@ -179,6 +185,67 @@ def test_brokers_listen_on_the_loopback_address_only(directory: Path, host: str)
             verb(directory)
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "evil.example"])  # noqa: S104 - refused
+def test_controllers_listen_on_the_loopback_address_only(directory: Path, host: str) -> None:
+    """Their Lab service has no password either."""
+    file = asdict(KRAFT)
+    file["quorum"]["controllers"][0]["host"] = host
+    (directory / FILE_NAME).write_text(json.dumps(file))
+    before = everything(directory.parents[1])
+    for verb in VERBS:
+        with pytest.raises(TidegaugeError, match=f"controller 3000 of .* would listen at {host}"):
+            verb(directory)
+    assert everything(directory.parents[1]) == before
+
+
+@pytest.mark.parametrize(
+    ("controller_id", "is_combined", "problem"),
+    [(0, False, "a controller and a broker have the id 0"), (3000, True, "there is no broker 3000")],
+)
+def test_an_id_means_one_process(directory: Path, controller_id: int, is_combined: bool, problem: str) -> None:
+    """Such a controller ran on when the cluster was taken down: its directory was taken for a broker's."""
+    file = asdict(KRAFT)
+    file["quorum"]["controllers"][0]["id"] = controller_id
+    file["quorum"]["is_combined"] = is_combined
+    (directory / FILE_NAME).write_text(json.dumps(file))
+    for verb in VERBS:
+        with pytest.raises(TidegaugeError, match=problem):
+            verb(directory)
+
+
+@pytest.mark.parametrize("field", ["copied", "removed"])
+@pytest.mark.parametrize("name", ["../../victim", "controller-3000", "controller-3000/data/../../../../victim"])
+def test_a_restore_note_of_a_cluster_in_kraft_mode_deletes_data_directories_only(
+    directory: Path, victim: Path, field: str, name: str
+) -> None:
+    KRAFT.save(directory)
+    (directory / "restore.json").write_text(json.dumps({**RESTORE, "removed": [], "copied": [], field: [name]}))
+    before = everything(directory.parents[1])
+    for verb in VERBS[:4]:
+        with pytest.raises(TidegaugeError, match=r"restore\.json is damaged: .* is no directory with data"):
+            verb(directory)
+    after = everything(directory.parents[1])
+    assert {path: text for path, text in after.items() if not path.endswith(".lock")} == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("link", ["controller-3000", "controller-3000/data", "controller-3000/controller.pid"])
+def test_a_link_out_of_a_controller_s_directory_is_refused(
+    directory: Path, victim: Path, link: str, verb: Callable[[Path], object]
+) -> None:
+    KRAFT.save(directory)
+    path = directory / link
+    if path.is_dir():
+        path.rename(directory.parent / "moved")
+    path.symlink_to(os.path.relpath(victim if "." not in path.name else victim / "precious", path.parent))
+    before = everything(directory.parents[1])
+    with pytest.raises(
+        TidegaugeError, match=rf"{re.escape(link)} is a symbolic link that leads out .* nothing was done"
+    ):
+        verb(directory)
+    assert everything(directory.parents[1]) == before
+
+
 def test_settings_that_up_decides_are_refused_from_the_file_too(directory: Path, victim: Path) -> None:
     (directory / FILE_NAME).write_text(json.dumps({**asdict(CLUSTER), "settings": {"log.dirs": str(victim)}}))
     for verb in (VERBS[0], VERBS[1], VERBS[4]):
@@ -233,6 +300,8 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dic
 FAULTS = {"last_id": 1, "faults": [{"id": 1, "rules": [{"id": "1.0", "rule": {}, "tally": "t", "pids": {"0": 1}}]}]}
 FILES: dict[str, tuple[Any, Callable[[Path], object]]] = {
     FILE_NAME: (asdict(CLUSTER), load_cluster_file),
+    f"controller-3000/{FILE_NAME}": (asdict(KRAFT), lambda at: load_cluster_file(at / "controller-3000")),
+    "controller-3000/controller.pid": ("1\n2\n3\n", lambda at: layout.controller_process(at, 3000).state),
     "restore.json": (RESTORE, snapshots.settle),
     "snapshots/one/snapshot.json": ({"brokers": [0]}, lambda at: snapshots.require(at, CLUSTER, "one")),
     "control/faults.json": (FAULTS, noted_faults.load),

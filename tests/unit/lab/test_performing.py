@@ -141,6 +141,12 @@ async def test_a_session_that_was_ended_with_the_process_is_said(perform):
     assert done == (True, "Broker 1 is down already, and its ZooKeeper session 0x1f has been ended")
 
 
+async def test_in_kraft_mode_no_session_is_spoken_of(perform, monkeypatch):
+    monkeypatch.setattr(FakeCluster, "file", SimpleNamespace(mode="kraft"))
+    done, _ = await perform("kill", expire=True)
+    assert done == (True, "Broker 1 killed, and fenced by the active controller (broker epoch 31)")
+
+
 @pytest.mark.parametrize(
     ("name", "target", "values", "text"),
     [

@@ -54,7 +54,7 @@ def test_ranges_of_a_long_batch_are_acknowledged_in_any_order() -> None:
 
 
 def test_a_transition_is_taken_back_in_all_its_parts() -> None:
-    """A batch is cut while a release of it is being written, because the log start has moved into it."""
+    """A batch is divided while a release of it is being written, because the log start has moved into it."""
     share = long_batch()
     share.fetch()
     share.acknowledge(1, 1, ACCEPT)
