@@ -51,7 +51,7 @@ _DEFAULT = Bounds()
 
 
 class RuleOrFile(click.ParamType):
-    """The name of a rule, or a file with rules that somebody wrote."""
+    """The name of a rule, or a file with rules of the caller."""
 
     name = "rule"
 
