@@ -446,7 +446,7 @@ def test_what_was_played_is_taken_along_as_a_scenario(page: Page) -> None:
 def test_the_tour_is_played_by_the_keyboard_alone(page: Page) -> None:
     fresh(page, "/")
     page.run("document.querySelector('.skip').focus()")
-    for _ in range(3):  # the language, the stories, and the button
+    for _ in range(4):  # the language, the search, the stories, and the button
         page.press("Tab", 9)
     assert page.run("document.activeElement.textContent") == "Next step (n)"
     for step in range(1, 4):

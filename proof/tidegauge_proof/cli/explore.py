@@ -50,7 +50,7 @@ _RULES = click.Choice(_NAMES)
 _DEFAULT = Bounds()
 
 
-class RuleOrFile(click.ParamType):
+class RuleOrFile(click.ParamType["str | OwnRules"]):
     """The name of a rule, or a file with rules of the caller."""
 
     name = "rule"
