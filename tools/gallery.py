@@ -49,7 +49,7 @@ ALLOWED = {
     "unclean-election": "unclean.leader.election.enable=true lets a replica lead that is not in sync",
 }
 """Losses that no rule of replication could prevent, and the setting that allows them."""
-_SHOWN_KINDS = ("role", "isr", "truncation", "fault", "election", "broker")
+_SHOWN_KINDS = frozenset({"role", "isr", "truncation", "fault", "election", "broker"})
 _SECONDS = 600
 _HEAD = """\
 # Gallery

@@ -107,6 +107,11 @@ def ask_epoch_fenced(follower: Follower, request_id: int) -> EpochLookup:
     return EpochLookup(partition.topic_partition, epoch, partition.leader_epoch)
 
 
+def ask_epoch_unfenced(follower: Follower, request_id: int) -> EpochLookup:
+    asked = ask_epoch_fenced(follower, request_id)
+    return EpochLookup(asked.topic_partition, asked.leader_epoch)
+
+
 def ruled_by(rule: Any) -> tuple[Patch, ...]:
     return (partition_module, "rule_named", lambda _: rule), (Follower, "ask_epoch", ask_epoch_fenced)
 
@@ -380,7 +385,12 @@ MUTANTS: tuple[Mutant, ...] = (
         ((EpochCache, "end_offset_for", end_without_largest_epoch),),
         "KAFKA-6361",
     ),
-    Mutant("M3", "the place to cut is fenced by the leader epoch", ruled_by(AskingRule())[:1], "KIP-320"),
+    Mutant(
+        "M3",
+        "the place to cut is fenced by the leader epoch",
+        (ruled_by(AskingRule())[0], (Follower, "ask_epoch", ask_epoch_unfenced)),
+        "KIP-320",
+    ),
     Mutant(
         "M4",
         "joining needs the start of the leader's epoch",
