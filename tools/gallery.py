@@ -36,10 +36,10 @@ PAIRS: dict[str, tuple[str, ...]] = {
     "Two replicas that differ at one offset": ("divergence-high-watermark", "divergence-cured"),
     "Two quick elections": ("kip-279-fast-failover", "kip-279-cured"),
     "A follower that does not know its leader": ("zombie-follower-kip-279", "zombie-follower-cured"),
-    "A leader that nobody follows any more": ("zombie-leader", "unclean-election"),
+    "A leader without followers": ("zombie-leader", "unclean-election"),
     "Fewer replicas than promised": ("min-insync-replicas", "last-replica-standing"),
 }
-"""What is shown, two and two: the loss and its cure, or two answers to one question."""
+"""What is shown, two and two: the loss and its cure, or two sides of one question."""
 NAMES = tuple(name for pair in PAIRS.values() for name in pair)
 ALLOWED = {
     "divergence-cured": "no append is flushed by default, so a loss of power may take what was acknowledged",
@@ -49,7 +49,7 @@ ALLOWED = {
     "unclean-election": "unclean.leader.election.enable=true lets a replica lead that is not in sync",
 }
 """Losses that no rule of replication could prevent, and the setting that allows them."""
-_SHOWN_KINDS = ("role", "isr", "truncation", "fault", "election", "broker")
+_SHOWN_KINDS = frozenset({"role", "isr", "truncation", "fault", "election", "broker"})
 _SECONDS = 600
 _HEAD = """\
 # Gallery
@@ -133,10 +133,10 @@ def _entry(name: str, story: dict[str, Any], in_browser: set[str]) -> str:
 
 def verdict_line(verdict: Sequence[dict[str, Any]]) -> str:
     """Return the verdict on a run's end, in a line."""
-    told = [one["text"] for one in verdict if one["kind"] == "told"]
-    if told:
+    lines = [one["text"] for one in verdict if one["kind"] == "told"]
+    if lines:
         mark = "!" if all(one.get("grade") == "warn" for one in verdict) else "✕"
-        return f"{mark} {'; '.join(told)}"
+        return f"{mark} {'; '.join(lines)}"
     return "✓ No acknowledged record is lost." if verdict else "✓ It went as expected."
 
 

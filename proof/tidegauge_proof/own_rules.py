@@ -1,10 +1,10 @@
-"""Rules that somebody writes, run in the brokers' own core: a few lines of Python that stand for one decision. Pure.
+"""Rules of the caller, run in the brokers' own core: a few lines of Python that stand for one decision. Pure.
 
 A text defines one or more of these functions; whatever it leaves out is decided as Kafka does:
 
 | function | decides |
 |---|---|
-| ``truncate(epochs, end, high_watermark, leader_epoch, leader_end)`` | where a follower cuts its log when it begins to follow: an offset, or ``(offset, True)`` to cut there and ask the leader again |
+| ``truncate(epochs, end, high_watermark, leader_epoch, leader_end)`` | where a follower truncates its log when it begins to follow: an offset, or ``(offset, True)`` to truncate there and ask the leader again |
 | ``high_watermark(current, leader_end, ends)`` | how far the leader's high watermark may rise; ``ends`` has the log end of each follower in sync, as far as the leader knows |
 | ``elect(assigned, live, in_sync)`` | who leads after the loss of a leader: a broker's id, or None |
 
@@ -133,7 +133,7 @@ class OwnRules:
 
 
 class OwnTruncation(Kip320Rule):
-    """A truncation rule whose follower looks its last epoch up and cuts where a function says.
+    """A truncation rule whose follower looks its last epoch up and truncates where a function says.
 
     Everything else is as under KIP-320, but for the epoch of the last record, which no fetch carries: so nothing but
     the function finds out where two logs part.
@@ -156,7 +156,7 @@ class OwnTruncation(Kip320Rule):
     def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """Return what the function says; it may ask again only if it cuts something and leaves something."""
+        """Return what the function says; it may ask again only if it truncates something and leaves something."""
         theirs = (None, None) if leader_end.is_undefined else (leader_end.epoch, leader_end.end_offset)
         own = [(one.epoch, one.start_offset) for one in epochs.entries]
         found = self._rules.call("truncate", own, log_end_offset, high_watermark, *theirs)

@@ -404,8 +404,8 @@ def test_the_search_finds_a_flaw_and_shows_it(page: Page) -> None:
     has_verdict(page, "bad")
 
 
-def test_a_rule_that_somebody_wrote_is_broken_on_the_stage_and_its_cure_holds(page: Page) -> None:
-    """The ladder's rung of KIP-101's first half: the code that is given loses a record, the answer does not."""
+def test_a_rule_of_ones_own_is_broken_on_the_stage_and_its_cure_holds(page: Page) -> None:
+    """The ladder's rung of KIP-101's first half: the code that is given loses a record, the solution does not."""
     fresh(page)
     page.run("document.getElementById('own-rule').open = true")
     page.run("document.getElementById('own-rule-exercise').value = 'own-mark'; showExercise()")
@@ -415,7 +415,7 @@ def test_a_rule_that_somebody_wrote_is_broken_on_the_stage_and_its_cure_holds(pa
     has_verdict(page, "bad")
     assert "By a rule of your own." in text_of(page, "verdict")
     page.run("while (!ladder.hint.hidden) showHint()")
-    page.run("document.getElementById('own-rule-code').value = exercise().answer; 0")
+    page.run("document.getElementById('own-rule-code').value = exercise().solution; 0")
     assert page.run("document.querySelectorAll('#own-rule-hints li').length") == 3
     page.run("tryRule()")
     page.until("document.getElementById('own-rule-said').textContent.startsWith('Nothing broken in 200 ')", 600)
@@ -446,7 +446,7 @@ def test_what_was_played_is_taken_along_as_a_scenario(page: Page) -> None:
 def test_the_tour_is_played_by_the_keyboard_alone(page: Page) -> None:
     fresh(page, "/")
     page.run("document.querySelector('.skip').focus()")
-    for _ in range(3):  # the language, the stories, and the button
+    for _ in range(4):  # the language, the search, the stories, and the button
         page.press("Tab", 9)
     assert page.run("document.activeElement.textContent") == "Next step (n)"
     for step in range(1, 4):

@@ -26,7 +26,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_controller.rules.cluster_state import ClusterState
 
 Choose = Callable[[tuple[int, ...], tuple[int, ...], tuple[int, ...]], int | None]
-"""Chooses a leader by the assigned replicas, those of them that are online, and the ISR; None: nobody leads."""
+"""Chooses a leader by the assigned replicas, those of them that are online, and the ISR; None: there is no leader."""
 
 
 class Strategy(Enum):

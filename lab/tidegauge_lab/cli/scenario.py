@@ -50,26 +50,26 @@ def list_scenarios(theme: str | None, find: str, output: str, directory: Path, b
     """List the shipped scenarios by themes: a line each, name and one sentence; a cure after its loss."""
     del directory, bootstrap_server
     found = [
-        (one, told)
+        (one, story)
         for group in themes()
         if theme in {None, group.name}
         for one in group.scenarios
-        if is_about(find, one, (told := load(one)).title, told.teaches, told.rule)
+        if is_about(find, one, (story := load(one)).title, story.teaches, story.rule)
     ]
     if output == "json":
         print_json(
             [
-                {"name": name, "title": told.title, "theme": theme_of(name).name, "cure": cure_of(name)}
-                for name, told in found
+                {"name": name, "title": story.title, "theme": theme_of(name).name, "cure": cure_of(name)}
+                for name, story in found
             ]
         )
         return
     before = ""
-    for name, told in found:
+    for name, story in found:
         if (title := theme_of(name).title["en"]) != before and sys.stdout.isatty():
             print_text(f"{title}:" if not before else f"\n{title}:")
         before = title
-        print_text(f"{name}  {told.title}")
+        print_text(f"{name}  {story.title}")
 
 
 @scenario.command()

@@ -65,7 +65,7 @@ def _by_theme(found: list[Json]) -> list[Json]:
 
 
 def exercises() -> list[Json]:
-    """Return the ladder of rules to write, each with the task, hints and answer."""
+    """Return the ladder of rules to write, each with the task, hints and a solution."""
     found: list[Json] = _texts("exercises.yaml")["exercises"]
     return found
 
@@ -98,8 +98,8 @@ def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:
     intro = f"{scenario.get('teaches', '').strip()}\n\n{scenario.get('rule', '').strip()}".strip()
     played_parts = {key: scenario[key] for key in ("cluster", "topics", "steps")}
     played_parts["steps"] = [_in_both(step, chinese["notes"]) for step in scenario["steps"]]
-    told = {"en": intro, "zh": chinese["introductions"].get(name, intro).strip()}
-    return {"name": name, "title": title, "intro": told, "scenario": played_parts, "cure": cure}
+    both = {"en": intro, "zh": chinese["introductions"].get(name, intro).strip()}
+    return {"name": name, "title": title, "intro": both, "scenario": played_parts, "cure": cure}
 
 
 def _in_both(step: Json, notes: dict[str, str]) -> Json:

@@ -48,5 +48,5 @@ def cure_of(name: str) -> str | None:
 
 def is_about(words: str, *texts: str) -> bool:
     """Return whether every one of some words is in one of the texts, in whatever case."""
-    told = "\n".join(texts).casefold()
-    return all(word in told for word in words.casefold().split())
+    text = "\n".join(texts).casefold()
+    return all(word in text for word in words.casefold().split())

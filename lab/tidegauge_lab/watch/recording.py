@@ -28,7 +28,7 @@ def recording_of(recorded: Recorded, name: str, vocabulary: dict[str, Any], stor
         recorded: the run.
         name: of the cluster; of a path, only the last part is shown.
         vocabulary: the declared faults and actions, of which the page takes the words on its buttons.
-        story: what the run shows, if it is told: ``title`` and ``text``, and the ``verdict`` on its end.
+        story: what the run shows, if that is known: ``title`` and ``text``, and the ``verdict`` on its end.
     """
     style = "".join(map(page_file, STYLES))
     scripts = [page_file(one) for one in SCRIPTS]

@@ -50,8 +50,8 @@ _RULES = click.Choice(_NAMES)
 _DEFAULT = Bounds()
 
 
-class RuleOrFile(click.ParamType):
-    """The name of a rule, or a file with rules that somebody wrote."""
+class RuleOrFile(click.ParamType["str | OwnRules"]):
+    """The name of a rule, or a file with rules of the caller."""
 
     name = "rule"
 

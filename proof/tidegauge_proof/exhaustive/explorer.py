@@ -152,7 +152,7 @@ class Explorer:
 
     Args:
         bounds: how far schedules may go.
-        rule: the truncation rule, or rules that somebody wrote.
+        rule: the truncation rule, or rules of the caller.
         max_states: where to stop.
         fail_fast: stop at the first violation.
         acquits: another rule; then only what it survives by the same schedule counts as found.

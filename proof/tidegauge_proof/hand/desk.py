@@ -66,7 +66,7 @@ class Desk(Session):
         return {"rule": rule, "moments": self._beside.follow(self.schedule)}
 
     def _on_rule(self, wanted: Json) -> Json:
-        """Take in a rule that somebody wrote, and try whether a cluster gets anywhere with it."""
+        """Take in a rule of the caller, and try whether a cluster gets anywhere with it."""
         code = wanted.get("code")
         if not isinstance(code, str):
             raise ScheduleError("a rule is text")

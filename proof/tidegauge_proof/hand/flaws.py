@@ -42,7 +42,7 @@ def search(seed: int, count: int, rule: int, own: OwnRules | None = None) -> Fla
         seed: the first one.
         count: how many are tried, at most ``MOST_AT_ONCE``.
         rule: place of the rule in ``RULE_NAMES``.
-        own: rules that somebody wrote, in place of Kafka's; a fault of theirs ends the search.
+        own: rules of the caller, in place of Kafka's; a fault of theirs ends the search.
     """
     name = RULE_NAMES[rule]
     for number in range(seed, seed + min(count, MOST_AT_ONCE)):
@@ -107,7 +107,7 @@ def _act(cluster: HandDriven, do: _Do, name: str, broker: int) -> None:
 
 
 def standstill(own: OwnRules) -> Flaw | None:
-    """Return what does not go on by rules that somebody wrote: nothing is committed, or nobody leads; else None.
+    """Return what does not go on by rules of the caller: nothing is committed, or there is no leader; else None.
 
     No invariant is broken by a cluster that does nothing.
     """

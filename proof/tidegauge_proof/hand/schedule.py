@@ -11,8 +11,9 @@ Rules:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import factorial
+from typing import Any
 
 from tidegauge_proof.hand.actions import BY_LETTER, KINDS, Action, ActionError, checked
 from tidegauge_proof.hand.settings import FIELDS, Settings
@@ -116,7 +117,8 @@ def read_settings(values: dict[str, object]) -> Settings:
                 f"{name} is {str(value)[:20]}; it must be a whole number from {known.least} to {known.most}"
             )
         numbers[name] = value
-    settings = replace(Settings(), **numbers)
+    given: dict[str, Any] = dict(numbers)
+    settings = Settings(**given)
     if settings.min_insync_replicas > settings.replicas:
         raise ScheduleError(
             f"min.insync.replicas is {settings.min_insync_replicas}, and there are {settings.replicas} replicas: "

@@ -32,7 +32,7 @@ class Settings:
         by_hand: messages wait in flight until they are delivered, each by an action of its own.
         coordinators: the cluster has ``__transaction_state`` and ``__consumer_offsets``, each with one partition, and
             the coordinators of transactions and groups.
-        own: rules that somebody wrote, in place of Kafka's; no schedule's text holds them.
+        own: rules of the caller, in place of Kafka's; no schedule's text holds them.
         apart: broker 0 is the controller and has no replica; else the last broker of the assignment is the controller.
     """
 

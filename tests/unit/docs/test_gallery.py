@@ -23,7 +23,7 @@ def test_a_dozen_runs_are_kept_each_with_its_drawing_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_is_told_has_steps_and_no_trace_of_the_machine(name: str) -> None:
+def test_a_run_has_a_story_steps_and_no_trace_of_the_machine(name: str) -> None:
     kept = kept_run(name)
     assert len(kept["steps"]) > 10
     assert kept["story"]["title"]
@@ -36,7 +36,7 @@ def test_a_run_is_told_has_steps_and_no_trace_of_the_machine(name: str) -> None:
     ("name", "mark"),
     [("loss-high-watermark", "✕"), ("divergence-high-watermark", "✕"), ("loss-cured", "✓"), ("divergence-cured", "!")],
 )
-def test_a_loss_is_told_as_one_and_its_cure_is_not(name: str, mark: str) -> None:
+def test_a_loss_is_marked_as_one_and_its_cure_is_not(name: str, mark: str) -> None:
     assert verdict_line(kept_run(name)["story"]["verdict"]).startswith(mark)
 
 

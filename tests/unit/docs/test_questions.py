@@ -1,4 +1,4 @@
-"""docs/questions.md: every answer has three sentences, and names what shows it; that exists."""
+"""docs/questions.md: every question has three sentences, and names what shows it; that exists."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def test_there_are_at_least_twenty() -> None:
 
 
 @pytest.mark.parametrize("parts", QUESTIONS, ids=lambda parts: parts[0][:40])
-def test_an_answer_has_three_sentences_and_what_shows_it(parts: list[str]) -> None:
-    question, answer, see = parts[:3]
+def test_each_has_three_sentences_and_what_shows_it(parts: list[str]) -> None:
+    question, text, see = parts[:3]
     assert question.endswith(("?", "."))
-    assert len(re.findall(r"[.:]?[^.]*\.(?=\s|$)", re.sub(r"\d\.\d+|`[^`]*`", "x", answer))) == 3
+    assert len(re.findall(r"[.:]?[^.]*\.(?=\s|$)", re.sub(r"\d\.\d+|`[^`]*`", "x", text))) == 3
     assert see.startswith("See it: ")
 
 

@@ -1,4 +1,4 @@
-"""Rules that somebody writes: the ladder of exercises fails and is cured, faults are sentences, and nothing hangs."""
+"""Rules of the caller: the ladder of exercises fails and is cured, faults are sentences, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_the_rule_that_is_given_breaks(exercise: dict[str, Any]) -> None:
 
 
 @EACH
-def test_the_answer_holds(exercise: dict[str, Any]) -> None:
-    assert broken_by(exercise["answer"]) == ""
+def test_the_solution_holds(exercise: dict[str, Any]) -> None:
+    assert broken_by(exercise["solution"]) == ""
 
 
 @EACH
-def test_every_exercise_is_told_in_both_languages(exercise: dict[str, Any]) -> None:
+def test_every_exercise_is_in_both_languages(exercise: dict[str, Any]) -> None:
     texts = [exercise["title"], exercise["task"], *exercise["hints"]]
     assert len(exercise["hints"]) >= 2
     for text in texts:
@@ -53,11 +53,11 @@ def test_every_exercise_is_told_in_both_languages(exercise: dict[str, Any]) -> N
         assert any("\u4e00" <= one <= "\u9fff" for one in text["zh"])
 
 
-def test_the_last_answer_holds_in_every_schedule_of_a_small_cluster() -> None:
+def test_the_last_solution_holds_in_every_schedule_of_a_small_cluster() -> None:
     """Two replicas, two records, three epochs; the code that is given does not."""
     last = exercises()[-1]
     bounds = Bounds(records=2)
-    assert Explorer(bounds, OwnRules(last["answer"])).run().found == []
+    assert Explorer(bounds, OwnRules(last["solution"])).run().found == []
     assert Explorer(bounds, OwnRules(last["code"]), fail_fast=True).run().found
 
 
@@ -106,7 +106,7 @@ def test_a_fault_of_a_rule_is_kept_and_kafkas_decision_taken(code: str, said: st
 
 
 def test_asking_again_for_ever_ends() -> None:
-    """A follower may ask again only if it cuts something and leaves something."""
+    """A follower may ask again only if it truncates something and leaves something."""
     own = OwnRules(f"{CUTS}return end, True")
     search(0, MOST_AT_ONCE, TODAY, own)
     assert own.fault == ""

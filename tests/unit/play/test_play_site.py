@@ -205,9 +205,9 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 @pytest.mark.parametrize("story", stories(), ids=lambda one: one["name"])
 def test_no_sentence_of_a_story_is_english_in_chinese(story: dict) -> None:
-    told = [story["title"]["zh"], story["intro"]["zh"]]
-    told += [step["note"]["zh"] for step in story["scenario"]["steps"] if step.get("note")]
-    assert [one for one in told if not CHINESE.search(one)] == []
+    texts = [story["title"]["zh"], story["intro"]["zh"]]
+    texts += [step["note"]["zh"] for step in story["scenario"]["steps"] if step.get("note")]
+    assert [one for one in texts if not CHINESE.search(one)] == []
 
 
 def test_every_translated_note_is_said_by_a_story() -> None:

@@ -1,7 +1,7 @@
 """Rules that are tried in place of Kafka's: exercises, and what a search is to find the flaw of.
 
-A broker process never has any. The simulator's brokers do, so that a rule which somebody wrote this minute decides in
-the very core that brokers run.
+A broker process never has any. The simulator's brokers do, so that a rule which was written this minute decides
+in the very core that brokers run.
 """
 
 from __future__ import annotations

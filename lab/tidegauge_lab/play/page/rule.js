@@ -34,9 +34,9 @@ function showExercise() {
 
 // One hint more; after the last one a rule that holds.
 function showHint() {
-  const { hints, answer } = exercise();
-  const isAnswer = ladder.shown === hints.length;
-  byId("own-rule-hints").append(make("li", {}, isAnswer ? make("pre", { tabindex: 0 }, answer) : inLanguage(hints[ladder.shown])));
+  const { hints, solution } = exercise();
+  const isSolution = ladder.shown === hints.length;
+  byId("own-rule-hints").append(make("li", {}, isSolution ? make("pre", { tabindex: 0 }, solution) : inLanguage(hints[ladder.shown])));
   ladder.shown += 1;
   if (ladder.shown > hints.length) {
     show(ladder.hint, false);
