@@ -45,7 +45,7 @@ OF_A_START = (
 After they were killed, a follower's checkpoint of the high watermark may be newer than its leader's.
 """
 OF_A_SMALL_HEAP = {"log.cleaner.dedupe.buffer.size": "4194304"}
-"""A Kafka broker allocates the buffer anew when a setting of its cleaner changes; 128 MiB do not fit in twice."""
+"""A Kafka broker allocates another buffer when a setting of its cleaner changes; 128 MiB do not fit in twice."""
 OF_THE_LAST_CONTROLLER = ("Graceful shutdown timed out", "Graceful shutdown of RaftClient failed")
 """What a controller logs that stops when no quorum is left to hand its leadership to."""
 OFTEN = {
