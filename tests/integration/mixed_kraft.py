@@ -49,6 +49,7 @@ EXPECTED = (
     "could not be established",  # likewise
     "was disconnected",  # likewise
     "disconnected",  # likewise
+    "with a network exception",  # likewise, a coordinator
     "Error in response for fetch request",  # likewise, the leader
     "Non-monotonic update of high watermark",  # a follower's is one fetch behind its former leader's, among Kafka's own
     "marked as failed",  # a fetch meets a leader's newer epoch before the follower has it
@@ -59,6 +60,9 @@ EXPECTED = (
     "older than the epoch on the broker",  # likewise
     "Upgrading metadata.version from",  # as it was asked
     "This is not the correct coordinator",  # a coordinator that has moved meanwhile
+    "NOT_COORDINATOR",  # likewise
+    "NOT_LEADER_OR_FOLLOWER",  # a leader that has moved meanwhile
+    "NotLeaderOrFollowerException",  # likewise
     "failed to write an epoch fence transition",  # likewise
     "Rollback of ongoing transaction",  # likewise
     "with error 'TOPIC_ALREADY_EXISTS'",  # two brokers create the same internal topic

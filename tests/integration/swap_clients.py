@@ -22,15 +22,18 @@ REQUEST_SECONDS = 10.0
 PARTITIONS = 3
 PLAIN, COMPACTED, TRANSFERS = "plain", "compacted", "transfers"
 TOPICS = {
-    PLAIN: {"segment.bytes": "20000", "index.interval.bytes": "500"},
+    PLAIN: {"index.interval.bytes": "500"},
     COMPACTED: {
         "cleanup.policy": "compact",
-        "segment.bytes": "20000",
         "min.cleanable.dirty.ratio": "0.01",
         "delete.retention.ms": "1000",
     },
-    TRANSFERS: {"segment.bytes": "20000", "index.interval.bytes": "500"},
+    TRANSFERS: {"index.interval.bytes": "500"},
 }
+"""Settings of each topic, beside those by which its segments are rolled."""
+SMALL_SEGMENTS = {"segment.bytes": "20000"}
+SHORT_SEGMENTS = {"segment.ms": "10000"}
+"""Segments that are rolled often, where Kafka 4 allows none so small."""
 PASSING = {
     confluent_kafka.KafkaError._TIMED_OUT,
     confluent_kafka.KafkaError._NOENT,

@@ -61,11 +61,12 @@ class Traffic:
     Args:
         servers: addresses of the brokers, which are the same on both sides.
         directory: for the history.
+        segments: settings of all topics, by which segments are rolled.
     """
 
-    def __init__(self, servers: str, directory: Path) -> None:
+    def __init__(self, servers: str, directory: Path, segments: Mapping[str, str]) -> None:
         self.servers, self.history = servers, directory / "history.jsonl"
-        topics = [NewTopic(name, PARTITIONS, 3, config=config) for name, config in TOPICS.items()]
+        topics = [NewTopic(name, PARTITIONS, 3, config={**config, **segments}) for name, config in TOPICS.items()]
         self.ask(lambda admin: admin.create_topics(topics))
         self.plain = [
             Writer(servers, f"plain-{codec}", self.history, **{"compression.type": codec}) for codec in CODECS
