@@ -43,7 +43,7 @@ class EndRequests(OddRequests):
     """Makes requests whose fields all have the likeliest value, but for one number."""
 
     def __init__(self, topics: Mapping[str, bytes], protocol: Protocol = BROKER_PROTOCOL) -> None:
-        super().__init__(random.Random(0), topics, protocol)
+        super().__init__(random.Random(0), topics, protocol=protocol)
         self.learned = {"member_id": [""], "producer_id": [7]}
 
     def at(self, key: int, number: Number, value: int) -> Any:

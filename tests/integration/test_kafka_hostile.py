@@ -204,7 +204,7 @@ def ask_odd_requests(cluster: LocalCluster, seed: int, protocol: Protocol = BROK
         wanted = {"name": name, "num_partitions": 2, "replication_factor": 3}
         probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
         topics[name] = bytes(probe.topic(name).topic_id)
-    odd = OddRequests(rng, topics, protocol)
+    odd = OddRequests(rng, topics, protocol=protocol)
     keys = [key for key in protocol.apis if key in probe.versions and key not in NOT_SENT]
     for _ in range(ODD_REQUESTS):
         key = KEYS[rng.choice(MANY_OF)] if rng.random() < 0.4 else rng.choice(keys)
