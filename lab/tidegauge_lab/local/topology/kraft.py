@@ -45,7 +45,10 @@ from tidegauge_lab.local.topology.kraft_quorum import described
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
 _LISTEN_LIMIT_SECONDS = 60.0
-_LEADER_LIMIT_SECONDS = 10.0
+_LEADER_LIMIT_SECONDS = 30.0
+"""For an election by a majority that is up: each vote is written to disk before it is given, and a disk may be slow."""
+_STRAY_LEADER_LIMIT_SECONDS = 10.0
+"""Without a majority of the controllers that are known: others may be voters by now."""
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 1.0
 _STATE_SECONDS = 0.7
@@ -189,7 +192,8 @@ class KRaftTopology:
         needed = len(states) // 2 + 1
         if coming and len(up) + len(coming) >= needed:
             return
-        if not coming and up and holds_within(self._has_leader, _LEADER_LIMIT_SECONDS):
+        limit_seconds = _LEADER_LIMIT_SECONDS if len(up) >= needed else _STRAY_LEADER_LIMIT_SECONDS
+        if not coming and up and holds_within(self._has_leader, limit_seconds):
             return
         why, what = f"{len(up)} of its {len(states)} controllers are up", command_for(self._directory, "logs")
         others = [one for one in states if one not in {*up, *coming}]
