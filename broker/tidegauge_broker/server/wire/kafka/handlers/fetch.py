@@ -3,8 +3,8 @@
 Sessions: ``sessions.py`` (version 7 on). Versions 0 and 1 get message format 0, 2 and 3 format 1, unless the topic's
 ``message.downconversion.enable`` is false; a first batch beyond the partition's limit is not given before version 3.
 Topics are named by id from version 13 on; an unknown id has UNKNOWN_TOPIC_ID.
-A partition with an error has -1 for all offsets and no records, never null ones (KAFKA-18646). The leader is named
-with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, with its address, from version 16 on (KIP-951).
+A request or a session of many partitions is looked at in portions, with turns of the event loop between; in one step
+are read those that this broker hosts.
 From version 11 on a follower serves consumers, too, and a leader may name one (``replica.selector.class``, KIP-392).
 A client that reads what was committed gets records up to the last stable offset, those of aborted transactions too, and
 the list by which it leaves them out; for all others the list is null.
@@ -18,9 +18,10 @@ Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManag
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
@@ -28,18 +29,15 @@ from tidegauge.kafka.apis import FETCH
 from tidegauge.kafka.fields import Versions
 from tidegauge.kafka.frames import encode
 from tidegauge.kafka.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.replica import messages as core
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.server.service.pending_responses import PendingResponse
@@ -47,9 +45,10 @@ from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.fetch_reader import Reader, reader_of
-from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, endpoint_of, known_epoch
+from tidegauge_broker.server.wire.kafka.fetch_responses import FetchResponseInParts, Read, response_of
+from tidegauge_broker.server.wire.kafka.handlers.common import READ_COMMITTED, known_epoch
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_broker.server.wire.kafka.responses import Held, Pending, Response
+from tidegauge_broker.server.wire.kafka.responses import Held, Pending, Response, settled
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 from tidegauge_broker.server.wire.kafka.sessions import (
     Asked,
@@ -59,6 +58,7 @@ from tidegauge_broker.server.wire.kafka.sessions import (
     StandingPlaces,
     Topic,
 )
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 LOG = logging.getLogger("tidegauge.kafka")
 _FIRST_WITH_FIRST_BATCH = 3
@@ -66,29 +66,11 @@ _FIRST_WITH_STORAGE_ERROR = 6
 _FIRST_WITH_ZSTD = 10
 _FIRST_WITH_RACKS = 11
 _FIRST_WITH_IDS = 13
-_FIRST_WITH_LEADERS = 16
 _ISOLATION_LEVELS = {0, READ_COMMITTED}
-_NONE = -1
+Item = TypeVar("Item")
 _NO_ERROR = ErrorCode.NONE  # a member of an enumeration takes long to look up
-_NOT_OF_THE_LOG = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    ErrorCode.UNSUPPORTED_VERSION,
-}
-"""Errors from before the log is looked at, or after that: Kafka's aborted transactions are then empty, else null."""
 _OLD_FORMATS = {0: 0, 1: 0, 2: 1, 3: 1}
 """The message format that a client of this version of Fetch knows."""
-_NAMES_LEADER = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
-
-
-class _Read(NamedTuple):
-    """One partition's part of the response."""
-
-    place: Place
-    result: core.FetchResult
-    records: bytes
 
 
 def handle(request: FetchRequest, context: Context) -> Response:
@@ -103,12 +85,29 @@ def handle(request: FetchRequest, context: Context) -> Response:
         if error is not _NO_ERROR:
             LOG.warning("Refused a fetch of follower %d: %s", reader.replica_id, problem)
             return FetchResponse(error_code=error)
-    uses_ids = version >= _FIRST_WITH_IDS
-    asked = {
-        Place(topic.topic_id if uses_ids else topic.topic, item.partition): _asked(item)
-        for topic in request.topics
-        for item in topic.partitions
-    }
+    if sum(len(topic.partitions) for topic in request.topics) > ITEMS_PER_TURN:
+        return begun(_of_many(request, reader, context))
+    return _opened(request, reader, dict(_places(request, context)), context)
+
+
+async def _of_many(request: FetchRequest, reader: Reader, context: Context) -> Held | FetchResponse:
+    """Read of many partitions: other connections have turns while what is asked is looked at."""
+    asked = {place: item async for place, item in with_turns(_places(request, context), ITEMS_PER_TURN)}
+    found: Held | FetchResponse = await settled(_opened(request, reader, asked, context))
+    return found
+
+
+def _places(request: FetchRequest, context: Context) -> Iterator[tuple[Place, Asked]]:
+    uses_ids = context.version >= _FIRST_WITH_IDS
+    for topic in request.topics:
+        named = topic.topic_id if uses_ids else topic.topic
+        for item in topic.partitions:
+            yield Place(named, item.partition), _asked(item)
+
+
+def _opened(request: FetchRequest, reader: Reader, asked: dict[Place, Asked], context: Context) -> Response:
+    """Read within the request's session."""
+    uses_ids = context.version >= _FIRST_WITH_IDS
     forgotten = [
         Place(topic.topic_id if uses_ids else topic.topic, partition)
         for topic in request.forgotten_topics_data
@@ -137,16 +136,28 @@ def handle(request: FetchRequest, context: Context) -> Response:
 async def _of_all(request: FetchRequest, reader: Reader, opened: Opened, context: Context) -> FetchResponse | Held:
     """Read of every partition."""
     reads, pending = await _read(request, reader, opened, context)
-    return reads if isinstance(reads, FetchResponse) else _held(reads, opened, pending, context)
+    if isinstance(reads, FetchResponse):
+        return reads
+    if len(reads) <= ITEMS_PER_TURN:
+        return _held(reads, opened, pending, context)
+    session, response = opened.session, FetchResponseInParts(context)
+    try:
+        for portion in _portions(reads):
+            response.add(portion if session is None else _with_news(session, portion, everything=opened.is_new))
+            await asyncio.sleep(0)
+    except BaseException:
+        pending.release()
+        raise
+    return Held(response.message(0 if session is None else session.id), pending)
 
 
-def _held(reads: list[_Read], opened: Opened, pending: PendingResponse, context: Context) -> Held:
+def _held(reads: list[Read], opened: Opened, pending: PendingResponse, context: Context) -> Held:
     """Return the response that names what is new to the session."""
     session = opened.session
     try:
         if session is None:
-            return Held(_response(reads, context, 0), pending)
-        return Held(_response(_with_news(session, reads, everything=opened.is_new), context, session.id), pending)
+            return Held(response_of(reads, context, 0), pending)
+        return Held(response_of(_with_news(session, reads, everything=opened.is_new), context, session.id), pending)
     except BaseException:
         pending.release()
         raise
@@ -176,10 +187,10 @@ def _asked(item: FetchPartition) -> Asked:
     )
 
 
-def _with_news(session: FetchSession, reads: list[_Read], *, everything: bool) -> list[_Read]:
+def _with_news(session: FetchSession, reads: Iterable[Read], *, everything: bool) -> list[Read]:
     """Return what the response names: all at the start of a session, then what is new."""
     standing = session.standing
-    named: list[_Read] = []
+    named: list[Read] = []
     for read in reads:
         if session.has_news(read.place, read.result, read.records) or everything:
             named.append(read)
@@ -267,7 +278,7 @@ def _of_standing(
     def respond(results: FetchResults) -> Held:
         places = standing.places
         reads = [
-            _Read(places[result.topic_partition], result, records)
+            Read(places[result.topic_partition], result, records)
             for result, records in results
             if result.topic_partition in places
         ]
@@ -279,7 +290,7 @@ def _of_standing(
 
 async def _read(
     request: FetchRequest, reader: Reader, opened: Opened, context: Context
-) -> tuple[list[_Read] | FetchResponse, PendingResponse]:
+) -> tuple[list[Read] | FetchResponse, PendingResponse]:
     """Return what every partition gives, in their order, and what counts the response until it is written.
 
     Where the client exceeds a quota, return the response that it gets instead (``throttling``).
@@ -287,35 +298,14 @@ async def _read(
     topic where that is possible, and what the core is asked is kept until the client asks something else.
     """
     partitions, service = dict(opened.partitions), context.service
-    known = {} if opened.session is None else opened.session.known
-    topics: dict[Topic, tuple[str | None, str]] = {}
-    refused: dict[Place, core.FetchResult] = {}
-    places: list[Place] = []
-    asked: list[core.FetchPartition] = []
-    may_read = context.may_read
-    for place, item in partitions.items():
-        topic = place.topic
-        if topic not in topics:
-            topics[topic] = _named(topic, context)
-        name, topic_id = topics[topic]
-        if topic_id and opened.session is not None:
-            name = opened.session.name_of(place, name)
-        before = known.get(place)
-        if before is not None and before[0] is item and before[1].topic_partition.topic == name:
-            wanted = before[1]
-        else:
-            wanted = _wanted(TopicPartition(name or "", place.partition), item)
-            known[place] = item, wanted
-        at = wanted.topic_partition
-        if name is None:
-            refused[place] = core.FetchResult(at, ErrorCode.UNKNOWN_TOPIC_ID)
-        elif may_read is not None and not may_read(name):
-            refused[place] = core.FetchResult(at, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        elif topic_id and (own := service.replica_topic_id(at)) and own != topic_id:
-            refused[place] = core.FetchResult(at, ErrorCode.INCONSISTENT_TOPIC_ID)
-        else:
-            places.append(place)
-            asked.append(wanted)
+    sorting = _Sorting(opened, context)
+    for number, portion in enumerate(_portions(partitions.items())):
+        if number:
+            await asyncio.sleep(0)
+        sorting.add(portion)
+    refused, places, asked = sorting.refused, sorting.places, sorting.asked
+    if len(asked) > ITEMS_PER_TURN:
+        places, asked = await _without_strange(request, reader, sorting, context)
     quotas = None if reader.is_follower else context.quotas
     max_bytes = request.max_bytes if quotas is None else quotas.most_fetched_bytes(request.max_bytes)
     response = await service.fetch(
@@ -333,12 +323,11 @@ async def _read(
     )
     try:
         reads = [
-            _Read(place, result, records)
+            Read(place, result, records)
             for place, (result, records) in zip(places, response.partitions, strict=True)  # in the order of the request
         ]
         if quotas is not None:
-            of_refused = [_Read(place, result, b"") for place, result in refused.items()]
-            throttle_ms = quotas.fetched_ms(_size([*reads, *of_refused], opened, context))
+            throttle_ms = quotas.fetched_ms(_size([*reads, *refused.values()], opened, context))
             if throttle_ms:
                 service.withhold(response)
                 return _throttled(opened, throttle_ms, context), response.pending
@@ -349,16 +338,109 @@ async def _read(
         raise
     if refused:
         found = {read.place: read for read in reads}
-        reads = [found.get(place) or _Read(place, refused[place], b"") for place in partitions]
+        reads = [found.get(place) or refused[place] for place in partitions]
     return reads, response.pending
 
 
-def _size(reads: list[_Read], opened: Opened, context: Context) -> int:
+class _Sorting:
+    """Sorts what a session asks for: what the core is asked, and what is refused before.
+
+    Args:
+        opened: the session, or what a request without one asks for.
+        context: of the request.
+
+    Attributes:
+        refused: what is read of partitions about which the core is not asked.
+        places: those about which it is.
+        asked: what it is asked, in the same order.
+    """
+
+    def __init__(self, opened: Opened, context: Context) -> None:
+        self._session = opened.session
+        self._known = {} if opened.session is None else opened.session.known
+        self._context = context
+        self._topics: dict[Topic, tuple[str | None, str]] = {}
+        self.refused: dict[Place, Read] = {}
+        self.places: list[Place] = []
+        self.asked: list[core.FetchPartition] = []
+
+    def add(self, items: Iterable[tuple[Place, Asked]]) -> None:
+        """Sort some partitions."""
+        service, may_read = self._context.service, self._context.may_read
+        session, known, topics = self._session, self._known, self._topics
+        for place, item in items:
+            topic = place.topic
+            if topic not in topics:
+                topics[topic] = _named(topic, self._context)
+            name, topic_id = topics[topic]
+            if topic_id and session is not None:
+                name = session.name_of(place, name)
+            before = known.get(place)
+            if before is not None and before[0] is item and before[1].topic_partition.topic == name:
+                wanted = before[1]
+            else:
+                wanted = _wanted(TopicPartition(name or "", place.partition), item)
+                known[place] = item, wanted
+            at = wanted.topic_partition
+            if name is None:
+                self._refuse(place, at, ErrorCode.UNKNOWN_TOPIC_ID)
+            elif may_read is not None and not may_read(name):
+                self._refuse(place, at, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif topic_id and (own := service.replica_topic_id(at)) and own != topic_id:
+                self._refuse(place, at, ErrorCode.INCONSISTENT_TOPIC_ID)
+            else:
+                self.places.append(place)
+                self.asked.append(wanted)
+
+    def _refuse(self, place: Place, at: TopicPartition, error: ErrorCode) -> None:
+        self.refused[place] = Read(place, core.FetchResult(at, error), b"")
+
+
+async def _without_strange(
+    request: FetchRequest, reader: Reader, sorting: _Sorting, context: Context
+) -> tuple[list[Place], list[core.FetchPartition]]:
+    """Ask the core, in portions, about partitions that this broker does not host; return the others.
+
+    What it says of them stands in the sorting then: errors, with which a Fetch does not wait
+    (``ReplicaManager.fetchMessages``). So a request holds the event loop for its hosted partitions at most.
+    """
+    service = context.service
+    hosted: tuple[list[Place], list[core.FetchPartition]] = [], []
+    strange: tuple[list[Place], list[core.FetchPartition]] = [], []
+    for portion in _portions(list(zip(sorting.places, sorting.asked, strict=True))):
+        for place, wanted in portion:
+            places, asked = hosted if service.replica_topic_id(wanted.topic_partition) else strange
+            places.append(place)
+            asked.append(wanted)
+        await asyncio.sleep(0)
+    for some, wanted_there in zip(_portions(strange[0]), _portions(strange[1]), strict=True):
+        part = core.FetchRequest(
+            reader.replica_id, 0, request.min_bytes, request.max_bytes, list(wanted_there), reader.replica_epoch
+        )
+        response = await service.fetch(context.caller, part)
+        response.pending.release()
+        for place, (result, records) in zip(some, response.partitions, strict=True):
+            sorting.refused[place] = Read(place, result, records)
+        await asyncio.sleep(0)
+    return hosted
+
+
+def _portions(items: Collection[Item]) -> Iterator[Collection[Item]]:
+    """Yield all items at once, or portions of many."""
+    if len(items) <= ITEMS_PER_TURN:
+        yield items
+        return
+    rest = iter(items)
+    while portion := list(itertools.islice(rest, ITEMS_PER_TURN)):
+        yield portion
+
+
+def _size(reads: list[Read], opened: Opened, context: Context) -> int:
     """Return the bytes of the response with its length, before anything is converted (``FetchResponse.sizeOf``)."""
     session = opened.session
     if session is not None and not opened.is_new:
         reads = [read for read in reads if session.would_have_news(read.place, read.result, read.records)]
-    message = _response(reads, context, 0)
+    message = response_of(reads, context, 0)
     message.node_endpoints = []
     return 4 + sum(map(len, encode(FETCH, context.version, message)))
 
@@ -391,7 +473,7 @@ def _wanted(at: TopicPartition, item: Asked) -> core.FetchPartition:
     )
 
 
-async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
+async def _for_old_client(read: Read, asked: Asked, context: Context) -> Read:
     """Return what one partition gives to a client that may not know batches, or zstd.
 
     Other connections have a turn after each partition that was converted here.
@@ -405,58 +487,10 @@ async def _for_old_client(read: _Read, asked: Asked, context: Context) -> _Read:
         at, records, _OLD_FORMATS.get(version), asked.fetch_offset, reads_zstd=version >= _FIRST_WITH_ZSTD
     )
     if found.error is not _NO_ERROR:
-        return _Read(read.place, core.FetchResult(at, found.error), b"")
+        return Read(read.place, core.FetchResult(at, found.error), b"")
     if found.converted_count:
         await asyncio.sleep(0)
     return read._replace(records=found.records)
-
-
-def _response(reads: list[_Read], context: Context, session_id: int) -> FetchResponse:
-    leaders: dict[int, NodeEndpoint] = {}
-    topics: list[FetchableTopicResponse] = []
-    partitions: list[PartitionData] = []
-    latest: Topic | None = None
-    for read in reads:
-        topic = read.place.topic
-        if topic != latest:
-            latest, partitions = topic, []
-            if isinstance(topic, str):
-                topics.append(FetchableTopicResponse(topic=topic, partitions=partitions))
-            else:
-                topics.append(FetchableTopicResponse(topic_id=topic, partitions=partitions))
-        partitions.append(_partition(read, context, leaders))
-    return FetchResponse(session_id=session_id, responses=topics, node_endpoints=list(leaders.values()))
-
-
-def _partition(read: _Read, context: Context, leaders: dict[int, NodeEndpoint]) -> PartitionData:
-    result = read.result
-    if result.error is not _NO_ERROR:
-        aborted = () if result.error in _NOT_OF_THE_LOG else None
-        response = PartitionData(read.place.partition, result.error, -1, aborted_transactions=aborted)
-        hint = result.leader_hint
-        if context.version >= _FIRST_WITH_LEADERS and result.error in _NAMES_LEADER and hint is not None:
-            response.current_leader = LeaderIdAndEpoch(hint.leader, hint.leader_epoch)
-            at = endpoint_of(context, hint.leader)
-            if at is not None:
-                leaders[hint.leader] = NodeEndpoint(at.broker_id, at.host, at.port, at.rack)
-        return response
-    diverging = result.diverging
-    return PartitionData(
-        read.place.partition,
-        0,
-        result.high_watermark,
-        result.last_stable_offset,
-        result.log_start_offset,
-        None if diverging is None else EpochEndOffset(diverging.epoch, diverging.end_offset),
-        aborted_transactions=_aborted(result),
-        preferred_read_replica=_NONE if result.preferred_read_replica is None else result.preferred_read_replica,
-        records=read.records,
-    )
-
-
-def _aborted(result: core.FetchResult) -> list[AbortedTransaction] | None:
-    aborted = result.aborted_transactions
-    return None if aborted is None else [AbortedTransaction(one.producer_id, one.first_offset) for one in aborted]
 
 
 API = ServedApi(
