@@ -42,11 +42,12 @@ def test_records_without_a_key_are_refused_and_the_others_of_their_batch_may_com
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": ",".join(cluster.kafka_bootstrap_servers),
-            "linger.ms": 2000,
+            "linger.ms": 10_000,
             "batch.num.messages": 20,
             "compression.type": codec,
         }
     )
+    producer.list_topics(topic, timeout=60)  # else records wait for metadata, and come to their partition one by one
     for number in range(20):
         producer.produce(topic, b"v", key=None if number % 10 == 0 else b"k%d" % number, on_delivery=delivered)
     assert producer.flush(60) == 0
