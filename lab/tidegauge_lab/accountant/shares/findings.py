@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from tidegauge_lab.accountant.transactions.findings import MAX_EXAMPLES, Meaning
+from tidegauge_lab.accountant.findings import Meaning
 
 
 class Breach(Enum):
@@ -46,18 +46,3 @@ MEANINGS: dict[Breach, Meaning] = {
 }
 NOTES = frozenset({Breach.TWO_ENDS, Breach.UNKNOWN_VALUE})
 """Findings that break nothing."""
-
-
-class Found:
-    """Counts what is found, and keeps some examples of each kind."""
-
-    def __init__(self) -> None:
-        self.counts: dict[Breach, int] = {}
-        self.examples: dict[Breach, list[str]] = {}
-
-    def add(self, kind: Breach, words: str) -> None:
-        """Note a finding."""
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        examples = self.examples.setdefault(kind, [])
-        if len(examples) < MAX_EXAMPLES:
-            examples.append(words)

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from tidegauge_lab.accountant.shares.findings import NOTES, Breach, Found
+from tidegauge_lab.accountant.findings import Found
+from tidegauge_lab.accountant.shares.findings import NOTES, Breach
 from tidegauge_lab.accountant.shares.model import (
     Acknowledge,
     Acquire,
@@ -92,7 +93,7 @@ class ShareJudgement:
     """What came of judging a history."""
 
     operations: int
-    found: Found = field(default_factory=Found)
+    found: Found[Breach] = field(default_factory=Found[Breach])
     groups: dict[str, GroupAccount] = field(default_factory=dict[str, GroupAccount])
     members: dict[str, MemberAccount] = field(default_factory=dict[str, MemberAccount])
     not_checked: list[str] = field(default_factory=list[str])

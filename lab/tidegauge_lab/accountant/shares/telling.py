@@ -7,11 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from tidegauge.counted import counted
-from tidegauge_lab.accountant.shares.findings import MEANINGS, NOTES, Breach
+from tidegauge_lab.accountant.findings import found_document, found_lines
+from tidegauge_lab.accountant.shares.findings import MEANINGS, NOTES
 from tidegauge_lab.accountant.shares.judging import GroupAccount, ShareJudgement
 from tidegauge_lab.accountant.shares.model import Says
-
-SHOWN = 5
 
 
 def share_lines(judgement: ShareJudgement) -> Iterator[str]:
@@ -24,22 +23,7 @@ def share_lines(judgement: ShareJudgement) -> Iterator[str]:
             f"    {process}: given {member.given}, accepted {member.accepted}, released {member.released}, "
             f"rejected {member.rejected}"
         )
-    found = judgement.found
-    for kind in sorted(found.counts, key=lambda one: (one in NOTES, list(Breach).index(one))):
-        meaning, count = MEANINGS[kind], found.counts[kind]
-        begin = "Note: " if kind in NOTES else f"Broken: {meaning.guarantee}. "
-        yield f"{begin}{count} {kind.value}: {meaning.words}"
-        for example in found.examples[kind][:SHOWN]:
-            yield f"    {example}"
-        if count > SHOWN:
-            yield f"    and {count - min(SHOWN, len(found.examples[kind]))} more"
-    for line in judgement.not_checked:
-        yield f"Not checked: {line}"
-    if judgement.is_clean:
-        yield "The history keeps every guarantee that was checked."
-    else:
-        guarantees = dict.fromkeys(MEANINGS[kind].guarantee for kind in Breach if kind in found.counts)
-        yield f"The history breaks: {', '.join(name for name in guarantees if name)}."
+    yield from found_lines(judgement.found, MEANINGS, NOTES, judgement.not_checked, is_clean=judgement.is_clean)
 
 
 def _group_lines(name: str, account: GroupAccount) -> Iterator[str]:
@@ -59,7 +43,6 @@ def _group_lines(name: str, account: GroupAccount) -> Iterator[str]:
 
 def to_json(judgement: ShareJudgement) -> dict[str, Any]:
     """Return a judgement as a document; all keys always."""
-    found = judgement.found
     return {
         "clean": judgement.is_clean,
         "operations": judgement.operations,
@@ -76,18 +59,6 @@ def to_json(judgement: ShareJudgement) -> dict[str, Any]:
             for name, one in sorted(judgement.groups.items())
         },
         "members": {process: asdict(one) for process, one in sorted(judgement.members.items())},
-        "counts": {kind.value: found.counts.get(kind, 0) for kind in Breach},
-        "findings": [
-            {
-                "kind": kind.value,
-                "guarantee": MEANINGS[kind].guarantee,
-                "meaning": MEANINGS[kind].words,
-                "violation": kind not in NOTES,
-                "count": found.counts[kind],
-                "examples": found.examples[kind],
-            }
-            for kind in Breach
-            if kind in found.counts
-        ],
+        **found_document(judgement.found, MEANINGS, NOTES),
         "not_checked": judgement.not_checked,
     }

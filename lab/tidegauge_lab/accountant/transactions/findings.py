@@ -8,9 +8,8 @@ become readable partition by partition, offsets with gaps.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
-MAX_EXAMPLES = 10
+from tidegauge_lab.accountant.findings import Meaning
 
 
 class Anomaly(Enum):
@@ -31,13 +30,6 @@ class Anomaly(Enum):
     OFFSETS_OF_ABORTED = "aborted-offsets"
     OFFSETS_LOST = "lost-offsets"
     UNKNOWN_VALUE = "unknown-value"
-
-
-class Meaning(NamedTuple):
-    """What a kind means to a reader."""
-
-    guarantee: str
-    words: str
 
 
 MEANINGS: dict[Anomaly, Meaning] = {
@@ -75,18 +67,3 @@ MEANINGS: dict[Anomaly, Meaning] = {
 }
 NOTES = frozenset({Anomaly.UNKNOWN_VALUE})
 """Findings that break nothing: another client may have written the record."""
-
-
-class Found:
-    """Counts what is found, and keeps some examples of each kind."""
-
-    def __init__(self) -> None:
-        self.counts: dict[Anomaly, int] = {}
-        self.examples: dict[Anomaly, list[str]] = {}
-
-    def add(self, kind: Anomaly, words: str) -> None:
-        """Note a finding."""
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        examples = self.examples.setdefault(kind, [])
-        if len(examples) < MAX_EXAMPLES:
-            examples.append(words)

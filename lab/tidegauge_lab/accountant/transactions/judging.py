@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tidegauge_lab.accountant.findings import Found
 from tidegauge_lab.accountant.transactions.circles import circles
 from tidegauge_lab.accountant.transactions.commits import CommitsOfPlace
-from tidegauge_lab.accountant.transactions.findings import NOTES, Anomaly, Found
+from tidegauge_lab.accountant.transactions.findings import NOTES, Anomaly
 from tidegauge_lab.accountant.transactions.model import (
     NO_PARTITION,
     End,
@@ -47,7 +48,7 @@ class Judgement:
         not_checked: which checks had nothing to go by, and why.
     """
 
-    found: Found
+    found: Found[Anomaly]
     operations: int
     fates: dict[Fate, int]
     not_checked: list[str]
@@ -79,7 +80,7 @@ def judge(history: Transactions) -> Judgement:
 
 class _Judging:
     def __init__(self, history: Transactions) -> None:
-        self.found = Found()
+        self.found = Found[Anomaly]()
         self._history = history
         self._send_of = {send.value: send for send in history.sends}
         self._ends: dict[str, list[End]] = defaultdict(list)
