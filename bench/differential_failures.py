@@ -88,12 +88,7 @@ def main(arguments: Sequence[str]) -> int:
             total.add(verdict)
     for name, why in not_played.items():
         print(f"{name}: not played; {why}")
-    for why, count in sorted(total.explained.items()):
-        print(f"explained, {count} times: {why}")
-    for difference in total.differences:
-        print(difference)
-    print(f"failures: {len(played)} scenarios, {total.compared} fields compared, {len(total.differences)} differ")
-    return 1 if total.differences else 0
+    return rules.report(total, len(played))
 
 
 if __name__ == "__main__":

@@ -236,12 +236,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{scenario.name}: {verdict.compared} fields, {len(verdict.differences)} differ", flush=True)
             total.add(verdict)
             count += 1
-    for why, times in sorted(total.explained.items()):
-        print(f"explained, {times} times: {why}")
-    for difference in total.differences:
-        print(difference)
-    print(f"failures: {count} scenarios, {total.compared} fields compared, {len(total.differences)} differ")
-    return 1 if total.differences else 0
+    return rules.report(total, count)
 
 
 if __name__ == "__main__":

@@ -235,6 +235,16 @@ def compared(
     return verdict
 
 
+def report(total: Verdict, scenarios: int) -> int:
+    """Print what the comparison of some scenarios found; return the exit code."""
+    for why, count in sorted(total.explained.items()):
+        print(f"explained, {count} times: {why}")
+    for difference in total.differences:
+        print(difference)
+    print(f"failures: {scenarios} scenarios, {total.compared} fields compared, {len(total.differences)} differ")
+    return 1 if total.differences else 0
+
+
 def _reason(name: str, pair: tuple[str, str], explained: Sequence[Explained]) -> str:
     """Return why a difference stays; empty where nothing says so."""
     return next(
