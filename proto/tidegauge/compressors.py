@@ -1,7 +1,7 @@
 """The compiled compressors, or a stand-in that refuses where there is no build of them, as in WebAssembly.
 
-``cramjam`` has LZ4, Snappy and Zstandard; ``codec`` is aiokafka's module over it. gzip needs neither: it is zlib's.
-Without them, records that are not compressed, or by gzip, are read and written all the same; for the others a broker
+``cramjam`` has LZ4, Snappy and Zstandard; gzip does not need it: it is zlib's.
+Without it, records that are not compressed, or by gzip, are read and written all the same; for the others a broker
 responds UNSUPPORTED_COMPRESSION_TYPE, as Kafka does for a codec whose native library does not load.
 """
 
@@ -12,11 +12,10 @@ from typing import Any
 from tidegauge.errors import ErrorCode, TidegaugeError
 
 cramjam: Any
-codec: Any
 
 
 class _Missing:
-    """Stands for a module of compressors; each use of one is refused."""
+    """Stands for the module; each use of a compressor is refused."""
 
     class DecompressionError(Exception):
         """Never raised: nothing is decompressed."""
@@ -30,8 +29,7 @@ class _Missing:
 
 try:
     import cramjam as _cramjam
-    from aiokafka import codec as _codec
 except ModuleNotFoundError:
-    cramjam = codec = _Missing()
+    cramjam = _Missing()
 else:
-    cramjam, codec = _cramjam, _codec
+    cramjam = _cramjam

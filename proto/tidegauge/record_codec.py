@@ -2,15 +2,20 @@
 
 Both offer ``RecordBatch(buffer)``, which iterates over the records of a batch (offset, timestamp, timestamp_type, key,
 value, headers), and ``RecordBatchBuilder``. aiokafka's is untyped.
+
+The code of aiokafka's package imports its whole client, which costs each verb and each node more than the codec does.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tidegauge.late_package import run_late
+
 RecordBatch: Any
 RecordBatchBuilder: Any
 try:
+    run_late("aiokafka")
     from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs] - it has none
         DefaultRecordBatch,
         DefaultRecordBatchBuilder,

@@ -14,7 +14,7 @@ import struct
 import zlib
 from typing import Any, NamedTuple
 
-from tidegauge.compressors import codec, cramjam
+from tidegauge.compressors import cramjam
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import COMPRESSION_NAMES, Buffer
 from tidegauge.record_inflation import MAX_INFLATED_BYTES, decompressed, too_large
@@ -22,6 +22,8 @@ from tidegauge.record_inflation import MAX_INFLATED_BYTES, decompressed, too_lar
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(len(COMPRESSION_NAMES))
 
 _ZSTD_LEVEL = 3
+_SNAPPY_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+_SNAPPY_BLOCK_BYTES = 1 << 15
 _LZ4_FAST_LEVEL = 9
 """Kafka's default: that it compresses fast; other levels compress hard."""
 _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
@@ -56,11 +58,11 @@ def compress(number: int, data: Buffer, magic: int = 2, level: int | None = None
         case 1:
             return _gzip(data, zlib.Z_DEFAULT_COMPRESSION if level is None else level)
         case 2:
-            return bytes(codec.snappy_encode(data))
+            return _snappy(data)
         case 3:
             return _lz4_frame(data, _LZ4_BROKEN_CHECKSUM if magic == 0 else _LZ4_CHECKSUM, level)
         case 4:
-            return bytes(codec.zstd_encode(data, level=_ZSTD_LEVEL if level is None else level))
+            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
         case _:
             return data
 
@@ -84,6 +86,15 @@ def _gzip(data: Buffer, level: int) -> bytes:
     deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     content = deflate.compress(data) + deflate.flush()
     return _GZIP_HEADER + content + _GZIP_TRAILER.pack(zlib.crc32(data), len(data))
+
+
+def _snappy(data: Buffer) -> bytes:
+    """Return blocks of 32 KiB behind their lengths, as snappy-java's SnappyOutputStream writes them."""
+    out, view = bytearray(_SNAPPY_HEADER), memoryview(data)
+    for at in range(0, len(view), _SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[at : at + _SNAPPY_BLOCK_BYTES]))
+        out += len(block).to_bytes(4) + block
+    return bytes(out)
 
 
 def _lz4_frame(data: Buffer, checksum: bytes, level: int | None) -> bytes:

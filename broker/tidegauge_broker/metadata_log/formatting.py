@@ -26,13 +26,12 @@ from tidegauge.kafka.kraft.features import (
 from tidegauge.kafka.kraft.record_types import encode_record
 from tidegauge.kafka.metadata_records.feature_level_record import FeatureLevelRecord
 from tidegauge.kafka.metadata_records.user_scram_credential_record import UserScramCredentialRecord
-from tidegauge_broker.metadata_log.meta_properties import NodeProperties, encode_meta_properties
+from tidegauge_broker.metadata_log.meta_properties import META_PROPERTIES, NodeProperties, encode_meta_properties
 from tidegauge_broker.metadata_log.raft_records import voters_message
 from tidegauge_broker.metadata_log.snapshot_names import BOOTSTRAP_NAME, snapshot_name
 from tidegauge_broker.metadata_log.snapshots import SnapshotWriter, encode_bootstrap
 from tidegauge_controller.raft.values import VoterSet
 
-META_PROPERTIES = "meta.properties"
 METADATA_PARTITION = "__cluster_metadata-0"
 _ALWAYS = "Because controller.quorum.voters is not set on this controller, you must specify one of the following:"
 _BOTH = (

@@ -17,6 +17,8 @@ from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge.settings import read_properties
 
+META_PROPERTIES = "meta.properties"
+"""The file's name; a directory that has it counts as formatted."""
 VERSION = 1
 _RESERVED_BELOW = 100
 """Directory ids below this number, read as an integer, have meanings of their own (``DirectoryId.reserved``)."""

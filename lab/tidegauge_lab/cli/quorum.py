@@ -16,7 +16,7 @@ from tidegauge.cli import controller_verb_options, print_json, print_text, say
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.settings import read_properties
-from tidegauge_broker.server.quorum.metadata_store import read_node_properties
+from tidegauge_broker.server.quorum.node_properties import read_node_properties
 from tidegauge_broker.server.quorum.node_settings import read_node_settings
 from tidegauge_client.cli.common import JSON, run
 from tidegauge_client.cli.quorum import bootstrap_controller, controllers

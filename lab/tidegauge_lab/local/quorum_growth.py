@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_broker.server.quorum.metadata_store import read_node_properties
+from tidegauge_broker.server.quorum.node_properties import read_node_properties
 from tidegauge_client.cluster_file import CONTROLLER_LISTENER, ClusterFile, load_cluster_file
 from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.quorum_admin import QuorumAdmin
@@ -23,7 +23,6 @@ from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.plan import ports_of
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.topology import Topology
-from tidegauge_lab.local.topology.kraft_plan import next_controller
 from tidegauge_lab.local.waiting import holds_within
 
 _CAUGHT_UP_SECONDS = 30.0
@@ -36,6 +35,8 @@ def planned(directory: Path, file: ClusterFile, topology: Topology) -> Controlle
         TidegaugeError: INVALID_REQUEST, the cluster is in ZooKeeper mode, or its controllers are brokers;
             BROKER_NOT_AVAILABLE, no leader of the quorum could add it. Nothing was changed.
     """
+    from tidegauge_lab.local.topology.kraft_plan import next_controller  # noqa: PLC0415 - loads the codec of records
+
     if file.quorum is None:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import read_properties
 from tidegauge_broker.server.cluster.node_of import kraft_node
-from tidegauge_broker.server.quorum.metadata_store import read_node_properties
+from tidegauge_broker.server.quorum.node_properties import read_node_properties
 from tidegauge_broker.server.quorum.verb import controller_settings
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.cli.cluster import up

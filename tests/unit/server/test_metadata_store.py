@@ -15,7 +15,8 @@ from tidegauge.settings.quorum import parse_node_settings
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.metadata_log.raft_records import voters_message
 from tidegauge_broker.metadata_log.snapshots import SnapshotWriter
-from tidegauge_broker.server.quorum.metadata_store import MetadataStore, Opened, read_node_properties
+from tidegauge_broker.server.quorum.metadata_store import MetadataStore, Opened
+from tidegauge_broker.server.quorum.node_properties import read_node_properties
 from tidegauge_controller.raft.values import (
     Batch,
     ElectionState,

@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegauge.event_log import file_name
-from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, check_owner
+from tidegauge_broker.metadata_log.formatting import check_owner
+from tidegauge_broker.metadata_log.meta_properties import META_PROPERTIES
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
@@ -25,8 +26,9 @@ from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.links import QuorumLinks
 from tidegauge_broker.server.quorum.listener import QuorumListener
 from tidegauge_broker.server.quorum.listener_security import security_of_listener
-from tidegauge_broker.server.quorum.metadata_store import MetadataStore, read_node_properties
+from tidegauge_broker.server.quorum.metadata_store import MetadataStore
 from tidegauge_broker.server.quorum.node_lab import NodeLab
+from tidegauge_broker.server.quorum.node_properties import read_node_properties
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.quorum.quorum_events import QuorumEvents
 from tidegauge_broker.server.quorum.served_apis import served_apis

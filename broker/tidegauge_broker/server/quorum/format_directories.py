@@ -7,7 +7,6 @@ Source: ``org.apache.kafka.metadata.storage.Formatter``.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,10 +15,10 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge_broker.log.files import DISK
-from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, Formatting, check_owner
-from tidegauge_broker.metadata_log.meta_properties import CorruptMetaProperties, decode_meta_properties
+from tidegauge_broker.metadata_log.formatting import Formatting, check_owner
+from tidegauge_broker.metadata_log.meta_properties import META_PROPERTIES, CorruptMetaProperties, decode_meta_properties
+from tidegauge_broker.server.quorum.node_properties import random_uuid
 
-_RESERVED_IDS = 100
 _SNAPSHOT_MODE = 0o400
 """Snapshots are read-only once they are complete (FileRawSnapshotWriter.freeze)."""
 
@@ -86,12 +85,3 @@ def _write(directory: Path, files: Mapping[str, bytes]) -> None:
         if path.parent != directory:
             os.chmod(path, _SNAPSHOT_MODE)  # noqa: PTH101 - as the other calls of this function by the path
             DISK.sync_directory(directory)
-
-
-def random_uuid() -> bytes:
-    """Return a random UUID that is not reserved and whose text begins with no hyphen (Uuid.randomUuid)."""
-    while True:
-        found = bytearray(secrets.token_bytes(16))
-        found[6], found[8] = found[6] & 0x0F | 0x40, found[8] & 0x3F | 0x80
-        if int.from_bytes(found) >= _RESERVED_IDS and not uuid_text(bytes(found)).startswith("-"):
-            return bytes(found)

@@ -20,8 +20,9 @@ from tidegauge.kafka.kraft.features import LATEST, LEVELS, METADATA_VERSION, rea
 from tidegauge_broker.metadata_log.formatting import Formatting, bootstrap_sentence
 from tidegauge_broker.metadata_log.initial_voters import parse_initial_voters
 from tidegauge_broker.metadata_log.scram_arguments import parse_scram
-from tidegauge_broker.server.quorum.format_directories import format_directories, random_uuid
+from tidegauge_broker.server.quorum.format_directories import format_directories
 from tidegauge_broker.server.quorum.given_settings import given_settings, settings_options
+from tidegauge_broker.server.quorum.node_properties import random_uuid
 from tidegauge_broker.server.quorum.node_settings import NodeSettings, read_node_settings
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
 

@@ -27,12 +27,7 @@ from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.log.recovery import LoadPlan, load_log, make_log
 from tidegauge_broker.metadata_log.batches import data_batch, read_batches
-from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, METADATA_PARTITION
-from tidegauge_broker.metadata_log.meta_properties import (
-    CorruptMetaProperties,
-    NodeProperties,
-    decode_meta_properties,
-)
+from tidegauge_broker.metadata_log.formatting import METADATA_PARTITION
 from tidegauge_broker.metadata_log.quorum_state import (
     FILE_NAME,
     CorruptQuorumState,
@@ -66,29 +61,6 @@ class _MetadataDirectory(LogDirectory):
 
     def write_recovery_points(self) -> None:
         """Write nothing: the file would be that of the logs of topics."""
-
-
-def read_node_properties(directory: Path) -> NodeProperties:
-    """Return the content of a formatted directory's ``meta.properties``.
-
-    Raises:
-        TidegaugeError: INVALID_CONFIG, the directory is not formatted, or the file can't be used.
-    """
-    path = directory / META_PROPERTIES
-    try:
-        found = decode_meta_properties(path.read_bytes())
-    except FileNotFoundError:
-        text = f"No `meta.properties` found in {directory} (have you run `tidegauge format` to format the directory?)"
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, text) from None
-    except CorruptMetaProperties as problem:
-        text = f"{path} can't be used: {problem}; name the directory that was formatted for this node in log.dirs"
-        raise TidegaugeError(ErrorCode.INVALID_CONFIG, text) from None
-    if None in found:
-        raise TidegaugeError(
-            ErrorCode.INVALID_CONFIG,
-            f"{path} lacks node.id, cluster.id or directory.id; format the directory again with `tidegauge format`",
-        )
-    return found
 
 
 class MetadataStore:

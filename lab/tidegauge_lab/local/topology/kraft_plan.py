@@ -16,7 +16,7 @@ from tidegauge.kafka.kraft.features import LEVELS, METADATA_VERSION
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.principal import ANONYMOUS, USER, Principal
 from tidegauge_broker.metadata_log.formatting import Formatting
-from tidegauge_broker.server.quorum.format_directories import random_uuid
+from tidegauge_broker.server.quorum.node_properties import random_uuid
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, security_of_controllers
 from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID, ControllerEntry, QuorumEntry
 from tidegauge_lab.local import ports

@@ -24,9 +24,9 @@ from tidegauge.kafka.kraft.uuids import uuid_of
 from tidegauge_broker.log import checkpoints
 from tidegauge_broker.log.files import DISK, StorageError
 from tidegauge_broker.log.log_directory import LogDirectory
-from tidegauge_broker.metadata_log.formatting import META_PROPERTIES, METADATA_PARTITION, check_owner
-from tidegauge_broker.metadata_log.meta_properties import NodeProperties, encode_meta_properties
-from tidegauge_broker.server.quorum.metadata_store import read_node_properties
+from tidegauge_broker.metadata_log.formatting import METADATA_PARTITION, check_owner
+from tidegauge_broker.metadata_log.meta_properties import META_PROPERTIES, NodeProperties, encode_meta_properties
+from tidegauge_broker.server.quorum.node_properties import read_node_properties
 
 LOG = logging.getLogger("tidegauge.log")
 
