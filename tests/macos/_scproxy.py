@@ -1,0 +1,11 @@
+"""What urllib asks on macOS for proxies: there are none."""
+
+from __future__ import annotations
+
+
+def _get_proxy_settings() -> dict[str, object]:
+    return {}
+
+
+def _get_proxies() -> dict[str, str]:
+    return {}
