@@ -17,7 +17,7 @@ from typing import Any
 
 for _name in [one for one in vars(select) if one.lower().startswith("epoll")]:
     delattr(select, _name)  # before socket, which chooses its selector
-import socket  # noqa: E402
+import socket  # noqa: E402 - not before epoll is gone
 
 _GONE: dict[Any, tuple[str, ...]] = {
     os: (
