@@ -189,10 +189,10 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         """Describe the groups that this broker coordinates, whatever faults are in force."""
         del context
         runner = self._parts.service.groups.runner
-        wanted = request.group_ids or runner.coordinator.group_ids()
-        return lab_pb2.ObserveGroupsResponse(
-            broker_id=self._parts.service.broker_id, groups=[to_observed_group(runner, one) for one in wanted]
-        )
+        async with runner.at_rest:
+            wanted = request.group_ids or runner.coordinator.group_ids()
+            groups = [to_observed_group(runner, one) for one in wanted]
+        return lab_pb2.ObserveGroupsResponse(broker_id=self._parts.service.broker_id, groups=groups)
 
     async def ObserveShares(
         self, request: lab_pb2.ObserveSharesRequest, context: Context
