@@ -63,7 +63,7 @@ async def states() -> Any:
 
 async def appended(replicas: Replicas) -> None:
     """Wait until something waits for its commit."""
-    while not replicas.appends:
+    while not replicas.appends:  # noqa: ASYNC110 - a thread decides meanwhile
         await asyncio.sleep(0)
 
 
@@ -94,7 +94,8 @@ async def test_later_requests_wait_for_a_large_decision_and_the_loop_does_not(st
     writing = runner.request(WriteShareState(KEY, 2, 0, 0, 0, BATCHES))
     reading = runner.request(ReadShareState(KEY))
     await turns()
-    assert not writing.done() and not reading.done() and runner.at_rest.locked()
+    assert (writing.done(), reading.done()) == (False, False)
+    assert runner.at_rest.locked()
     threads.may_go_on.set()
     await appended(replicas)
     replicas.commit()
@@ -131,7 +132,7 @@ async def test_the_decisions_about_a_group_of_many_names_stay_beside_the_loop_an
     assert (joined.error, threads.beside) == (ErrorCode.NONE, ["RequestArrived"])
     beating = runner.request(ShareGroupHeartbeat("g", "0123456789012345678901", joined.member_epoch))
     other = runner.request(ShareGroupHeartbeat("h", "0123456789012345678902", 0, None, ("t",)))
-    assert not beating.done() and not other.done()
+    assert (beating.done(), other.done()) == (False, False)
     assert (await beating).error is ErrorCode.NONE  # type: ignore[attr-defined]
     assert threads.beside == ["RequestArrived"] * 2
     await appended(replicas)

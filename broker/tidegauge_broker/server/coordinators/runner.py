@@ -2,8 +2,9 @@
 
 Contract: everything here happens on the event loop. What an effect triggers comes back as a later event, never within
 the step: events are queued. A decision about very much (``Coordinator.is_large``) is made in a thread while the queue
-waits for it; whoever looks at the coordinator's state holds ``at_rest`` meanwhile. Leadership changes are reported from within a step of the replication core; they are taken
-up when that step is over, in their order, and before any request that arrives later.
+waits for it; whoever looks at the coordinator's state holds ``at_rest`` meanwhile. Leadership changes are reported
+from within a step of the replication core; they are taken up when that step is over, in their order, and before any
+request that arrives later.
 
 Invariants:
 - Every request gets at most one response; the request of a connection that has closed is forgotten by the caller alone
