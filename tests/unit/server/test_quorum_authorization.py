@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from tidegauge.kafka.kraft.messages import (
     delete_topics,
     describe_acls,
     describe_cluster,
+    describe_quorum,
     incremental_alter_configs,
     vote,
 )
@@ -30,6 +32,7 @@ from tidegauge.kafka.kraft.messages.envelope import EnvelopeRequest
 from tidegauge.principal import Principal
 from tidegauge_broker.server.quorum.controller.authorization import OF_CLUSTER
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 from tidegauge_controller.raft import events
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -203,3 +206,31 @@ async def test_describe_cluster_of_brokers_is_refused_at_a_controller(guarded: O
     message = describe_cluster.DescribeClusterRequest(endpoint_type=1)
     response = await guarded.ask(apis.DESCRIBE_CLUSTER, message)
     assert response.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+async def test_what_is_in_a_large_envelope_leaves_the_loop_to_others_and_is_the_same(tmp_path: Path):
+    """A broker may forward what any client sends; EnvelopeUtils.handleEnvelopeRequest runs on a thread of its own."""
+    topics = [describe_quorum.TopicData(f"topic-{one}", [describe_quorum.PartitionData(one)]) for one in range(5_000)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with controller_at(tmp_path) as one:
+        counting = asyncio.create_task(count())
+        found = await forwarded(one, apis.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest(topics))
+        counting.cancel()
+    errors = [(topic.topic_name, topic.partitions[0].error_code) for topic in found.topics]
+    assert errors == [(topic.topic_name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for topic in topics]
+    assert turns >= 2 * 2 * 5_000 // ITEMS_PER_TURN
+
+
+async def test_a_large_envelope_that_holds_no_request_is_refused(tmp_path: Path):
+    topics = [describe_quorum.TopicData(f"topic-{one}", [describe_quorum.PartitionData(one)]) for one in range(5_000)]
+    envelope = in_envelope(apis.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest(topics))
+    envelope.request_data = bytes(envelope.request_data)[:-100]
+    async with controller_at(tmp_path) as one:
+        assert (await one.ask(apis.ENVELOPE, envelope)).error_code == ErrorCode.INVALID_REQUEST

@@ -29,6 +29,7 @@ class Call:
         principal: the client's.
         host: the client's address.
         client_id: as its request has it.
+        is_large: whether its frame may hold so many items that others would wait for it.
     """
 
     key: int
@@ -39,6 +40,7 @@ class Call:
     principal: Principal = ANONYMOUS
     host: str = ""
     client_id: str = ""
+    is_large: bool = False
 
 
 class Served(NamedTuple):

@@ -6,7 +6,8 @@ Rules (Kafka's SocketServer and ControllerApis):
     2. A connection's requests are handled one at a time; nothing more is read while one waits for its response, or
        while the client does not take the responses that it has.
     3. A connection that is idle for ``connections.max.idle.ms`` is closed; there are at most ``MOST_CONNECTIONS``.
-    4. A client is who its certificate says on an SSL listener, and User:ANONYMOUS on one without SASL else; those of
+    4. A large message is decoded and encoded in slices, so that other connections are served meanwhile (``turns``).
+    5. A client is who its certificate says on an SSL listener, and User:ANONYMOUS on one without SASL else; those of
        listeners with SASL authenticate themselves first (``sasl_connection``).
 """
 
@@ -25,6 +26,7 @@ from tidegauge_broker.server.quorum.listener_security import OPEN, ListenerSecur
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
+from tidegauge_broker.server.wire.kafka.turns import Turns
 
 LOG = logging.getLogger("tidegauge.quorum")
 MOST_CONNECTIONS = 1000
@@ -53,6 +55,7 @@ class QuorumListener:
     ) -> None:
         self.handlers = handlers
         self.max_request_bytes = max_request_bytes
+        self.turns = Turns()
         self._at = at
         self._idle_seconds = idle_seconds
         self._connections: set[QuorumConnection] = set()
