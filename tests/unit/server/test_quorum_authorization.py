@@ -30,6 +30,8 @@ from tidegauge.kafka.kraft.messages import (
 )
 from tidegauge.kafka.kraft.messages.envelope import EnvelopeRequest
 from tidegauge.principal import Principal
+from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.controller import envelope as envelopes
 from tidegauge_broker.server.quorum.controller.authorization import OF_CLUSTER
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
@@ -234,3 +236,16 @@ async def test_a_large_envelope_that_holds_no_request_is_refused(tmp_path: Path)
     envelope.request_data = bytes(envelope.request_data)[:-100]
     async with controller_at(tmp_path) as one:
         assert (await one.ask(apis.ENVELOPE, envelope)).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_a_large_envelope_whose_broker_has_closed_its_connection_is_not_handled(is_open: bool):
+    """A broker that waits too long sends the request again (NodeToControllerRequestThread): attempts do not add up."""
+    handled: list[Call] = []
+    topics = [describe_quorum.TopicData(f"topic-{one}", []) for one in range(5_000)]
+    envelope = in_envelope(apis.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest(topics))
+    [served] = envelopes.served({apis.DESCRIBE_QUORUM: Served(apis.DESCRIBE_QUORUM, handled.append, is_forwarded=True)})
+    served.handle(Call(apis.ENVELOPE, 0, envelope, lambda _: None, lambda *_: None, is_open=lambda: is_open))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(handled) == is_open

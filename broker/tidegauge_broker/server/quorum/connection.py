@@ -188,7 +188,18 @@ class QuorumConnection(asyncio.BufferedProtocol):
             respond(served.refusal(version, message, error, text))
 
         client_id = header.client_id or ""
-        return Call(header.key, version, message, respond, refuse, self.principal, self.peer_host, client_id, is_large)
+        return Call(
+            header.key,
+            version,
+            message,
+            respond,
+            refuse,
+            self.principal,
+            self.peer_host,
+            client_id,
+            lambda: self._transport is not None,
+            is_large,
+        )
 
     def _respond(self, header: RequestHeader, response: Any) -> None:
         if self._transport is None:

@@ -119,7 +119,8 @@ class Envelopes:
         except MalformedMessage:
             call.respond(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
         else:
-            self._handle(call, inner, message, is_large=True)
+            if call.is_open():  # a broker that gave the attempt up sends another one
+                self._handle(call, inner, message, is_large=True)
 
     def _handle(self, call: Call, inner: _Inner, request: Any, *, is_large: bool) -> None:
         """Handle a forwarded request as if its client had sent it."""
@@ -157,6 +158,7 @@ class Envelopes:
                     inner.principal,
                     inner.host,
                     client_id,
+                    call.is_open,
                     is_large,
                 )
             )
