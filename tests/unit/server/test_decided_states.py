@@ -1,4 +1,4 @@
-"""The partitions' states of committed metadata are taken over in portions, each in a turn of the event loop of its own."""
+"""States of committed metadata are taken over in portions, each in a turn of the event loop of its own."""
 
 from __future__ import annotations
 
