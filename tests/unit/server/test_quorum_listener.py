@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from quorum_peer import Listening, Wire, give
@@ -16,8 +17,11 @@ from tidegauge.kafka.frames import codec_of, joined
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import api_versions, describe_quorum
+from tidegauge.listeners import parse_listeners
 from tidegauge_broker.server.quorum.calls import Served
 from tidegauge_broker.server.quorum.connection import QuorumConnection
+from tidegauge_broker.server.quorum.listener import QuorumListener
+from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 
@@ -183,3 +187,20 @@ async def test_a_connection_that_ends_while_its_request_is_decoded_is_asked_for_
     for _ in range(100):
         await asyncio.sleep(0)
     assert not listening.asked
+
+
+@pytest.mark.parametrize(("idle_seconds", "is_closed"), [(-0.001, False), (0.0, True)])
+async def test_an_idle_connection_is_closed_unless_the_limit_is_below_0(
+    idle_seconds: float, is_closed: bool, monkeypatch: pytest.MonkeyPatch, open_connection
+):
+    """connections.max.idle.ms=-1 is Kafka's never."""
+    monkeypatch.setattr(Acceptor, "start", start := AsyncMock())
+    monkeypatch.setattr(Acceptor, "stop", AsyncMock())
+    [at] = parse_listeners("CONTROLLER://127.0.0.1:1", "listeners")
+    listener = QuorumListener(at, {}, 1000, idle_seconds, lambda: 0)
+    connection, wire = open_connection(listener)
+    connection.used_seconds = -1.0
+    await listener.open()
+    start.assert_awaited_once()
+    assert wire.is_closed == is_closed
+    await listener.close()
