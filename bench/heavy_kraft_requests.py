@@ -52,13 +52,13 @@ def prepare(ask: Ask, topic_id: bytes) -> None:
     ask(apis.INITIALIZE_SHARE_GROUP_STATE, 0, initialize)
 
 
-def work(ask: Ask, topic_id: bytes, wide_id: bytes) -> Work:
+def work(ask: Ask, topic_id: bytes, wide_id: Callable[[], bytes]) -> Work:
     """Return what does each request, by the request's name.
 
     Args:
         ask: sends a request (key, version, message) and reads its response.
         topic_id: of a topic that exists.
-        wide_id: of a topic with many partitions.
+        wide_id: returns that of a topic with many partitions, which may be created later.
     """
     return {**_states(ask, topic_id), **_groups(ask), **_fetches(ask, wide_id), **_quorum(ask)}
 
@@ -86,12 +86,18 @@ def _groups(ask: Ask) -> Work:
     names = [f"topic-{one}" for one in range(MANY)]
     owned = [consumer_group_heartbeat.TopicPartitions(one.to_bytes(16, "big"), [0]) for one in range(1, HALF)]
     joining = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
-        "heavy-consumers", str(uuid.uuid4()), 0, rebalance_timeout_ms=30_000, subscribed_topic_names=names
+        "heavy-consumers",
+        topic_id_text(uuid.uuid4().bytes),
+        0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=names,
     )
     joining.topic_partitions = []
-    keeping = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("heavy-consumers", str(uuid.uuid4()), 1)
+    keeping = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "heavy-consumers", topic_id_text(uuid.uuid4().bytes), 1
+    )
     keeping.topic_partitions = owned
-    sharing = ShareGroupHeartbeatRequest("heavy-shares", str(uuid.uuid4()), 0, None, names)
+    sharing = ShareGroupHeartbeatRequest("heavy-shares", topic_id_text(uuid.uuid4().bytes), 0, None, names)
     return {
         f"ShareGroupHeartbeat, {MANY} names": lambda: ask(apis.SHARE_GROUP_HEARTBEAT, 1, sharing),
         f"ConsumerGroupHeartbeat, {MANY} names": lambda: ask(apis.CONSUMER_GROUP_HEARTBEAT, 1, joining),
@@ -99,27 +105,33 @@ def _groups(ask: Ask) -> Work:
     }
 
 
-def _fetches(ask: Ask, wide_id: bytes) -> Work:
+def _fetches(ask: Ask, wide_id: Callable[[], bytes]) -> Work:
     fetched = [share_fetch.FetchPartition(one) for one in range(SHARE_PARTITIONS)]
-    forgotten = [share_fetch.ForgottenTopic(wide_id, range(SHARE_PARTITIONS))]
     acknowledged = [
         share_acknowledge.AcknowledgePartition(one, [share_acknowledge.AcknowledgementBatch(0, 0, [1])])
         for one in range(SHARE_PARTITIONS)
     ]
     of_it = {"max_wait_ms": 0, "min_bytes": 0, "max_records": 500, "batch_size": 500}
-    member = {"group_id": "heavy-shares", "member_id": str(uuid.uuid4())}
-    topics = [share_fetch.FetchTopic(wide_id, fetched)]
-    opening = share_fetch.ShareFetchRequest(**member, **of_it, share_session_epoch=0, topics=topics)
-    going_on = share_fetch.ShareFetchRequest(**member, **of_it, share_session_epoch=1)
-    leaving = share_fetch.ShareFetchRequest(**member, **of_it, share_session_epoch=3, forgotten_topics_data=forgotten)
-    acknowledging = share_acknowledge.ShareAcknowledgeRequest(
-        **member, share_session_epoch=2, topics=[share_acknowledge.AcknowledgeTopic(wide_id, acknowledged)]
-    )
+    member = {"group_id": "heavy-shares", "member_id": topic_id_text(uuid.uuid4().bytes)}
+
+    def fetch(epoch: int, **more: Any) -> None:
+        ask(apis.SHARE_FETCH, 2, share_fetch.ShareFetchRequest(**member, **of_it, share_session_epoch=epoch, **more))
+
+    def acknowledge() -> None:
+        topics = [share_acknowledge.AcknowledgeTopic(wide_id(), acknowledged)]
+        request = share_acknowledge.ShareAcknowledgeRequest(**member, share_session_epoch=2, topics=topics)
+        ask(apis.SHARE_ACKNOWLEDGE, 2, request)
+
+    def forget() -> None:
+        fetch(3, forgotten_topics_data=[share_fetch.ForgottenTopic(wide_id(), range(SHARE_PARTITIONS))])
+
     return {
-        f"ShareFetch that opens {SHARE_PARTITIONS} partitions": lambda: ask(apis.SHARE_FETCH, 2, opening),
-        "the next ShareFetch": lambda: ask(apis.SHARE_FETCH, 2, going_on),
-        "ShareAcknowledge of them": lambda: ask(apis.SHARE_ACKNOWLEDGE, 2, acknowledging),
-        "ShareFetch that forgets them": lambda: ask(apis.SHARE_FETCH, 2, leaving),
+        f"ShareFetch that opens {SHARE_PARTITIONS} partitions": lambda: fetch(
+            0, topics=[share_fetch.FetchTopic(wide_id(), fetched)]
+        ),
+        "the next ShareFetch": lambda: fetch(1),
+        "ShareAcknowledge of them": acknowledge,
+        "ShareFetch that forgets them": forget,
     }
 
 
