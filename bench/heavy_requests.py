@@ -5,7 +5,8 @@ Usage: python bench/heavy_requests.py HOST:PORT GRPC_HOST:PORT [PARTITIONS]
 Asks a broker that leads all partitions of a new topic, so a cluster of one (``tidegauge up --brokers 1 -d``). While
 each request is handled, another connection asks for ApiVersions every 5 ms; its longest wait is the figure. What the
 machine does besides counts too, so the wait without a request stands first. Requests about all partitions of a topic
-are about PARTITIONS of them, 3,000 by default; the first creates the topic and the last deletes it.
+are about PARTITIONS of them, 3,000 by default; the first creates the topic and the last deletes it. In KRaft mode
+(``up --kraft --brokers 1 -d``) those of ``heavy_kraft_requests`` follow before it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
+import heavy_kraft_requests
 
 from tidegauge.kafka.apis import (
     API_VERSIONS,
+    BROKER_PROTOCOL,
     CREATE_TOPICS,
     DELETE_RECORDS,
     DELETE_TOPICS,
@@ -30,7 +33,9 @@ from tidegauge.kafka.apis import (
     METADATA,
     PRODUCE,
 )
-from tidegauge.kafka.frames import joined, request_frame
+from tidegauge.kafka.frames import ApiCodec, codec_of, joined
+from tidegauge.kafka.kraft.apis import DESCRIBE_QUORUM
+from tidegauge.kafka.kraft.broker_apis import KRAFT_BROKER_PROTOCOL, OF_KRAFT
 from tidegauge.kafka.messages.api_versions import ApiVersionsRequest
 from tidegauge.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tidegauge.kafka.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -58,11 +63,22 @@ class Peer:
         self._socket = socket.create_connection((host, int(port)), timeout=120)
         self._file = self._socket.makefile("rb")
 
-    def ask(self, key: int, version: int, message: Any) -> None:
-        """Send a request and read its response."""
-        self._socket.sendall(joined(request_frame(key, version, 1, "heavy", message)))
+    def ask(self, key: int, version: int, message: Any) -> memoryview:
+        """Send a request, and return the frame of its response; some are larger than what is decoded at a time."""
+        codec = _codec(key, version)
+        self._socket.sendall(joined(codec.request_frame(1, "heavy", message)))
         (size,) = struct.unpack(">i", self._file.read(4))
-        self._file.read(size)
+        return memoryview(self._file.read(size))
+
+    def look(self, key: int, version: int, message: Any) -> Any:
+        """Send a request, and return its response."""
+        frame, codec = self.ask(key, version, message), _codec(key, version)
+        _, body_at, _ = codec.read_response_header(frame)
+        return codec.decode_response(frame, body_at)[0]
+
+
+def _codec(key: int, version: int) -> ApiCodec:
+    return codec_of(key, version, KRAFT_BROKER_PROTOCOL if key in OF_KRAFT else BROKER_PROTOCOL)
 
 
 def probe(address: str, worst_ms: Any) -> None:
@@ -73,6 +89,13 @@ def probe(address: str, worst_ms: Any) -> None:
         peer.ask(API_VERSIONS, 3, ApiVersionsRequest("bench", "1"))
         worst_ms.value = max(worst_ms.value, (time.perf_counter() - began) * 1000)
         time.sleep(0.005)
+
+
+def topic_id_of(peer: Peer, topic: str) -> bytes:
+    """Return the id of a topic."""
+    return next(
+        bytes(one.topic_id) for one in peer.look(METADATA, 12, MetadataRequest(None)).topics if one.name == topic
+    )
 
 
 def batch(count: int, value: bytes, codec: int = 0) -> bytes:
@@ -133,6 +156,14 @@ def main() -> None:
             DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=[wide], timeout_ms=120_000)
         ),
     }
+    known = {one.name: one for one in peer.look(METADATA, 12, MetadataRequest(None)).topics}
+    if any(
+        one.api_key == DESCRIBE_QUORUM for one in peer.look(API_VERSIONS, 3, ApiVersionsRequest("bench", "1")).api_keys
+    ):
+        *first, last = ((name, do) for name, do in work.items() if not name.startswith("Fetch v2"))  # 4.0 removed it
+        heavy_kraft_requests.prepare(peer.ask, bytes(known[topic].topic_id))
+        of_kraft = heavy_kraft_requests.work(peer.ask, bytes(known[topic].topic_id), lambda: topic_id_of(peer, wide))
+        work = {**dict(first), **of_kraft, last[0]: last[1]}
     print("| request | it took, s | longest wait of another connection, ms |\n|---|---|---|")
     for name, do in work.items():
         worst_ms.value, began = 0.0, time.perf_counter()

@@ -27,10 +27,9 @@ from tidegauge.faults.actions import (
 )
 from tidegauge.faults.requests import FaultRequest
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_client.quorum_file import node_name
 from tidegauge_lab.local.cluster import LocalCluster, Outcome
-from tidegauge_lab.session_ending import ended_words, expire_session
+from tidegauge_lab.session_ending import expire_session
 from tidegauge_lab.switches import Switches, Until
 
 
@@ -58,8 +57,8 @@ async def perform(cluster: LocalCluster, wanted: WantedAction | FaultRequest) ->
     async with Switches.of_cluster(cluster.file) as switches:
         if isinstance(wanted, WantedAction) and wanted.kind is EXPIRE_SESSION:
             assert isinstance(wanted.target, int), "only an action on a process has ZooKeeper as its target"
-            session_id = await expire_session(cluster, switches, wanted.target)
-            return Performed(True, ended_words(cluster.file.mode, session_id, f"broker {wanted.target}"))
+            ended = await expire_session(cluster, switches, wanted.target)
+            return Performed(True, ended.words(f"broker {wanted.target}"))
         if isinstance(wanted, FaultRequest):
             fault = await switches.set_fault(wanted.broker_id, wanted.fault)
             return Performed(True, f"{node_name(wanted.broker_id)}: {fault.text}")
@@ -84,11 +83,7 @@ def _to_process(cluster: LocalCluster, wanted: WantedAction) -> Performed:
         values["held"] = [TopicPartition.parse(one) for one in values["held"]]
     [outcome] = on_processes(cluster, wanted.kind, wanted.target, **values)
     done = _performed(wanted, outcome.name, changed=outcome.changed)
-    if outcome.session_id is None:
-        return done
-    if cluster.file.mode == KRAFT_MODE:
-        return Performed(True, f"{done.text}, and fenced by the active controller (broker epoch {outcome.session_id})")
-    return Performed(True, f"{done.text}, and its ZooKeeper session 0x{outcome.session_id:x} has been ended")
+    return done if outcome.ended is None else Performed(True, f"{done.text}, {outcome.ended.clause}")
 
 
 def _performed(wanted: WantedAction, subject: str, *, changed: bool) -> Performed:

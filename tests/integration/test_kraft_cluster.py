@@ -316,12 +316,14 @@ def test_a_dead_broker_is_fenced_at_once_if_the_kill_asks_for_it(
     try:
         made.up()
         verb(made, "create-topic", "orders", "--replica-assignment", "1:0")
-        made.pause(1, expire=True)
+        paused = verb(made, "pause", "1", "--expire", "-o", "json")
+        assert [sorted({"session", "broker_epoch"} & set(one)) for one in json.loads(paused)] == [["broker_epoch"]]
         wait(made, "--leader", "orders-0=0")
         made.resume(1)
         wait(made, "--in-sync", "orders")
         [killed] = made.kill("leader-of:orders-0", expire=True)
-        assert (killed.target, killed.session_id is None) == (0, False)
+        assert killed.ended is not None
+        assert (killed.target, killed.ended.is_session) == (0, False)
         wait(made, "--leader", "orders-0=1")
     finally:
         made.down(grace_seconds=0)

@@ -268,8 +268,8 @@ async def test_a_session_that_ends_on_the_server_costs_the_broker_its_registrati
         return [event["broker_epoch"] for event in events if event.get("state") == "registered"]
 
     before = epochs()
-    session = await lab.expire_session(one)
-    assert session > 0
+    session, is_session = await lab.expire_session(one)
+    assert (session > 0, is_session) == (True, True)
     after = until(lambda: epochs()[len(before) :], timeout=150)
     assert after[-1] > before[-1]
     events = read_events(brokers.logs / f"broker-{one}.events.jsonl")

@@ -101,6 +101,7 @@ from tidegauge_broker.coordinator.share_group.altering import ShareOffsets
 from tidegauge_broker.coordinator.share_group.describing import described_share_group
 from tidegauge_broker.coordinator.share_group.group import ShareGroup
 from tidegauge_broker.coordinator.share_group.serving import ShareGroups
+from tidegauge_broker.coordinator.sizes import LARGE_FROM_ITEMS
 from tidegauge_broker.coordinator.text_limits import is_too_long, joins_with_long_text
 from tidegauge_broker.coordinator.transactional_commits import TransactionalCommits, failed_transactional_commit
 from tidegauge_broker.coordinator.views import ConsumerGroupView, Counters, Gauges, GroupView
@@ -236,6 +237,21 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def _groups(self) -> Iterator[Group]:
         for shard in self._shards.values():
             yield from shard.groups.values()
+
+    # How much a decision goes through
+
+    def _is_about_much(self, request: GroupRequest) -> bool:
+        group_id = getattr(request, "group_id", None)
+        return isinstance(group_id, str) and self._is_large_group(group_id)
+
+    def _is_large_owner(self, owner: Owner | None) -> bool:
+        return owner is not None and self._is_large_group(owner.key)
+
+    def _is_large_group(self, group_id: str) -> bool:
+        """Return whether the members of a group of KIP-848 or KIP-932 have named, or were given, very much."""
+        shard = self._shard_of(group_id)
+        group = None if shard is None else shard.consumer_groups.get(group_id) or shard.share_groups.get(group_id)
+        return group is not None and group.image.items >= LARGE_FROM_ITEMS
 
     # Outcomes and timers
 

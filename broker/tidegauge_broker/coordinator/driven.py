@@ -8,7 +8,9 @@ from typing import Any, Generic, TypeVar
 from tidegauge_broker.coordinator.effects import Effect
 from tidegauge_broker.coordinator.events import Appended, Elected, LoadCompleted, RecordsRead, Resigned, ShutDown
 from tidegauge_broker.coordinator.led_partitions import LedPartitions
+from tidegauge_broker.coordinator.owner import Owner
 from tidegauge_broker.coordinator.runtime import Runtime
+from tidegauge_broker.coordinator.sizes import LARGE_FROM_BYTES, LARGE_FROM_ITEMS, items_in
 
 AnyRuntime = TypeVar("AnyRuntime", bound=Runtime)
 AnyEvent = TypeVar("AnyEvent")
@@ -55,6 +57,30 @@ class Driven(Generic[AnyRuntime, AnyEvent]):
         if self._is_active:
             self._runtime.run_expired()
         return self._runtime.effects
+
+    def is_large(self, event: AnyEvent | None, now_ms: int) -> bool:
+        """Return whether an event, or (None) the timers that are due, make a decision about very much.
+
+        Such a decision may take longer than others should wait, so the shell makes it beside the event loop.
+        """
+        if event is None:
+            return any(map(self._is_large_owner, self._runtime.timers.due_owners(now_ms)))
+        if isinstance(event, RecordsRead):
+            return len(event.batches) > LARGE_FROM_BYTES
+        if isinstance(event, Appended):
+            return self._runtime.is_large_append(event.append_id)
+        request = getattr(event, "request", None)
+        if request is None:
+            return items_in(event) >= LARGE_FROM_ITEMS
+        return items_in(request) >= LARGE_FROM_ITEMS or self._is_about_much(request)
+
+    def _is_about_much(self, _request: Any) -> bool:
+        """Return whether a request is about something large that the coordinator keeps."""
+        return False
+
+    def _is_large_owner(self, _owner: Owner | None) -> bool:
+        """Return whether what the coordinator keeps of an owner is large."""
+        return False
 
     def next_deadline_ms(self) -> int | None:
         """Return when ``step`` should be called next; None: not before another event."""

@@ -24,6 +24,7 @@ from tidegauge_broker.coordinator.settings import (
     ShareStateSettings,
     TransactionSettings,
 )
+from tidegauge_broker.coordinator.sizes import LARGE_FROM_BYTES
 from tidegauge_broker.coordinator.timers import Timer, Timers
 from tidegauge_broker.coordinator.views import Counters
 
@@ -62,6 +63,7 @@ class Runtime:
         self.effects: list[Effect] = []
         self.owner: Owner | None = None
         self._outcomes: dict[int, tuple[Owner | None, Outcome]] = {}
+        self._large_appends: set[int] = set()
         self._awaited: dict[int, tuple[Owner | None, Callable[..., None]]] = {}
         self._requests: dict[object, tuple[Owner | None, object]] = {}
         self._last_append_id = 0
@@ -182,6 +184,8 @@ class Runtime:
         """Append a batch, and call back when it is committed or has failed."""
         self._last_append_id += 1
         self._outcomes[self._last_append_id] = self.owner, outcome
+        if len(batch) > LARGE_FROM_BYTES:
+            self._large_appends.add(self._last_append_id)
         self.effects.append(Append(self._last_append_id, partition, batch, acks, timeout_ms, guard))
 
     def append_unacknowledged(self, partition: int, batch: bytes) -> None:
@@ -192,9 +196,14 @@ class Runtime:
     def appended(self, append_id: int, error: ErrorCode, base_offset: int) -> None:
         """Hand an append's outcome to the operation that waits for it; a second outcome is ignored."""
         assert error is not ErrorCode.NONE or base_offset >= 0, "what was appended has an offset"
+        self._large_appends.discard(append_id)
         owner, outcome = self._outcomes.pop(append_id, (None, None))
         if outcome is not None:
             self.attempt(owner, lambda: outcome(error, base_offset))
+
+    def is_large_append(self, append_id: int) -> bool:
+        """Return whether an append without an outcome is of a large record, which takes effect with that."""
+        return append_id in self._large_appends
 
     @property
     def appends_in_flight(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tidegauge_broker.coordinator.owner import Owner
@@ -93,6 +93,15 @@ class Timers:
                     self._push(timer)
                 else:
                     self._due.append(timer)
+
+    def due_owners(self, now_ms: int) -> Iterator[Owner | None]:
+        """Yield the owners of the timers that the next turn would look at."""
+        queue, following = self._queue, [0]
+        while following:
+            place = following.pop()
+            if place < len(queue) and queue[place][0] <= now_ms:
+                yield queue[place][2].owner
+                following += (2 * place + 1, 2 * place + 2)  # the children in the heap, which are due later
 
     def take_expired(self, now_ms: int) -> Expired | None:
         """Return the next timer of the turn that an earlier action has neither cancelled nor postponed; else None."""

@@ -26,7 +26,6 @@ from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, RoleKind
 from tidegauge_lab.performing import on_processes
-from tidegauge_lab.session_ending import ended_words
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,8 +116,8 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
     kafkas = cluster.kafka_brokers() if unchanged else {}
     ended: list[str] = []
     for outcome in outcomes:
-        if outcome.session_id is not None:
-            ended.append(f"{ended_words(cluster.file.mode, outcome.session_id, outcome.name)}.")
+        if outcome.ended is not None:
+            ended.append(f"{outcome.ended.words(outcome.name)}.")
         if not outcome.changed:
             kafka = kafkas.get(outcome.target) if isinstance(outcome.target, int) else None
             instead = "" if kafka is None else f"; Apache Kafka has its id, at {kafka}, and is left alone"
@@ -164,7 +163,7 @@ def _as_json(kind: ActionKind, outcomes: Sequence[Outcome]) -> list[dict[str, An
             "state": outcome.state.value,
             "changed": outcome.changed,
             **({"lost_bytes": outcome.lost_bytes} if kind is START else {}),
-            **({} if outcome.session_id is None else {"session": f"0x{outcome.session_id:x}"}),
+            **({} if outcome.ended is None else outcome.ended.as_json),
         }
         for outcome in outcomes
     ]

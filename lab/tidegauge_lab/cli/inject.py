@@ -29,8 +29,8 @@ from tidegauge_lab.cli.fault_targets import (
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import means_directory, with_switches
 from tidegauge_lab.cli.verbs import lab_verb
+from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.session_ending import ended_words
 from tidegauge_lab.session_ending import expire_session as end_session
 from tidegauge_lab.switches import Fault, Switches
 
@@ -97,21 +97,20 @@ def release_requests(
 @verb_options
 @lab_verb
 def expire_session(output: str, directory: Path, bootstrap_server: str | None, **options: Any) -> None:
-    """End a broker's ZooKeeper session on the server, at once."""
+    """End a broker's membership of its cluster at once, a ZooKeeper session on the server."""
     target = taken_target(options)
 
-    async def do(switches: Switches) -> tuple[int, int, str | None]:
+    async def do(switches: Switches) -> tuple[int, EndedMembership]:
         broker_id = await resolved(switches, target)
         if not means_directory(bootstrap_server):  # the brokers may be another machine's
-            return broker_id, await switches.expire_session(broker_id), None
-        cluster = LocalCluster(directory)
-        return broker_id, await end_session(cluster, switches, broker_id), cluster.file.mode
+            return broker_id, await switches.expire_session(broker_id)
+        return broker_id, await end_session(LocalCluster(directory), switches, broker_id)
 
-    broker_id, session_id, mode = with_switches(directory, bootstrap_server, do)
+    broker_id, ended = with_switches(directory, bootstrap_server, do)
     if output == "json":
-        print_json({"broker": broker_id, "session": f"0x{session_id:x}"})
+        print_json({"broker": broker_id, **ended.as_json})
     else:
-        print_text(f"{ended_words(mode, session_id, f'broker {broker_id}')}.")
+        print_text(f"{ended.words(f'broker {broker_id}')}.")
 
 
 @click.command(SYNC.words, help=f"{SYNC.meaning}.")

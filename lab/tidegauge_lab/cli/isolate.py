@@ -49,7 +49,7 @@ def heal(
         return [fault for ended in (await each(switches, switches.heal)).values() for fault in ended]
 
     ended = with_switches(directory, bootstrap_server, do)
-    _tell_ended(ended, [], output)
+    _tell_ended(ended, [], output, nothing="No network partition, delay or loss was in force")
 
 
 def _tell_ended(
@@ -57,6 +57,8 @@ def _tell_ended(
     released: Sequence[tuple[int, TopicPartition]],
     output: str,
     rules: Sequence[tuple[int, RuleInForce]] = (),
+    *,
+    nothing: str = "Nothing was in force",
 ) -> None:
     if output == "json":
         print_json(
@@ -74,7 +76,7 @@ def _tell_ended(
     for broker_id, rule in rules:
         print_text(f"Broker {broker_id}: rule {rule.rule_id}: {rule.text}: ended.")
     if not ended and not released and not rules:
-        say("Nothing was in force")
+        say(nothing)
 
 
 @click.command()

@@ -25,12 +25,14 @@ from tidegauge.host_addresses import address_of
 from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked, read
 from tidegauge_lab.control.endpoints import ENDPOINTS, Endpoint
 from tidegauge_lab.control.gate import refusal
+from tidegauge_lab.control.json_in_portions import rendered
 from tidegauge_lab.control.problems import RefusedError, malformed, refused, unwritable
 from tidegauge_lab.http_server import HttpServer
 
 _STATUS_NAMES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 _WITH_SLASHES = frozenset({"target", "group", "transaction"})
 """Names in paths that may hold slashes: those of groups and transactional ids."""
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _SHUTDOWN_SECONDS = 3
 _IDLE_SECONDS = 3600
 """How long an idle connection stays open: longer than the pools of clients keep theirs (1200 s in Java 17), so that it
@@ -103,7 +105,8 @@ def _handler(control: Served, endpoint: Endpoint) -> Callable[[Request], Awaitab
         OF_THE_LAB.set(True)
         try:
             asked = read(endpoint, request.path_params, request.query_params.multi_items(), await _body(request))
-            return _json(200, await serve(asked))
+            body = await rendered(await serve(asked))
+            return Response(body, headers=_HEADERS, media_type="application/json")
         except RefusedError as problem:
             return _json(problem.status, problem.body)
         except TidegaugeError as problem:
@@ -141,8 +144,7 @@ def _on_defect(_: Request, problem: Exception) -> Response:
 
 
 def _json(status: int, value: Any) -> Response:
-    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return JSONResponse(value, status_code=status, headers=headers)
+    return JSONResponse(value, status_code=status, headers=_HEADERS)
 
 
 def listen(host: str, port: int) -> socket.socket:

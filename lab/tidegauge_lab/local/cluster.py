@@ -23,6 +23,7 @@ from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_client.quorum_admin import QuorumView
+from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.local import (
     containment,
     foreign,
@@ -386,8 +387,8 @@ class LocalCluster:
             outcomes = faults.pause(processes, self.logs)
             return faults.expired(self._topology, outcomes) if expire else outcomes
 
-    def expire_session(self, broker_id: int) -> int:
-        """End the ZooKeeper session of a broker, whether it is up, paused or down; return the session's id.
+    def expire_session(self, broker_id: int) -> EndedMembership:
+        """End the membership of a broker, whether it is up, paused or down.
 
         Raises:
             TidegaugeError: the session is not known, or ZooKeeper does not serve.

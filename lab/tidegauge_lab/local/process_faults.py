@@ -18,6 +18,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.local import layout, startup
 from tidegauge_lab.local.fault_log import note_fault
 from tidegauge_lab.local.launcher import Launcher
@@ -43,7 +44,7 @@ class Outcome(NamedTuple):
         pid: the process it was done to; the new one after a start; None when there was none.
         state: its state now.
         lost_bytes: what was never flushed, and is lost in a power loss.
-        session_id: of the ZooKeeper session that was ended with it; None if none was.
+        ended: the membership that was ended with it; None if none was.
     """
 
     process: str
@@ -52,7 +53,7 @@ class Outcome(NamedTuple):
     pid: int | None
     state: ProcessState
     lost_bytes: int = 0
-    session_id: int | None = None
+    ended: EndedMembership | None = None
 
     @property
     def name(self) -> str:
@@ -93,13 +94,13 @@ def kill(processes: Processes, logs: Path) -> list[Outcome]:
 
 
 def expired(topology: Topology, outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """End the memberships of the brokers to which a fault was done; return the outcomes with their numbers.
+    """End the memberships of the brokers to which a fault was done; return the outcomes with them.
 
     Raises:
         TidegaugeError: what keeps the memberships does not respond.
     """
     brokers = [(one, int(one.target)) for one in outcomes if one.is_broker]
-    return [one._replace(session_id=topology.end_membership(broker_id)) for one, broker_id in brokers]
+    return [one._replace(ended=topology.end_membership(broker_id)) for one, broker_id in brokers]
 
 
 def stop(directory: Path, processes: Processes, limit_seconds: float) -> list[Outcome]:

@@ -43,6 +43,7 @@ from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge.v1.broker_service_pb2_grpc import BrokerServiceStub
 from tidegauge.v1.lab_service_pb2_grpc import LabServiceStub
 from tidegauge_client.cluster_file import BootstrapServers, ClusterFile
+from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.switches import wire
 from tidegauge_lab.switches.fault_calls import FaultCalls
 from tidegauge_lab.switches.model import (
@@ -254,10 +255,12 @@ class Switches(FaultCalls):
         response = await self._ask(broker_id, lambda stub: stub.ListRequests, lab_pb2.ListRequestsRequest(after=number))
         return list(response.requests)
 
-    async def expire_session(self, broker_id: int) -> int:
-        """End the broker's ZooKeeper session on the server, at once; returns the session's id."""
+    async def expire_session(self, broker_id: int) -> EndedMembership:
+        """End the broker's membership of its cluster at once, a ZooKeeper session on the server."""
         response = await self._ask(broker_id, lambda stub: stub.ExpireSession, lab_pb2.ExpireSessionRequest())
-        return response.session_id
+        if response.WhichOneof("ended") == "broker_epoch":
+            return EndedMembership(response.broker_epoch, is_session=False)
+        return EndedMembership(response.session_id, is_session=True)
 
     async def sync_log(self, broker_id: int, at: TopicPartition | None = None) -> dict[TopicPartition, int]:
         """Flush a replica's log to the disk, or all of the broker; returns the recovery points."""

@@ -209,7 +209,7 @@ HEAL = ActionKind(
 CLEAR_FAULTS = ActionKind(
     name="clear_faults",
     room="broker",
-    meaning="End all faults inside a broker: network partitions, errors, held requests, disks",
+    meaning="End all faults inside a broker: network partitions, errors, held requests, disks, clocks",
     parameters=(Parameter("holds", "flag", "Release its held followers too", default=False),),
     done="cleared of faults",
     already="free of faults",

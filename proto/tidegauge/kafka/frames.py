@@ -155,8 +155,10 @@ class ApiCodec:
     def _too_long(self) -> MalformedMessage:
         return MalformedMessage(f"a message of {self.api.name} v{self.version} ends behind its frame")
 
-    def decode_in_slices(self, buffer: memoryview, offset: int, items: int) -> Generator[None, None, Any]:
-        """Decode a request, and yield after every so many items: other messages may be decoded then.
+    def decode_in_slices(
+        self, buffer: memoryview, offset: int, items: int, *, response: bool = False
+    ) -> Generator[None, None, Any]:
+        """Decode a request or a response, and yield after every so many items: other messages may be decoded then.
 
         Returns:
             The message.
@@ -164,7 +166,8 @@ class ApiCodec:
         Raises:
             MalformedMessage: the bytes are no such message.
         """
-        functions = stepwise_codec(self.request_class, self.version, self._is_flexible)
+        kind = self.response_class if response else self.request_class
+        functions = stepwise_codec(kind, self.version, self._is_flexible)
         begin_message(is_control=self._is_control)
         try:
             message, end = yield from _sliced(functions.decode(buffer, offset), items)
@@ -229,6 +232,12 @@ class ApiCodec:
         self, correlation_id: int, client_id: str | None, message: Any, tags: Tags = NO_TAGS
     ) -> list[Buffer]:
         """Return a whole request as a list of buffers, its length first; tags only where its header is flexible."""
+        return self.framed_request(correlation_id, client_id, self.encode(message), tags)
+
+    def framed_request(
+        self, correlation_id: int, client_id: str | None, body: Sequence[Buffer], tags: Tags = NO_TAGS
+    ) -> list[Buffer]:
+        """Return what ``request_frame`` does, of a message that is encoded already."""
         key, version = self.api.key, self.version
         header = _FIXED.pack(key, version, correlation_id)
         if key != CONTROLLED_SHUTDOWN or version > 0:
@@ -236,7 +245,6 @@ class ApiCodec:
             header += _SHORT.pack(-1 if encoded is None else len(encoded)) + (encoded or b"")
         if self._is_flexible:
             header += b"\0" if tags is NO_TAGS else encode_tags(tags)
-        body = self.encode(message)
         return [_LENGTH.pack(len(header) + sum(map(len, body))) + header, *body]
 
     def read_response_header(self, frame: memoryview) -> tuple[int, int, Tags]:

@@ -43,7 +43,7 @@ _IDENTITY = (
         "HOST:PORT for health and the lab's faults over gRPC; absent: none. Not a setting of Kafka.",
     ),
     whole("socket.request.max.bytes", 104_857_600, "bytes", "Largest request accepted.", 1),
-    long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed.", 1),
+    long("connections.max.idle.ms", 600_000, "ms", "Idle time after which a connection is closed; -1: never.", -1),
 )
 _QUORUM = (
     names(

@@ -893,19 +893,25 @@ global___ExpireSessionRequest = ExpireSessionRequest
 
 @typing.final
 class ExpireSessionResponse(google.protobuf.message.Message):
-    """The session has ended on the server."""
+    """The membership has ended."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: builtins.int
     session_id: builtins.int
-    """The session that ended."""
+    """The session that ended on the server."""
+    broker_epoch: builtins.int
+    """In KRaft mode: the broker epoch of the broker that the active controller has fenced."""
     def __init__(
         self,
         *,
         session_id: builtins.int = ...,
+        broker_epoch: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["session_id", b"session_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "ended", b"ended", "session_id", b"session_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["broker_epoch", b"broker_epoch", "ended", b"ended", "session_id", b"session_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["ended", b"ended"]) -> typing.Literal["session_id", "broker_epoch"] | None: ...
 
 global___ExpireSessionResponse = ExpireSessionResponse
 

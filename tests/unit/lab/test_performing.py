@@ -12,6 +12,7 @@ from tidegauge.faults.requests import read_request
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_lab import performing
+from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.switches import Fault, Step
@@ -31,6 +32,7 @@ class FakeCluster:
     """Records what was asked of its processes."""
 
     file = SimpleNamespace(mode="zookeeper")
+    has_sessions = True
 
     def __init__(self, *, changed: bool) -> None:
         self.changed = changed
@@ -42,7 +44,7 @@ class FakeCluster:
     def __getattr__(self, name):
         def method(*targets, **values):
             self.asked.append((name, targets, values))
-            ended = 0x1F if values.get("expire") else None
+            ended = EndedMembership(0x1F, is_session=self.has_sessions) if values.get("expire") else None
             return [
                 Outcome(
                     f"broker-{target}" if isinstance(target, int) else target,
@@ -50,7 +52,7 @@ class FakeCluster:
                     self.changed,
                     7,
                     ProcessState.UP,
-                    session_id=ended,
+                    ended=ended,
                 )
                 for target in targets
             ]
@@ -96,7 +98,7 @@ class FakeSwitches:
 
     async def expire_session(self, broker_id):
         self._note("expire_session", broker_id)
-        return 0x1F
+        return EndedMembership(0x1F, is_session=True)
 
     async def sync_log(self, broker_id, at):
         self._note("sync_log", broker_id, at)
@@ -142,7 +144,7 @@ async def test_a_session_that_was_ended_with_the_process_is_said(perform):
 
 
 async def test_in_kraft_mode_no_session_is_spoken_of(perform, monkeypatch):
-    monkeypatch.setattr(FakeCluster, "file", SimpleNamespace(mode="kraft"))
+    monkeypatch.setattr(FakeCluster, "has_sessions", False)
     done, _ = await perform("kill", expire=True)
     assert done == (True, "Broker 1 killed, and fenced by the active controller (broker epoch 31)")
 

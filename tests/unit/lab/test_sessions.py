@@ -141,4 +141,4 @@ def test_the_lab_does_not_ask_a_broker_that_is_down(tmp_path: Path, monkeypatch:
             raise AssertionError("broker 0 is down")
 
         switches: Any = SimpleNamespace(expire_session=ask)
-        assert asyncio.run(expire_session(cluster, switches, 0)) == SESSION
+        assert asyncio.run(expire_session(cluster, switches, 0)) == (SESSION, True)

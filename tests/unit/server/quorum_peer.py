@@ -10,6 +10,7 @@ from tidegauge.kafka.kraft import apis
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.connection import QuorumConnection
+from tidegauge_broker.server.wire.kafka.turns import Turns
 
 
 class Wire:
@@ -39,8 +40,9 @@ class Wire:
 class Listening:
     """A listener whose handlers note requests; responses come when the test gives them."""
 
-    def __init__(self, *, has_room: bool = True) -> None:
-        self.max_request_bytes = 1000
+    def __init__(self, *, has_room: bool = True, max_request_bytes: int = 1000) -> None:
+        self.max_request_bytes = max_request_bytes
+        self.turns = Turns()
         self.asked: list[Call] = []
         self._has_room = has_room
         keys = (API_VERSIONS, apis.DESCRIBE_QUORUM)
@@ -58,6 +60,9 @@ class Listening:
 
 def give(connection: QuorumConnection, data: bytes) -> None:
     """Let bytes arrive."""
-    view = connection.get_buffer(-1)
-    view[: len(data)] = data
-    connection.buffer_updated(len(data))
+    while data:
+        view = connection.get_buffer(-1)
+        size = min(len(view), len(data))
+        view[:size] = data[:size]
+        connection.buffer_updated(size)
+        data = data[size:]

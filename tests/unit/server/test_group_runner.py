@@ -124,6 +124,9 @@ class Broken:
     def handle(self, *_: object) -> Any:
         raise RuntimeError("a defect")
 
+    def is_large(self, *_: object) -> bool:
+        return False
+
     def next_deadline_ms(self) -> None:
         return None
 

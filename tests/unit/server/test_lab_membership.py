@@ -14,6 +14,8 @@ from tidegauge_broker.server.lab.servicer import LabServicer
 class Membership:
     """Of a broker in KRaft mode: its number is the broker epoch."""
 
+    is_session = False
+
     def __init__(self) -> None:
         self.has_ended = False
 
@@ -34,6 +36,6 @@ async def test_the_event_of_an_ended_membership_speaks_of_no_session(monkeypatch
     monkeypatch.setattr(lab, "_membership", membership)
     context: Any = None
     response = await lab.ExpireSession(lab_pb2.ExpireSessionRequest(), context)
-    assert response.session_id == 0x2A
+    assert (response.WhichOneof("ended"), response.broker_epoch) == ("broker_epoch", 0x2A)
     assert membership.has_ended
     assert notes == [{"action": "expire-session", "broker": 1, "process": "broker-1", "membership": "0x2a"}]

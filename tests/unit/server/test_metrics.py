@@ -347,6 +347,10 @@ def test_a_wrong_address_is_refused_with_what_to_write(text: str) -> None:
         parse_address(text, FIRST)
 
 
+async def one_line() -> str:
+    return "a 1\n"
+
+
 @pytest.mark.parametrize(
     ("request_line", "status", "body"),
     [
@@ -358,21 +362,24 @@ def test_a_wrong_address_is_refused_with_what_to_write(text: str) -> None:
         (b"\xff\xfe", "404 Not Found", "The metrics are at /metrics\n"),
     ],
 )
-def test_one_page_is_served_and_nothing_else(request_line: bytes, status: str, body: str) -> None:
-    response = MetricsEndpoint(lambda: "a 1\n").respond(request_line + b"\r\nHost: x\r\n\r\n").decode()
+async def test_one_page_is_served_and_nothing_else(request_line: bytes, status: str, body: str) -> None:
+    response = (await MetricsEndpoint(one_line).respond(request_line + b"\r\nHost: x\r\n\r\n")).decode()
     head, _, text = response.partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status}\r\n")
     assert text == body
 
 
-def test_a_page_that_can_not_be_made_is_an_error_of_the_server_only(caplog: pytest.LogCaptureFixture) -> None:
-    response = MetricsEndpoint(lambda: str(1 // 0)).respond(b"GET /metrics HTTP/1.1\r\n\r\n")
+async def test_a_page_that_can_not_be_made_is_an_error_of_the_server_only(caplog: pytest.LogCaptureFixture) -> None:
+    async def defect() -> str:
+        return str(1 // 0)
+
+    response = await MetricsEndpoint(defect).respond(b"GET /metrics HTTP/1.1\r\n\r\n")
     assert response.startswith(b"HTTP/1.1 500 ")
     assert "The metrics could not be collected" in caplog.text
 
 
 async def test_the_endpoint_serves_over_a_socket_and_refuses_a_port_that_is_taken() -> None:
-    endpoint = MetricsEndpoint(lambda: "a 1\n")
+    endpoint = MetricsEndpoint(one_line)
     await endpoint.start("127.0.0.1", 0)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
@@ -381,7 +388,7 @@ async def test_the_endpoint_serves_over_a_socket_and_refuses_a_port_that_is_take
         writer.close()
         await writer.wait_closed()
         with pytest.raises(TidegaugeError, match="can't be bound for metrics"):
-            await MetricsEndpoint(str).start("127.0.0.1", endpoint.port)
+            await MetricsEndpoint(one_line).start("127.0.0.1", endpoint.port)
     finally:
         await endpoint.close()
 

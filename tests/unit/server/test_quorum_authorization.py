@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,13 +24,17 @@ from tidegauge.kafka.kraft.messages import (
     delete_topics,
     describe_acls,
     describe_cluster,
+    describe_quorum,
     incremental_alter_configs,
     vote,
 )
 from tidegauge.kafka.kraft.messages.envelope import EnvelopeRequest
 from tidegauge.principal import Principal
+from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.controller import envelope as envelopes
 from tidegauge_broker.server.quorum.controller.authorization import OF_CLUSTER
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 from tidegauge_controller.raft import events
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -203,3 +208,44 @@ async def test_describe_cluster_of_brokers_is_refused_at_a_controller(guarded: O
     message = describe_cluster.DescribeClusterRequest(endpoint_type=1)
     response = await guarded.ask(apis.DESCRIBE_CLUSTER, message)
     assert response.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+async def test_what_is_in_a_large_envelope_leaves_the_loop_to_others_and_is_the_same(tmp_path: Path):
+    """A broker may forward what any client sends; EnvelopeUtils.handleEnvelopeRequest runs on a thread of its own."""
+    topics = [describe_quorum.TopicData(f"topic-{one}", [describe_quorum.PartitionData(one)]) for one in range(5_000)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with controller_at(tmp_path) as one:
+        counting = asyncio.create_task(count())
+        found = await forwarded(one, apis.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest(topics))
+        counting.cancel()
+    errors = [(topic.topic_name, topic.partitions[0].error_code) for topic in found.topics]
+    assert errors == [(topic.topic_name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for topic in topics]
+    assert turns >= 2 * 2 * 5_000 // ITEMS_PER_TURN
+
+
+async def test_a_large_envelope_that_holds_no_request_is_refused(tmp_path: Path):
+    topics = [describe_quorum.TopicData(f"topic-{one}", [describe_quorum.PartitionData(one)]) for one in range(5_000)]
+    envelope = in_envelope(apis.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest(topics))
+    envelope.request_data = bytes(envelope.request_data)[:-100]
+    async with controller_at(tmp_path) as one:
+        assert (await one.ask(apis.ENVELOPE, envelope)).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+async def test_a_large_envelope_whose_broker_has_closed_its_connection_is_not_handled(is_open: bool):
+    """A broker that waits too long sends the request again (NodeToControllerRequestThread): attempts do not add up."""
+    handled: list[Call] = []
+    topics = [describe_quorum.TopicData(f"topic-{one}", []) for one in range(5_000)]
+    envelope = in_envelope(apis.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest(topics))
+    [served] = envelopes.served({apis.DESCRIBE_QUORUM: Served(apis.DESCRIBE_QUORUM, handled.append, is_forwarded=True)})
+    served.handle(Call(apis.ENVELOPE, 0, envelope, lambda _: None, lambda *_: None, is_open=lambda: is_open))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(handled) == is_open

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from quorum_peer import Listening, Wire, give
@@ -14,8 +17,12 @@ from tidegauge.kafka.frames import codec_of, joined
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import api_versions, describe_quorum
+from tidegauge.listeners import parse_listeners
 from tidegauge_broker.server.quorum.calls import Served
 from tidegauge_broker.server.quorum.connection import QuorumConnection
+from tidegauge_broker.server.quorum.listener import QuorumListener
+from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 
 @pytest.fixture
@@ -124,3 +131,76 @@ def test_a_defect_of_a_handler_costs_its_connection(open_connection):
 def test_a_connection_too_many_is_closed_at_once(open_connection):
     _, wire = open_connection(Listening(has_room=False))
     assert wire.is_closed
+
+
+def large(topics: int) -> bytes:
+    named = [describe_quorum.TopicData(f"topic-{one}", [describe_quorum.PartitionData(one)]) for one in range(topics)]
+    return request(apis.DESCRIBE_QUORUM, 2, describe_quorum.DescribeQuorumRequest(named))
+
+
+async def turns_until(holds: Callable[[], bool]) -> int:
+    """Return how many turns of the event loop something took."""
+    for turns in range(1000):
+        if holds():
+            return turns
+        await asyncio.sleep(0)
+    raise AssertionError("it does not come to hold")
+
+
+async def test_a_large_request_and_a_large_response_leave_the_loop_to_other_connections(open_connection):
+    """Kafka's listener has threads; here the loop turns after every so many items."""
+    listening = Listening(max_request_bytes=1 << 20)
+    connection, wire = open_connection(listening)
+    other, _ = open_connection(listening)
+    give(connection, large(10 * ITEMS_PER_TURN))
+    give(other, DESCRIBE)
+    assert [len(call.message.topics) for call in listening.asked] == [0], "the other's is handled meanwhile"
+    assert await turns_until(lambda: len(listening.asked) == 2) >= 20
+    call = listening.asked[1]
+    assert (len(call.message.topics), call.is_large, wire.is_reading) == (10 * ITEMS_PER_TURN, True, False)
+    topics = [describe_quorum.ResponseTopicData(one.topic_name, []) for one in call.message.topics]
+    call.respond(describe_quorum.DescribeQuorumResponse(topics=topics))
+    assert not wire.written
+    assert await turns_until(lambda: bool(wire.written)) >= 10
+    codec = codec_of(apis.DESCRIBE_QUORUM, 2, KRAFT_PROTOCOL)
+    _, body_at, _ = codec.read_response_header(memoryview(wire.written)[4:])
+    assert len(codec.decode_response(memoryview(wire.written)[4:], body_at)[0].topics) == 10 * ITEMS_PER_TURN
+    assert wire.is_reading
+
+
+async def test_a_large_frame_that_is_no_message_closes_its_connection_alone(open_connection):
+    listening = Listening(max_request_bytes=1 << 20)
+    connection, wire = open_connection(listening)
+    _, other_wire = open_connection(listening)
+    data = bytearray(large(10 * ITEMS_PER_TURN))
+    data[-3:] = b"\xff\xff\xff"
+    give(connection, bytes(data))
+    await turns_until(lambda: wire.is_closed)
+    assert (listening.asked, other_wire.is_closed) == ([], False)
+
+
+async def test_a_connection_that_ends_while_its_request_is_decoded_is_asked_for_nothing(open_connection):
+    listening = Listening(max_request_bytes=1 << 20)
+    connection, _ = open_connection(listening)
+    give(connection, large(10 * ITEMS_PER_TURN))
+    connection.connection_lost(None)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not listening.asked
+
+
+@pytest.mark.parametrize(("idle_seconds", "is_closed"), [(-0.001, False), (0.0, True)])
+async def test_an_idle_connection_is_closed_unless_the_limit_is_below_0(
+    idle_seconds: float, is_closed: bool, monkeypatch: pytest.MonkeyPatch, open_connection
+):
+    """connections.max.idle.ms=-1 is Kafka's never."""
+    monkeypatch.setattr(Acceptor, "start", start := AsyncMock())
+    monkeypatch.setattr(Acceptor, "stop", AsyncMock())
+    [at] = parse_listeners("CONTROLLER://127.0.0.1:1", "listeners")
+    listener = QuorumListener(at, {}, 1000, idle_seconds, lambda: 0)
+    connection, wire = open_connection(listener)
+    connection.used_seconds = -1.0
+    await listener.open()
+    start.assert_awaited_once()
+    assert wire.is_closed == is_closed
+    await listener.close()

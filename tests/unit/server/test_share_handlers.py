@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from share_partitions import ACCEPT, LOCK_MS, PARTITION, RENEW, TOPIC_ID_BYTES, ShareBroker
+from kafka_cluster import TOPIC
+from share_partitions import ACCEPT, KEY, LOCK_MS, PARTITION, RENEW, TOPIC_ID_BYTES, ShareBroker
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from tidegauge.kafka.frames import RequestHeader, decode, encode, joined
 from tidegauge.kafka.header_tags import NO_TAGS
 from tidegauge.kafka.messages import share_acknowledge, share_fetch
+from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers
 from tidegauge_broker.quotas.client_quota import QuotaManagers
 from tidegauge_broker.quotas.limits import QuotaEntity
@@ -390,4 +392,53 @@ async def test_acknowledgements_of_many_records_are_taken_in_several_turns(
     assert [one[1] for one in seen(response).values()] == [0] * 4
     assert len(turns.of_calls) == 4
     assert turns.most <= 2, "the first wait is over before the response is awaited (eager.py)"
+    await broker.close()
+
+
+async def test_records_of_many_partitions_are_acquired_and_responded_to_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member may fetch any number of share partitions: what one turn acquires and puts into a response is limited."""
+    monkeypatch.setattr(fetching, "_ACQUIRED_PER_TURN", 3)
+    monkeypatch.setattr(share_fetch_handler, "ITEMS_PER_TURN", 3)
+    broker = ShareBroker(tmp_path, 10)
+    await broker.start()
+    for one in range(10):
+        broker.produce(2, partition=one)
+    asked = Asked(broker)
+    await asked.fetch(0, *range(10))
+    await broker.turns()
+    acquiring, naming = (
+        Turns(monkeypatch, *of) for of in ((fetching.ShareFetches, "_acquired"), (share_fetch_handler, "_partition"))
+    )
+    response = await acquiring.during(naming.during(asked.fetch(1)))
+    assert {one: found[2] for one, found in seen(response).items()} == {one: [(0, 1, 1)] for one in range(10)}
+    for turns in (acquiring, naming):
+        assert (len(turns.of_calls), turns.most) == (10, 3)
+    await broker.close()
+
+
+async def test_a_share_partition_that_is_lost_between_two_turns_gives_none_and_the_others_their_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read is acquired of a share partition that is still there (SharePartition.acquire, stateNotActive)."""
+    monkeypatch.setattr(fetching, "_ACQUIRED_PER_TURN", 1)
+    broker = ShareBroker(tmp_path, 2)
+    await broker.start()
+    for one in range(2):
+        broker.produce(2, partition=one)
+    asked = Asked(broker)
+    await asked.fetch(0, 0, 1)
+    await broker.turns()
+    acquired = fetching.ShareFetches._acquired
+
+    def lose_the_other(self: Any, *given: Any) -> Any:
+        broker.partitions.leadership_lost(TopicPartition(TOPIC, 1))
+        return acquired(self, *given)
+
+    monkeypatch.setattr(fetching.ShareFetches, "_acquired", lose_the_other)
+    found = seen(await asked.fetch(1))
+    assert found[0][2] == [(0, 1, 1)]
+    assert found.get(1, (0, 0, []))[2] == []
+    assert KEY in [one.key for one in broker.partitions]
     await broker.close()

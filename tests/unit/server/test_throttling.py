@@ -591,7 +591,7 @@ async def test_the_records_of_a_fetch_that_fails_behind_its_read_count_no_longer
 ) -> None:
     """What a response holds of the memory for responses is given back, whichever step fails."""
     reads = Reads(listener)
-    for step in ("_size", "response_of"):
+    for step in ("_size_bytes", "response_of"):
         with monkeypatch.context() as broken:
             broken.setattr(fetch, step, lambda *_: 1 // 0)
             client = Client(listener)

@@ -104,6 +104,12 @@ class GroupImage:
     # Queries
 
     @property
+    def items(self) -> int:
+        """Number of topics that members have named, and of partitions in their targets."""
+        named = sum(len(member.topic_names) for member in self.members.values())
+        return named + sum(len(partitions) for target in self.targets.values() for _, partitions in target)
+
+    @property
     def state(self) -> ConsumerGroupState:
         """State of the group, which follows from its members (ConsumerGroup.maybeUpdateGroupState)."""
         if not self.members:

@@ -70,6 +70,12 @@ class ShareGroupImage:
         return replace(self, members=dict(self.members), targets=dict(self.targets))
 
     @property
+    def items(self) -> int:
+        """Number of topics that members have named, and of partitions in their targets."""
+        named = sum(len(member.topic_names) for member in self.members.values())
+        return named + sum(len(partitions) for target in self.targets.values() for _, partitions in target)
+
+    @property
     def state(self) -> ShareGroupState:
         """State of the group, which follows from its members."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY

@@ -34,6 +34,7 @@ from tidegauge_broker.coordinator.settings import ShareStateSettings
 from tidegauge_broker.coordinator.share_state.deciding import Decision, Given, decide
 from tidegauge_broker.coordinator.share_state.shard import ShareShard
 from tidegauge_broker.coordinator.share_state.state import ShareState
+from tidegauge_broker.coordinator.sizes import LARGE_FROM_ITEMS
 from tidegauge_broker.coordinator.text_limits import is_too_long
 
 
@@ -121,6 +122,10 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
             shard.delete_topics(deleted)
 
     # Requests
+
+    def _is_about_much(self, request: ShareStateRequest) -> bool:
+        state = self.state_of(request.key)
+        return state is not None and len(state.batches) >= LARGE_FROM_ITEMS
 
     def _on_request(self, event: ShareStateRequestArrived) -> None:
         request, token = event.request, event.token

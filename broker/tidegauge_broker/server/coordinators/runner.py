@@ -1,8 +1,10 @@
 """Runs a pure coordinator: one event at a time, its effects carried out before the next.
 
 Contract: everything here happens on the event loop. What an effect triggers comes back as a later event, never within
-the step: events are queued. Leadership changes are reported from within a step of the replication core; they are taken
-up when that step is over, in their order, and before any request that arrives later.
+the step: events are queued. A decision about very much (``Coordinator.is_large``) is made in a thread while the queue
+waits for it; whoever looks at the coordinator's state holds ``at_rest`` meanwhile. Leadership changes are reported
+from within a step of the replication core; they are taken up when that step is over, in their order, and before any
+request that arrives later.
 
 Invariants:
 - Every request gets at most one response; the request of a connection that has closed is forgotten by the caller alone
@@ -71,6 +73,10 @@ class Coordinator(Protocol):
         """Return when ``step`` has something to do next; None: never."""
         ...
 
+    def is_large(self, event: Any | None, now_ms: int) -> bool:
+        """Return whether an event, or (None) what is due, would hold the event loop for too long."""
+        ...
+
 
 class TopicSettings(Protocol):
     """Settings of a coordinator whose keys are assigned to the partitions of its topic.
@@ -99,7 +105,8 @@ class CoordinatorRunner(Generic[Run]):
         halt: called with a defect in what all share; must end the process at once.
 
     Attributes:
-        coordinator: for reading its views and counters only.
+        coordinator: for reading its views and counters only, while ``at_rest`` is held.
+        at_rest: held while a decision is made in a thread.
         loaded: called with the time in ms from an election to the end of its load, if the log could be read. Metrics
             set it.
     """
@@ -127,6 +134,8 @@ class CoordinatorRunner(Generic[Run]):
         self._halt = halt
         self._queue: deque[AnyEvent | None] = deque()  # None: a timer has fired
         self._is_running = False
+        self._is_beside = False
+        self.at_rest = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer = DeadlineTimer(now_ms, lambda: self._put(None))
         self._closed = False
@@ -178,16 +187,38 @@ class CoordinatorRunner(Generic[Run]):
         self._run()
 
     def _run(self) -> None:
-        """Process the queued events, in their order."""
-        if self._is_running or self._closed:
+        """Process the queued events, in their order; large ones beside the event loop, while the others wait."""
+        if self._is_running or self._is_beside or self._closed:
             return
         self._is_running = True
         try:
-            while self._queue:
-                self._carry_out(self._decided(self._queue.popleft()))
+            while self._queue and not self._is_beside:
+                event = self._queue.popleft()
+                if self.coordinator.is_large(event, self._now_ms()):
+                    self._is_beside = True
+                    self._in_background(self._decide_beside(event), f"large-decision-{self.topic}")
+                else:
+                    self._carry_out(self._decided(event))
         finally:
             self._is_running = False
-        self._arm_timer()
+        if not self._is_beside:
+            self._arm_timer()
+
+    async def _decide_beside(self, event: AnyEvent | None) -> None:
+        """Decide in a thread, carry the decision out, and go on with the queue."""
+        try:
+            async with self.at_rest:
+                effects = await asyncio.to_thread(self._decided, event)
+        finally:
+            self._is_beside = False
+        if self._closed:
+            return
+        self._is_running = True
+        try:
+            self._carry_out(effects)
+        finally:
+            self._is_running = False
+        self._run()
 
     def _decided(self, event: AnyEvent | None) -> list[Effect]:
         decide = self.coordinator.step if event is None else partial(self.coordinator.handle, event)
@@ -239,6 +270,9 @@ class CoordinatorRunner(Generic[Run]):
     def _append(self, effect: Append) -> None:
         guard = cast("VerificationGuard | None", effect.guard)
         at = TopicPartition(self.topic, effect.partition)
+        if self._has_changed_hands(effect.partition):
+            self._queue.append(Appended(effect.append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
+            return
         request = ProduceRequest(
             effect.acks, effect.timeout_ms, [ProducePartition(at, effect.batch, guard)], from_coordinator=True
         )
@@ -247,6 +281,10 @@ class CoordinatorRunner(Generic[Run]):
             self._appended(effect, future)
         else:
             future.add_done_callback(partial(self._appended, effect))
+
+    def _has_changed_hands(self, partition: int) -> bool:
+        """Return whether the leadership under which a decision was made ended while it was made in a thread."""
+        return any(isinstance(one, Elected | Resigned) and one.partition == partition for one in self._queue)
 
     def _appended(self, effect: Append, future: asyncio.Future[Sequence[ProduceResult]]) -> None:
         if future.cancelled():

@@ -8,6 +8,8 @@ from tidegauge_broker.server.cluster.ports import Cluster
 class KRaftMembership:
     """See the module."""
 
+    is_session = False
+
     def __init__(self) -> None:
         self._cluster: Cluster | None = None
 

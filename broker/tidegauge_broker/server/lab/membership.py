@@ -8,7 +8,13 @@ from tidegauge_broker.server.cluster.ports import Cluster, Dial
 
 
 class LabMembership(Protocol):
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        is_session: whether the membership is a session with a server.
+    """
+
+    is_session: bool
 
     def dial(self) -> Dial | None:
         """Return what opens connections to the store to which the faults apply; None: it dials as without the lab."""

@@ -39,11 +39,14 @@ async def observed_shares(parts: Parts, request: lab_pb2.ObserveSharesRequest) -
         local = parts.replicas.core.partition(one.at)
         response.shares.append(to_observed_share(one, local, parts.now_ms(), request.max_ranges))
     coordinator = shares.runner.coordinator
-    kept = [one for one in coordinator.kept_states() if is_wanted(one.key)]
+    async with shares.runner.at_rest:
+        kept = [one for one in coordinator.kept_states() if is_wanted(one.key)]
+        response.out_of_service.update(
+            {str(key): cause for key, cause in coordinator.refusals().items() if is_wanted(key)}
+        )
     async for state in with_turns(sorted(kept, key=lambda it: it.key), 1):
         name = shares.topic_name(state.key.topic_id) or ""
         response.states.append(to_observed_state(state, name, request.max_ranges))
-    response.out_of_service.update({str(key): cause for key, cause in coordinator.refusals().items() if is_wanted(key)})
     return response
 
 

@@ -189,10 +189,10 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         """Describe the groups that this broker coordinates, whatever faults are in force."""
         del context
         runner = self._parts.service.groups.runner
-        wanted = request.group_ids or runner.coordinator.group_ids()
-        return lab_pb2.ObserveGroupsResponse(
-            broker_id=self._parts.service.broker_id, groups=[to_observed_group(runner, one) for one in wanted]
-        )
+        async with runner.at_rest:
+            wanted = request.group_ids or runner.coordinator.group_ids()
+            groups = [to_observed_group(runner, one) for one in wanted]
+        return lab_pb2.ObserveGroupsResponse(broker_id=self._parts.service.broker_id, groups=groups)
 
     async def ObserveShares(
         self, request: lab_pb2.ObserveSharesRequest, context: Context
@@ -247,11 +247,13 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     ) -> lab_pb2.ExpireSessionResponse:
         """End the membership of the cluster at once."""
         del request
-        session_id = self._membership.identity()
-        LOG.warning("Lab: the membership of the cluster (0x%x) is ended", session_id)
-        self._note("expire-session", membership=f"0x{session_id:x}")
+        number = self._membership.identity()
+        LOG.warning("Lab: the membership of the cluster (0x%x) is ended", number)
+        self._note("expire-session", membership=f"0x{number:x}")
         await _or_abort(self._membership.end(), context)
-        return lab_pb2.ExpireSessionResponse(session_id=session_id)
+        if self._membership.is_session:
+            return lab_pb2.ExpireSessionResponse(session_id=number)
+        return lab_pb2.ExpireSessionResponse(broker_epoch=number)
 
     def _note(self, action: str, at: TopicPartition | None = None, **more: Any) -> None:
         """Record what the lab did here in the event log."""

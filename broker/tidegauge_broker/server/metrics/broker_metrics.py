@@ -101,8 +101,10 @@ class BrokerMetrics:
                 end = partition.log_end_offset
                 self._meters.follower_fetched(fetched.topic_partition, leader, fetched.high_watermark, end)
 
-    def _page(self) -> str:
-        return exposition(families(self._snapshot()))
+    async def _page(self) -> str:
+        groups = self._service.groups
+        async with groups.runner.at_rest, groups.shares.runner.at_rest, self._service.transactions.runner.at_rest:
+            return exposition(families(self._snapshot()))
 
     def _snapshot(self) -> Snapshot:
         core, logs = self._replicas.core, self._replicas.logs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import address_of
@@ -51,7 +51,7 @@ class MetricsEndpoint:
         page: makes it.
     """
 
-    def __init__(self, page: Callable[[], str]) -> None:
+    def __init__(self, page: Callable[[], Awaitable[str]]) -> None:
         self._page = page
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -84,7 +84,7 @@ class MetricsEndpoint:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self.respond(head))
+                writer.write(await self.respond(head))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the client closed the connection, or sent no request
@@ -93,7 +93,7 @@ class MetricsEndpoint:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    def respond(self, head: bytes) -> bytes:
+    async def respond(self, head: bytes) -> bytes:
         """Return the complete response to a request's head."""
         method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
         path = rest.split(" ", 1)[0].split("?", 1)[0]
@@ -102,7 +102,7 @@ class MetricsEndpoint:
         if method not in {"GET", "HEAD"}:
             return _response("405 Method Not Allowed", "Only GET\n", _PLAIN, method)
         try:
-            page = self._page()
+            page = await self._page()
         except Exception:
             LOG.exception("The metrics could not be collected")
             return _response("500 Internal Server Error", "See the broker's log\n", _PLAIN, method)

@@ -29,6 +29,8 @@ class Call:
         principal: the client's.
         host: the client's address.
         client_id: as its request has it.
+        is_open: returns whether the connection is there still; a large request of one that has closed is dropped.
+        is_large: whether its frame may hold so many items that others would wait for it.
     """
 
     key: int
@@ -39,6 +41,8 @@ class Call:
     principal: Principal = ANONYMOUS
     host: str = ""
     client_id: str = ""
+    is_open: Callable[[], bool] = lambda: True
+    is_large: bool = False
 
 
 class Served(NamedTuple):

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode
 from tidegauge.host_addresses import peer_host
 from tidegauge.kafka.apis import API_VERSIONS
 from tidegauge.kafka.compiler import MalformedMessage
-from tidegauge.kafka.frames import RequestHeader, UnsupportedRequest, codec_of, read_request_header
+from tidegauge.kafka.frames import ApiCodec, RequestHeader, UnsupportedRequest, codec_of, read_request_header
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages.api_versions import ApiVersionsResponse
+from tidegauge.kafka.records import Buffer
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.wire.kafka.frame_reader import FrameReader
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining, Turns
 
 LOG = logging.getLogger("tidegauge.quorum")
 
@@ -29,6 +32,7 @@ class Owner(Protocol):
 
     handlers: Mapping[int, Served]
     max_request_bytes: int
+    turns: Turns
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         """Return the principal of a client with this certificate, in DER; None closes its connection."""
@@ -54,6 +58,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         self._is_writable = True
         self._is_busy = False
         self._is_reading = True
+        self._task: asyncio.Task[None] | None = None
         self.peer_host = "?"
         self.principal: Principal = ANONYMOUS
         self.used_seconds = seconds()
@@ -80,6 +85,8 @@ class QuorumConnection(asyncio.BufferedProtocol):
         """Forget what is in flight."""
         del exc
         self._transport = None
+        if self._task is not None:
+            self._task.cancel()
         self._owner.closed(self)
 
     def pause_writing(self) -> None:
@@ -135,16 +142,45 @@ class QuorumConnection(asyncio.BufferedProtocol):
             if header.key == API_VERSIONS and not KRAFT_PROTOCOL.apis[API_VERSIONS].has(header.version):
                 version = -1  # the body of an unknown version is not read
             else:
-                message, _ = codec_of(header.key, header.version, KRAFT_PROTOCOL).decode_request(frame, header.body_at)
+                message = self._decoded(header, frame)
             self._waits = True
-            served.handle(self._call(served, header, version, message))
-        except (MalformedMessage, UnsupportedRequest) as problem:
+            if isinstance(message, Remaining):
+                self._later(partial(self._handle_later, served, header, message))
+            else:
+                served.handle(self._call(served, header, version, message))
+        except Exception as problem:  # noqa: BLE001 - it is logged
+            self._fail_request(problem)
+
+    def _decoded(self, header: RequestHeader, frame: memoryview) -> Any:
+        """Return a request's message, or what remains to be decoded of a large one."""
+        codec = codec_of(header.key, header.version, KRAFT_PROTOCOL)
+        if len(frame) > LARGE_FRAME_BYTES:
+            return self._owner.turns.run(codec.decode_in_slices(frame, header.body_at, ITEMS_PER_TURN))
+        return codec.decode_request(frame, header.body_at)[0]
+
+    def _later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Go on with the request in later turns of the event loop, if the connection is still there."""
+        self._task = asyncio.get_running_loop().create_task(self._unless_it_fails(work))
+
+    async def _unless_it_fails(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except Exception as problem:  # noqa: BLE001 - it is logged
+            self._fail_request(problem)
+
+    async def _handle_later(self, served: Served, header: RequestHeader, message: Remaining[Any]) -> None:
+        served.handle(self._call(served, header, header.version, await message.run(), is_large=True))
+
+    def _fail_request(self, problem: Exception) -> None:
+        if isinstance(problem, MalformedMessage | UnsupportedRequest):
             self._refuse(str(problem))
-        except Exception:
-            LOG.exception("A request of /%s fails here; its connection is closed", self.peer_host)
+        else:
+            LOG.error("A request of /%s fails here; its connection is closed", self.peer_host, exc_info=problem)
             self.close()
 
-    def _call(self, served: Served, header: RequestHeader, version: int, message: Any) -> Call:
+    def _call(
+        self, served: Served, header: RequestHeader, version: int, message: Any, *, is_large: bool = False
+    ) -> Call:
         def respond(response: Any) -> None:
             self._respond(header, response)
 
@@ -152,19 +188,42 @@ class QuorumConnection(asyncio.BufferedProtocol):
             respond(served.refusal(version, message, error, text))
 
         client_id = header.client_id or ""
-        return Call(header.key, version, message, respond, refuse, self.principal, self.peer_host, client_id)
+        return Call(
+            header.key,
+            version,
+            message,
+            respond,
+            refuse,
+            self.principal,
+            self.peer_host,
+            client_id,
+            lambda: self._transport is not None,
+            is_large,
+        )
 
     def _respond(self, header: RequestHeader, response: Any) -> None:
         if self._transport is None:
             return
-        self._waits = False
-        self.used_seconds = self._seconds()
         version = header.version
         if isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
         codec = codec_of(header.key, version, KRAFT_PROTOCOL)
-        self._transport.writelines(codec.response_frame(header.correlation_id, codec.encode(response)))
-        self._go_on()
+        body = self._owner.turns.run(codec.encode_in_slices(response, ITEMS_PER_TURN))
+        if isinstance(body, Remaining):
+            self._later(partial(self._write_later, codec, header, body))
+        else:
+            self._write(codec.response_frame(header.correlation_id, body))
+
+    async def _write_later(self, codec: ApiCodec, header: RequestHeader, body: Remaining[list[Buffer]]) -> None:
+        self._write(codec.response_frame(header.correlation_id, await body.run()))
+
+    def _write(self, frame: list[Buffer]) -> None:
+        """Write a response, and go on with the next request."""
+        if self._transport is not None:
+            self._waits = False
+            self.used_seconds = self._seconds()
+            self._transport.writelines(frame)
+            self._go_on()
 
     def _refuse(self, why: str) -> None:
         LOG.info("Closing the connection of /%s: %s", self.peer_host, why)

@@ -5,8 +5,10 @@ Rules (Kafka's SocketServer and ControllerApis):
        line in the log. ApiVersions of an unknown version is responded to, in version 0 (KIP-511).
     2. A connection's requests are handled one at a time; nothing more is read while one waits for its response, or
        while the client does not take the responses that it has.
-    3. A connection that is idle for ``connections.max.idle.ms`` is closed; there are at most ``MOST_CONNECTIONS``.
-    4. A client is who its certificate says on an SSL listener, and User:ANONYMOUS on one without SASL else; those of
+    3. A connection that is idle for ``connections.max.idle.ms`` is closed, below 0 none is. There are at most
+       ``MOST_CONNECTIONS``.
+    4. A large message is decoded and encoded in slices, so that other connections are served meanwhile (``turns``).
+    5. A client is who its certificate says on an SSL listener, and User:ANONYMOUS on one without SASL else; those of
        listeners with SASL authenticate themselves first (``sasl_connection``).
 """
 
@@ -25,6 +27,7 @@ from tidegauge_broker.server.quorum.listener_security import OPEN, ListenerSecur
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
+from tidegauge_broker.server.wire.kafka.turns import Turns
 
 LOG = logging.getLogger("tidegauge.quorum")
 MOST_CONNECTIONS = 1000
@@ -37,7 +40,7 @@ class QuorumListener:
         at: the address to bind.
         handlers: the APIs that are served, by key.
         max_request_bytes: the largest frame.
-        idle_seconds: how long a connection may be idle.
+        idle_seconds: how long a connection may be idle; below 0: for any time.
         clock: the process's.
         security: what it asks of clients.
     """
@@ -53,6 +56,7 @@ class QuorumListener:
     ) -> None:
         self.handlers = handlers
         self.max_request_bytes = max_request_bytes
+        self.turns = Turns()
         self._at = at
         self._idle_seconds = idle_seconds
         self._connections: set[QuorumConnection] = set()
@@ -81,7 +85,8 @@ class QuorumListener:
         except OSError as problem:
             text = f"Socket server failed to bind to {self._at.address}: {problem.strerror or problem}"
             raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, f"{text}; choose another port in listeners") from None
-        self._watch_idle()
+        if self._idle_seconds >= 0:
+            self._watch_idle()
 
     def _watch_idle(self) -> None:
         loop = asyncio.get_running_loop()

@@ -7,6 +7,7 @@ Source: ``ControllerApis``, ``SimpleApiVersionManager``.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -50,7 +51,7 @@ from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.quorum.requests_in import READERS, Read, Refused, read_request, write_response
 from tidegauge_controller.metadata.decisions.registration import register_controller
 from tidegauge_controller.metadata.image import FeatureRange, NodeEndpoint, RegisteredController
-from tidegauge_controller.raft.messages import Response
+from tidegauge_controller.raft.messages import Request, Response
 
 _CONTROLLERS, _BROKERS = 2, 1
 """Endpoint types of DescribeCluster."""
@@ -58,6 +59,8 @@ _WITH_ZERO_MINIMA = 4
 """The version of ApiVersions from which features may have 0 as the lowest level (KAFKA-17011)."""
 _NO_OPERATIONS = -(2**31)
 _MISMATCHED = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+_READING: set[asyncio.Task[None]] = set()
+"""Large requests that are being read."""
 _NOT_NOW = "SaslAuthenticate request received after successful authentication"
 _FORWARDED = {DESCRIBE_QUORUM, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER}
 """APIs of the quorum that brokers forward for their clients."""
@@ -100,11 +103,28 @@ def served_apis(driver: QuorumDriver, controller: QuorumController, settings: No
 
 
 def _ask_node(driver: QuorumDriver, call: Call) -> None:
-    """Give a request to the node."""
+    """Give a request to the node; a large one, which can only be refused, is read in a thread."""
+    if call.is_large:
+        _READING.add(task := asyncio.get_running_loop().create_task(_ask_node_later(driver, call)))
+        task.add_done_callback(_READING.discard)
+    else:
+        _give(driver, call, _read(call))
+
+
+async def _ask_node_later(driver: QuorumDriver, call: Call) -> None:
+    _give(driver, call, await asyncio.to_thread(_read, call))
+
+
+def _read(call: Call) -> Request | Refused:
     try:
-        request = read_request(call.key, call.version, call.message)
+        return read_request(call.key, call.version, call.message)
     except Refused as refused:
-        call.respond(refused.response)
+        return refused
+
+
+def _give(driver: QuorumDriver, call: Call, request: Request | Refused) -> None:
+    if isinstance(request, Refused):
+        call.respond(request.response)
         return
 
     def on_response(response: Response, read: Read) -> None:

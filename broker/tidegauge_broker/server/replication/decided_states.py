@@ -7,6 +7,7 @@ Source: ReplicaManager.applyDelta.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -78,6 +79,7 @@ class DecidedStates:
             of_part, owed_by_part = await self._changes.take_over(portion, needed, new, values_of, decide)
             errors |= of_part
             owed += owed_by_part
+            await asyncio.sleep(0)  # a portion that needs no new log has waited for nothing
         errors = await self._changes.settle(states, errors, owed) if states else errors
         for at, error in errors.items():
             if error is not ErrorCode.NONE:

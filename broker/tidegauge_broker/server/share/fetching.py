@@ -45,6 +45,8 @@ from tidegauge_broker.share.sessions import PartitionId
 
 LOG = logging.getLogger("tidegauge.share")
 _NONE = ErrorCode.NONE
+_ACQUIRED_PER_TURN = 200
+"""Partitions of which records are acquired in one turn of the event loop."""
 _OPENED_PER_TURN = 100
 
 
@@ -147,7 +149,7 @@ class ShareFetches:
             enough = None if request is None or left_ms <= 0 else self._enough(request, left_ms)
             if left_ms <= 0 or (enough is not None and enough.done()):
                 errors |= _failures(hosted)
-                return self._serve(wanted, acquirable, request, room) | errors
+                return await self._serve(wanted, acquirable, request, room) | errors
             await _news(hosted.values(), enough, left_ms)
         return errors
 
@@ -200,21 +202,26 @@ class ShareFetches:
                 return found
         return self._reads.begin_fetch(replace(request, max_wait_ms=wait_ms, only_waits=True))
 
-    def _serve(
+    async def _serve(
         self,
         wanted: WantedFetch,
         acquirable: Mapping[PartitionId, _Acquirable],
         request: FetchRequest | None,
         room: ResponseRoom | None,
     ) -> dict[PartitionId, Fetched]:
-        """Read, and acquire for the member what was read."""
+        """Read, and acquire for the member what was read.
+
+        Of many partitions in several turns; what other requests have changed meanwhile the core heeds, as that of Kafka
+        does, whose reads end later than they were begun.
+        """
         if request is None:
             return {}
         token = self._reads.begin_fetch(request, room)
         assert token.done(), "a fetch without a wait is responded to at once"
         served: dict[PartitionId, Fetched] = {}
         left = wanted.wanted.max_records
-        for (one, (hosted, offset)), (result, records) in zip(acquirable.items(), token.result(), strict=True):
+        read = zip(acquirable.items(), token.result(), strict=True)
+        async for (one, (hosted, offset)), (result, records) in with_turns(read, _ACQUIRED_PER_TURN):
             found = self._acquired(wanted, one, hosted, offset, result, records, left)
             left -= sum(part.size for part in found.acquired)
             served[one] = found

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tidegauge.faults.actions import Target
 from tidegauge_client.cluster_file import KRAFT_MODE, ClusterFile
 from tidegauge_client.quorum_admin import QuorumView
+from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.local.launcher import Launcher
 from tidegauge_lab.local.processes import LabProcess
 from tidegauge_lab.local.wanted import Wanted
@@ -101,8 +102,8 @@ class Topology(Protocol):
             TidegaugeError: nothing was done.
         """
 
-    def end_membership(self, broker_id: int) -> int:
-        """End the membership of a broker that can't be asked, at once; return the number by which it is known.
+    def end_membership(self, broker_id: int) -> EndedMembership:
+        """End the membership of a broker that can't be asked, at once.
 
         Raises:
             TidegaugeError: it is not known, or what keeps it does not respond.

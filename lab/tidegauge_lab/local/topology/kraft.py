@@ -34,6 +34,7 @@ from tidegauge_client.cluster_file import (
 from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_client.quorum_file import ControllerEntry, QuorumEntry
 from tidegauge_controller.raft.values import Endpoint, ReplicaKey, Voter, VoterSet
+from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.fault_log import note_event
 from tidegauge_lab.local.launcher import CONTROLLER, Launcher, environment_of_brokers
@@ -235,13 +236,13 @@ class KRaftTopology:
                 f"{command_for(self._directory, 'status')}; nothing was done",
             )
 
-    def end_membership(self, broker_id: int) -> int:
-        """Have the active controller fence a broker; return its broker epoch.
+    def end_membership(self, broker_id: int) -> EndedMembership:
+        """Have the active controller fence a broker.
 
         Raises:
             TidegaugeError: it is not registered, or no controller responds.
         """
-        return kraft_fencing.fence(self._directory, self._asked, broker_id)
+        return EndedMembership(kraft_fencing.fence(self._directory, self._asked, broker_id), is_session=False)
 
     def require_own(self) -> None:
         """Do nothing: all data are in the cluster's directory."""

@@ -17,6 +17,7 @@ from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.files import naming
 from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_client.quorum_admin import QuorumView
+from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.local import layout, ports
 from tidegauge_lab.local.broker_settings import session_timeout_ms
 from tidegauge_lab.local.launcher import Launcher
@@ -189,13 +190,13 @@ class ZooKeeperTopology:
         if targets:
             self.require_ready()
 
-    def end_membership(self, broker_id: int) -> int:
-        """End a broker's session on the server; return its id.
+    def end_membership(self, broker_id: int) -> EndedMembership:
+        """End a broker's session on the server.
 
         Raises:
             TidegaugeError: it is not known, or ZooKeeper does not respond.
         """
-        return sessions.end(self._directory, self._file, broker_id)
+        return EndedMembership(sessions.end(self._directory, self._file, broker_id), is_session=True)
 
     def require_own(self) -> None:
         """Refuse a cluster whose ZooKeeper is another's: its znodes can't be copied.

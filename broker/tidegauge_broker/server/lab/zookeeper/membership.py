@@ -20,6 +20,8 @@ class ZooKeeperMembership:
         session_file: where the session is noted (``lab.session.file``); None: nowhere.
     """
 
+    is_session = True
+
     def __init__(self, faults: FaultTable, session_file: str | None) -> None:
         self._link = ZooKeeperLink(faults)
         self._session_file = session_file

@@ -48,6 +48,7 @@ from tidegauge_broker.server.wire.kafka.request import CloseConnection, Context,
 from tidegauge_broker.server.wire.kafka.responses import Encoded
 from tidegauge_broker.server.wire.kafka.served import SERVED, handlers_with
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, run_in_turns
 
 _LENGTH_BYTES = 4
 _WITH_ZERO_MINIMA = 4
@@ -152,7 +153,8 @@ async def _forward(forwarding: Forwarding, api: ServedApi, request: Any, context
     """Return the controller's response; its error, in the API's own form, if there is none."""
     header, caller = context.header, context.caller
     codec = codec_of(header.key, header.version, KRAFT_BROKER_PROTOCOL)
-    frame = joined(codec.request_frame(header.correlation_id, header.client_id, request))[_LENGTH_BYTES:]
+    body = await run_in_turns(codec.encode_in_slices(request, ITEMS_PER_TURN))
+    frame = joined(codec.framed_request(header.correlation_id, header.client_id, body))[_LENGTH_BYTES:]
     try:
         response = memoryview(await forwarding.forward(frame, caller.principal, caller.host))
     except TidegaugeError as problem:
@@ -160,8 +162,7 @@ async def _forward(forwarding: Forwarding, api: ServedApi, request: Any, context
             raise CloseConnection(f"the controller does not serve {api.name} v{header.version}") from None
         return api.refusal(header.version, request, problem.code, problem.message)
     _, body_at, _ = codec.read_response_header(response)
-    message, _ = codec.decode_response(response, body_at)
-    return message
+    return await run_in_turns(codec.decode_in_slices(response, body_at, ITEMS_PER_TURN, response=True))
 
 
 _FEATURE_OF: Mapping[int, str] = {

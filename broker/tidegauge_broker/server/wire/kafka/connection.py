@@ -485,9 +485,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _write_at_once(self, transport: asyncio.Transport, parts: list[Buffer]) -> None:
-        """Give the socket all that it takes, without a copy; the transport writes the rest when the client reads."""
+        """Give the socket all that it takes, without a copy; the transport writes the rest when the client reads.
+
+        Very many parts are joined: to hand each to the transport takes longer than to copy them.
+        """
+        if len(parts) > _MAX_PARTS:
+            parts = [b"".join(parts)]
         try:
-            written = os.writev(self._descriptor, parts[:_MAX_PARTS])
+            written = os.writev(self._descriptor, parts)
         except (BlockingIOError, InterruptedError):
             written = 0
         except OSError:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from tidegauge.kafka.frames import codec_of
 
 ITEMS_PER_TURN = 500
 MAX_LARGE_READS = 8
@@ -66,10 +68,21 @@ class Remaining(Generic[Result]):
 
     async def finish(self) -> Result:
         """Do what ``run`` does, for a caller that holds ``one_at_a_time``."""
-        while True:
-            await asyncio.sleep(0)
-            try:
-                next(self._slices)
-            except StopIteration as end:
-                result: Result = end.value
-                return result
+        await asyncio.sleep(0)
+        return await run_in_turns(self._slices)
+
+
+async def run_in_turns(slices: Generator[None, None, Result]) -> Result:
+    """Run slices, with a turn of the event loop between two; return what the generator returns."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        await asyncio.sleep(0)
+
+
+async def encoded_bytes(key: int, version: int, message: Any) -> int:
+    """Return the size of an encoded message; a large one is encoded in several turns."""
+    return sum(map(len, await run_in_turns(codec_of(key, version).encode_in_slices(message, ITEMS_PER_TURN))))

@@ -11,7 +11,7 @@ for another reason, such as a repeated name or a broker that is not the controll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -19,11 +19,13 @@ from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.kraft.apis import KRAFT_APIS
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.security.acls.authorizer import OPERATIONS
 from tidegauge_broker.server.cluster.ports import AccessLists
 from tidegauge_broker.server.wire.kafka import error_forms
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
 from tidegauge_broker.server.wire.kafka.responses import Encoded, Held, Response, settled
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 BY_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 BY_TOPIC_MESSAGE = "Topic authorization failed."
@@ -91,6 +93,24 @@ def name_of(key: int) -> str:
 
 
 Guard = Callable[[Any, Ask, Handler], Response]
+
+
+def if_all(
+    names: Collection[Any], may: Callable[[Any], bool], allowed: Callable[[], Response], refused: Callable[[], Response]
+) -> Response:
+    """Return one of two responses: whether all names are allowed is asked in several turns if there are very many."""
+    if len(names) <= ITEMS_PER_TURN:
+        return allowed() if all(map(may, names)) else refused()
+    return _if_all_of_many(names, may, allowed, refused)
+
+
+async def _if_all_of_many(
+    names: Iterable[Any], may: Callable[[Any], bool], allowed: Callable[[], Response], refused: Callable[[], Response]
+) -> Any:
+    async for name in with_turns(names, ITEMS_PER_TURN):
+        if not may(name):
+            return await settled(refused())
+    return await settled(allowed())
 
 
 class Parts(NamedTuple):

@@ -6,11 +6,12 @@ Source: ``KafkaApis`` (handleConsumerGroupHeartbeat, handleConsumerGroupDescribe
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
 from tidegauge.kafka.messages.consumer_group_describe import DescribedGroup
-from tidegauge_broker.server.wire.kafka.authorization.asking import BY_GROUP, BY_TOPIC, Ask, changed, parted
+from tidegauge_broker.server.wire.kafka.authorization.asking import BY_GROUP, BY_TOPIC, Ask, changed, if_all, parted
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
 from tidegauge_broker.server.wire.kafka.request import Handler
 from tidegauge_broker.server.wire.kafka.responses import Response
@@ -22,10 +23,13 @@ def heartbeat(request: Any, ask: Ask, handler: Handler) -> Response:
     """ConsumerGroupHeartbeat: READ of the group, and DESCRIBE of each topic that is subscribed to by name."""
     if not ask.group(Operation.READ, request.group_id):
         return ask.refused(request, BY_GROUP)
-    if not all(ask.topic(Operation.DESCRIBE, name) for name in request.subscribed_topic_names or ()):
-        return ask.refused(request, BY_TOPIC)
     ask.context.may_describe = ask.topics(Operation.DESCRIBE)
-    return handler(request, ask.context)
+    return if_all(
+        request.subscribed_topic_names or (),
+        partial(ask.topic, Operation.DESCRIBE),
+        lambda: handler(request, ask.context),
+        lambda: ask.refused(request, BY_TOPIC),
+    )
 
 
 def describe(request: Any, ask: Ask, handler: Handler) -> Response:

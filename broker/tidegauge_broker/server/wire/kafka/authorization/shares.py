@@ -32,6 +32,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import (
     BY_TOPIC_MESSAGE,
     Ask,
     changed,
+    if_all,
     merged,
     parted,
 )
@@ -49,11 +50,13 @@ def heartbeat(request: Any, ask: Ask, handler: Handler) -> Response:
     """
     if not ask.group(Operation.READ, request.group_id):
         return ask.refused(request, BY_GROUP)
-    if is_member_id(request.member_id) and not all(
-        ask.topic(Operation.DESCRIBE, name) for name in request.subscribed_topic_names or ()
-    ):
-        return ask.refused(request, BY_TOPIC)
-    return handler(request, ask.context)
+    names = (request.subscribed_topic_names or ()) if is_member_id(request.member_id) else ()
+    return if_all(
+        names,
+        partial(ask.topic, Operation.DESCRIBE),
+        lambda: handler(request, ask.context),
+        lambda: ask.refused(request, BY_TOPIC),
+    )
 
 
 def describe(request: Any, ask: Ask, handler: Handler) -> Response:

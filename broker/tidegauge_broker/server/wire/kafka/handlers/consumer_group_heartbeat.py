@@ -9,6 +9,7 @@ Source: ``KafkaApis.handleConsumerGroupHeartbeat``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from tidegauge import consumer_groups
@@ -19,10 +20,12 @@ from tidegauge.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.wire.kafka.authorization import consumers
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 _FIRST_WITH_CLIENTS_MEMBER_ID = 1
 
@@ -34,8 +37,17 @@ def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> Any:
 
 async def _beat(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
     client_id, host = context.header.client_id, f"/{context.caller.host}"
-    wanted = heartbeat_of(request, context.version, client_id, host, _permits(context))
+    owned = request.topic_partitions or ()
+    is_large = len(owned) > ITEMS_PER_TURN
+    small = replace(request, topic_partitions=()) if is_large else request
+    wanted = heartbeat_of(small, context.version, client_id, host, _permits(context))
+    if is_large:
+        wanted = replace(wanted, owned=tuple([_owned(one) async for one in with_turns(owned, ITEMS_PER_TURN)]))
     return response_of(await context.service.groups.ask(wanted))
+
+
+def _owned(topic: TopicPartitions) -> tuple[bytes, tuple[int, ...]]:
+    return bytes(topic.topic_id), tuple(topic.partitions)
 
 
 def _permits(context: Context) -> consumer_groups.Permits | None:
@@ -69,7 +81,7 @@ def heartbeat_of(
         topic_names=None if names is None else tuple(names),
         topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
-        owned=None if owned is None else tuple((bytes(one.topic_id), tuple(one.partitions)) for one in owned),
+        owned=None if owned is None else tuple(map(_owned, owned)),
         client_id=client_id or "",
         client_host=client_host,
         needs_member_id=version >= _FIRST_WITH_CLIENTS_MEMBER_ID,

@@ -27,7 +27,6 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.apis import FETCH
 from tidegauge.kafka.fields import Versions
-from tidegauge.kafka.frames import encode
 from tidegauge.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -58,7 +57,7 @@ from tidegauge_broker.server.wire.kafka.sessions import (
     StandingPlaces,
     Topic,
 )
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, encoded_bytes
 
 LOG = logging.getLogger("tidegauge.kafka")
 _FIRST_WITH_FIRST_BATCH = 3
@@ -327,7 +326,7 @@ async def _read(
             for place, (result, records) in zip(places, response.partitions, strict=True)  # in the order of the request
         ]
         if quotas is not None:
-            throttle_ms = quotas.fetched_ms(_size([*reads, *refused.values()], opened, context))
+            throttle_ms = quotas.fetched_ms(await _size_bytes([*reads, *refused.values()], opened, context))
             if throttle_ms:
                 service.withhold(response)
                 return _throttled(opened, throttle_ms, context), response.pending
@@ -435,14 +434,19 @@ def _portions(items: Collection[Item]) -> Iterator[Collection[Item]]:
         yield portion
 
 
-def _size(reads: list[Read], opened: Opened, context: Context) -> int:
+async def _size_bytes(reads: list[Read], opened: Opened, context: Context) -> int:
     """Return the bytes of the response with its length, before anything is converted (``FetchResponse.sizeOf``)."""
     session = opened.session
     if session is not None and not opened.is_new:
         reads = [read for read in reads if session.would_have_news(read.place, read.result, read.records)]
-    message = response_of(reads, context, 0)
+    response = FetchResponseInParts(context)
+    for portion in _portions(reads):
+        response.add(portion)
+        if len(reads) > ITEMS_PER_TURN:
+            await asyncio.sleep(0)
+    message = response.message(0)
     message.node_endpoints = []
-    return 4 + sum(map(len, encode(FETCH, context.version, message)))
+    return 4 + await encoded_bytes(FETCH, context.version, message)
 
 
 def _throttled(opened: Opened, throttle_ms: int, context: Context) -> FetchResponse:

@@ -8,7 +8,7 @@ Rules:
     3. A partition whose topic's id this broker does not know makes the whole response an UNKNOWN_SERVER_ERROR, as in
        Kafka 4.3.1: it counts the bytes of each topic in the response by its name.
     4. A request with a long list of partitions takes several turns of the event loop: its session's part is taken in
-       one of them, each partition in one of its own.
+       one of them, each partition in one of its own, and so is its response.
     5. A client that exceeds a quota gets none of the records; they stay acquired until their locks time out.
 
 Source: ``KafkaApis`` (handleShareFetchRequest, processShareFetchResponse), ``ShareSessionContext``.
@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
-from tidegauge.kafka.frames import encode
 from tidegauge.kafka.messages.share_fetch import (
     AcquiredRecords,
     LeaderIdAndEpoch,
@@ -52,7 +51,7 @@ from tidegauge_broker.server.wire.kafka.handlers.share_parts import (
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Held, Response
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, encoded_bytes
 from tidegauge_broker.share.acquiring import Wanted
 from tidegauge_broker.share.requests import is_valid_member_id, is_valid_renewal
 from tidegauge_broker.share.sessions import (
@@ -105,14 +104,13 @@ async def _handle(request: ShareFetchRequest, context: Context) -> ShareFetchRes
         return _refused(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     pending = await _room(context)
     try:
-        wanted = _wanted(
-            request, {one: names.partition(one) for one in rotated(tuple(allowed), session.epoch)}, context
-        )
+        turn = with_turns(rotated(tuple(allowed), session.epoch), ITEMS_PER_TURN)
+        wanted = _wanted(request, {one: names.partition(one) async for one in turn}, context)
         fetched = await _fetched(wanted, context, pending)
         if not _renews(request, context.version):
             fetched |= {one: Fetched(error) for one, error in errors.items()}
         outcomes = await begun_ones.settled()
-        response = _response(request, session, names, context, fetched, outcomes)
+        response = await _response(request, session, names, context, fetched, outcomes)
     except BaseException:
         pending.release()
         raise
@@ -182,7 +180,7 @@ async def _fetched(wanted: WantedFetch, context: Context, pending: PendingRespon
         return await service_of(context).fetch(wanted, pending)
 
 
-def _response(
+async def _response(
     request: ShareFetchRequest,
     session: ShareFetchContext,
     names: Names,
@@ -190,16 +188,17 @@ def _response(
     fetched: Mapping[PartitionId, Fetched],
     outcomes: Outcomes,
 ) -> ShareFetchResponse:
-    news = {one: News(bool(found.records), found.error is not _NONE) for one, found in fetched.items()}
-    ones = [] if session.is_superseded else session.named(news)
+    turns = with_turns(fetched.items(), ITEMS_PER_TURN)
+    news = {one: News(bool(found.records), found.error is not _NONE) async for one, found in turns}
     leaders = Leaders(names, context)
+    ones = with_turns([] if session.is_superseded else session.named(news), ITEMS_PER_TURN)
+    topics = {one: _partition(one, fetched[one], leaders) async for one in ones}
+    throttle_ms = await _throttle_ms(topics, context)
     response = ShareFetchResponse(
         acquisition_lock_timeout_ms=service_of(context).lock_duration_ms(request.group_id or "")
     )
     if session.is_superseded:
-        response.error_code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    topics = {one: _partition(one, fetched[one], leaders) for one in ones}
-    throttle_ms = _throttle_ms(topics, context)
+        response.error_code, topics = ErrorCode.INVALID_SHARE_SESSION_EPOCH, {}
     if throttle_ms:
         response.throttle_time_ms, topics = throttle_ms, {}
     elif not session.is_superseded:
@@ -232,12 +231,12 @@ def _by_topic(partitions: Mapping[PartitionId, PartitionData]) -> Sequence[Share
     return [ShareFetchableTopicResponse(topic_id, ones) for topic_id, ones in topics.items()]
 
 
-def _throttle_ms(partitions: Mapping[PartitionId, PartitionData], context: Context) -> int:
+async def _throttle_ms(partitions: Mapping[PartitionId, PartitionData], context: Context) -> int:
     """Return for how long a quota throttles the client, by the size of the response without acknowledgements."""
     if context.quotas is None:
         return 0
     message = ShareFetchResponse(responses=_by_topic(partitions))
-    size_bytes = _LENGTH_BYTES + sum(map(len, encode(apis.SHARE_FETCH, context.version, message)))
+    size_bytes = _LENGTH_BYTES + await encoded_bytes(apis.SHARE_FETCH, context.version, message)
     return context.quotas.fetched_ms(size_bytes)
 
 

@@ -2,16 +2,18 @@
 WriteShareGroupState (85), DeleteShareGroupState (86) and ReadShareGroupStateSummary (87) (KIP-932).
 
 They come from group coordinators and from leaders of partitions, and need CLUSTER_ACTION. Each share partition is
-handled for itself; a request without a group id, or without topics, has an empty response.
+handled for itself; a request without a group id, or without topics, has an empty response. A state of very many batches
+is taken, and given out, in several turns of the event loop.
 Source: ``KafkaApis.handleInitializeShareGroupStateRequest`` and the four after it; ``ShareCoordinatorService``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.kafka import apis
@@ -33,11 +35,16 @@ from tidegauge.share_groups import (
     StateBatch,
     WriteShareState,
 )
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
 from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+
+From = TypeVar("From")
+To = TypeVar("To")
 
 
 class _Kind(NamedTuple):
@@ -45,10 +52,10 @@ class _Kind(NamedTuple):
 
     Attributes:
         key: the API's.
-        request: makes the request about a share partition of the part about it.
+        request: makes the request about a share partition of the part about it, without the batches of a state.
         response: the class of the response.
         topic: the class of a topic in it.
-        result: makes the result of a share partition.
+        result: makes the result of a share partition, without the batches of a state.
         is_explained: whether an error of the whole has a message.
     """
 
@@ -69,12 +76,7 @@ def _read(key: SharePartitionKey, part: read_share_group_state.PartitionData) ->
 
 
 def _write(key: SharePartitionKey, part: write_share_group_state.PartitionData) -> WriteShareState:
-    batches = (
-        StateBatch(o.first_offset, o.last_offset, o.delivery_state, o.delivery_count) for o in part.state_batches
-    )
-    return WriteShareState(
-        key, part.state_epoch, part.leader_epoch, part.start_offset, part.delivery_complete_count, tuple(batches)
-    )
+    return WriteShareState(key, part.state_epoch, part.leader_epoch, part.start_offset, part.delivery_complete_count)
 
 
 def _delete(key: SharePartitionKey, _part: delete_share_group_state.PartitionData) -> DeleteShareState:
@@ -86,9 +88,8 @@ def _summarize(key: SharePartitionKey, part: read_share_group_state_summary.Part
 
 
 def _read_result(partition: int, found: ShareStateResult) -> read_share_group_state.PartitionResult:
-    batches = [read_share_group_state.StateBatch(*one) for one in found.batches]
     return read_share_group_state.PartitionResult(
-        partition, found.error, found.message, found.state_epoch, found.start_offset, batches
+        partition, found.error, found.message, found.state_epoch, found.start_offset
     )
 
 
@@ -155,17 +156,45 @@ async def _handle(kind: _Kind, request: Any, context: Context) -> Any:
         return kind.response([])
     ask = context.service.groups.shares.ask
     parts = [
-        (topic.topic_id, one.partition, kind.request(_key(request, topic, one), one))
+        await _wanted(kind.request(_key(request, topic, one), one), one)
         for topic in request.topics
         for one in topic.partitions
     ]
-    found = iter(await asyncio.gather(*(ask(wanted) for _, _, wanted in parts)))
+    found = iter(await asyncio.gather(*map(ask, parts)))
     return kind.response(
         [
-            kind.topic(topic.topic_id, [kind.result(one.partition, next(found)) for one in topic.partitions])
+            kind.topic(topic.topic_id, [await _result(kind, one.partition, next(found)) for one in topic.partitions])
             for topic in request.topics
         ]
     )
+
+
+async def _wanted(wanted: ShareStateRequest, part: Any) -> ShareStateRequest:
+    """Return a request about a share partition with the batches that it writes."""
+    if not isinstance(wanted, WriteShareState) or not part.state_batches:
+        return wanted
+    batches = await _converted(
+        lambda one: StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count),
+        part.state_batches,
+    )
+    return replace(wanted, batches=tuple(batches))
+
+
+async def _result(kind: _Kind, partition: int, found: ShareStateResult) -> Any:
+    """Return the result of a share partition with the batches that were read."""
+    result = kind.result(partition, found)
+    if kind.key == apis.READ_SHARE_GROUP_STATE and found.batches:
+        result.state_batches = await _converted(lambda one: read_share_group_state.StateBatch(*one), found.batches)
+    return result
+
+
+async def _converted(convert: Callable[[From], To], items: Iterable[From]) -> list[To]:
+    return [convert(one) async for one in with_turns(items, ITEMS_PER_TURN)]
+
+
+def _items_of(part: Any) -> int:
+    """Return for how many items a share partition of a request counts."""
+    return 1 + len(getattr(part, "state_batches", ()))
 
 
 def _key(request: Any, topic: Any, part: Any) -> SharePartitionKey:
@@ -185,7 +214,7 @@ SERVED_APIS = tuple(
         form=_form(kind),
         only_reads=kind.key == apis.READ_SHARE_GROUP_STATE_SUMMARY,
         divisible=(("topics", "partitions"),),
-        division=Division("topics", "results", ("partitions", "partitions")),
+        division=Division("topics", "results", ("partitions", "partitions"), size_of=_items_of),
         is_counted=True,
     )
     for kind in _KINDS

@@ -1,0 +1,147 @@
+"""Large requests of KRaft mode, for ``heavy_requests``: share groups, groups of KIP-848, and the quorum.
+
+Each is well formed, of a size that a frame may have, and asks for something about very many names or ranges.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from tidegauge.kafka import apis
+from tidegauge.kafka.kraft.apis import ADD_RAFT_VOTER, DESCRIBE_QUORUM
+from tidegauge.kafka.kraft.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from tidegauge.kafka.kraft.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from tidegauge.kafka.messages import (
+    consumer_group_heartbeat,
+    initialize_share_group_state,
+    read_share_group_state,
+    share_acknowledge,
+    share_fetch,
+    write_share_group_state,
+)
+from tidegauge.kafka.messages.find_coordinator import FindCoordinatorRequest
+from tidegauge.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tidegauge.kafka.topic_ids import topic_id_text
+
+MANY = 99_000
+HALF = 49_000
+"""Of items that have one item each: a message may have 100,000."""
+SHARE_PARTITIONS = 20_000
+_SHARE, _GROUP = 2, 0
+Ask = Callable[[int, int, Any], None]
+Work = dict[str, Callable[[], Any]]
+
+
+def prepare(ask: Ask, topic_id: bytes) -> None:
+    """Create the coordinators' topics, and the share state that ``work`` writes to.
+
+    Args:
+        ask: sends a request (key, version, message) and reads its response.
+        topic_id: of a topic that exists.
+    """
+    key = f"heavy:{topic_id_text(topic_id)}:0"
+    ask(apis.FIND_COORDINATOR, 6, FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=["heavy"]))
+    ask(apis.FIND_COORDINATOR, 6, FindCoordinatorRequest(key_type=_SHARE, coordinator_keys=[key]))
+    time.sleep(3)
+    part = initialize_share_group_state.PartitionData(0, 0, 0)
+    topics = [initialize_share_group_state.InitializeStateData(topic_id, [part])]
+    initialize = initialize_share_group_state.InitializeShareGroupStateRequest("heavy", topics)
+    ask(apis.INITIALIZE_SHARE_GROUP_STATE, 0, initialize)
+
+
+def work(ask: Ask, topic_id: bytes, wide_id: Callable[[], bytes]) -> Work:
+    """Return what does each request, by the request's name.
+
+    Args:
+        ask: sends a request (key, version, message) and reads its response.
+        topic_id: of a topic that exists.
+        wide_id: returns that of a topic with many partitions, which may be created later.
+    """
+    return {**_states(ask, topic_id), **_groups(ask), **_fetches(ask, wide_id), **_quorum(ask)}
+
+
+def _states(ask: Ask, topic_id: bytes) -> Work:
+    def write(first: int, step: int, count: int = MANY) -> Callable[[], Any]:
+        module = write_share_group_state
+        batches = [module.StateBatch(one, one, one % 2 * 2, 1) for one in range(first, first + step * count, step)]
+        part = module.PartitionData(0, 0, 0, 0, -1, batches)
+        request = module.WriteShareGroupStateRequest("heavy", [module.WriteStateData(topic_id, [part])])
+        return lambda: ask(apis.WRITE_SHARE_GROUP_STATE, 1, request)
+
+    part = read_share_group_state.PartitionData(0, 0)
+    topics = [read_share_group_state.ReadStateData(topic_id, [part])]
+    read = read_share_group_state.ReadShareGroupStateRequest("heavy", topics)
+    return {
+        f"WriteShareGroupState, {MANY} batches": write(0, 1),
+        "WriteShareGroupState, 40,000 batches": write(0, 3, 40_000),
+        "the same between the former": write(1, 3, 40_000),
+        "ReadShareGroupState of them": lambda: ask(apis.READ_SHARE_GROUP_STATE, 0, read),
+    }
+
+
+def _groups(ask: Ask) -> Work:
+    names = [f"topic-{one}" for one in range(MANY)]
+    owned = [consumer_group_heartbeat.TopicPartitions(one.to_bytes(16, "big"), [0]) for one in range(1, HALF)]
+    joining = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "heavy-consumers",
+        topic_id_text(uuid.uuid4().bytes),
+        0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=names,
+    )
+    joining.topic_partitions = []
+    keeping = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "heavy-consumers", topic_id_text(uuid.uuid4().bytes), 1
+    )
+    keeping.topic_partitions = owned
+    sharing = ShareGroupHeartbeatRequest("heavy-shares", topic_id_text(uuid.uuid4().bytes), 0, None, names)
+    return {
+        f"ShareGroupHeartbeat, {MANY} names": lambda: ask(apis.SHARE_GROUP_HEARTBEAT, 1, sharing),
+        f"ConsumerGroupHeartbeat, {MANY} names": lambda: ask(apis.CONSUMER_GROUP_HEARTBEAT, 1, joining),
+        f"ConsumerGroupHeartbeat, {HALF} topics owned": lambda: ask(apis.CONSUMER_GROUP_HEARTBEAT, 1, keeping),
+    }
+
+
+def _fetches(ask: Ask, wide_id: Callable[[], bytes]) -> Work:
+    fetched = [share_fetch.FetchPartition(one) for one in range(SHARE_PARTITIONS)]
+    acknowledged = [
+        share_acknowledge.AcknowledgePartition(one, [share_acknowledge.AcknowledgementBatch(0, 0, [1])])
+        for one in range(SHARE_PARTITIONS)
+    ]
+    of_it = {"max_wait_ms": 0, "min_bytes": 0, "max_records": 500, "batch_size": 500}
+    member = {"group_id": "heavy-shares", "member_id": topic_id_text(uuid.uuid4().bytes)}
+
+    def fetch(epoch: int, **more: Any) -> None:
+        ask(apis.SHARE_FETCH, 2, share_fetch.ShareFetchRequest(**member, **of_it, share_session_epoch=epoch, **more))
+
+    def acknowledge() -> None:
+        topics = [share_acknowledge.AcknowledgeTopic(wide_id(), acknowledged)]
+        request = share_acknowledge.ShareAcknowledgeRequest(**member, share_session_epoch=2, topics=topics)
+        ask(apis.SHARE_ACKNOWLEDGE, 2, request)
+
+    def forget() -> None:
+        fetch(3, forgotten_topics_data=[share_fetch.ForgottenTopic(wide_id(), range(SHARE_PARTITIONS))])
+
+    return {
+        f"ShareFetch that opens {SHARE_PARTITIONS} partitions": lambda: fetch(
+            0, topics=[share_fetch.FetchTopic(wide_id(), fetched)]
+        ),
+        "the next ShareFetch": lambda: fetch(1),
+        "ShareAcknowledge of them": acknowledge,
+        "ShareFetch that forgets them": forget,
+    }
+
+
+def _quorum(ask: Ask) -> Work:
+    topics = DescribeQuorumRequest([TopicData(f"t{one}", [PartitionData(0)]) for one in range(HALF)])
+    partitions = DescribeQuorumRequest([TopicData("t", [PartitionData(one) for one in range(MANY)])])
+    listeners = [Listener(f"L{one}", "127.0.0.1", 9) for one in range(MANY)]
+    voter = AddRaftVoterRequest("another cluster", 1000, 9, bytes(16), listeners)
+    return {
+        f"DescribeQuorum, {HALF} topics": lambda: ask(DESCRIBE_QUORUM, 2, topics),
+        f"DescribeQuorum, {MANY} partitions": lambda: ask(DESCRIBE_QUORUM, 2, partitions),
+        f"AddRaftVoter, {MANY} listeners": lambda: ask(ADD_RAFT_VOTER, 0, voter),
+    }
