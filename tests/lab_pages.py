@@ -25,9 +25,10 @@ class LabReader(Reader):
 
     kafka_ports = _KAFKA
 
-    def __init__(self, directory: Path, base_port: int, *, kraft: bool = False) -> None:
+    def __init__(self, directory: Path, base_port: int, *, kraft: bool = False, has_zookeeper: bool = True) -> None:
         super().__init__(directory, base_port)
         self._kraft = kraft
+        self._has_zookeeper = has_zookeeper and not kraft
         if kraft:
             self.environment["TIDEGAUGE_MODE"] = "kraft"
         self.before: dict[str, Any] | None = None
@@ -36,7 +37,7 @@ class LabReader(Reader):
         """Give the cluster ports of this test's own."""
         base = self.base_port
         options = f"--base-port {base} --kafka-port {base + _KAFKA}"
-        options += "" if self._kraft else f" --zookeeper-port {base + _ZOOKEEPER}"
+        options += "" if not self._has_zookeeper else f" --zookeeper-port {base + _ZOOKEEPER}"
         text = super().here(text).replace("127.0.0.1:19079", f"127.0.0.1:{base + _CONTROL}")
         return _START.sub(rf"\g<0> {options}", text)
 

@@ -56,8 +56,8 @@ RULE_EPOCHS = (
     "each EndTxn of version 5 raises the producer's epoch, so that a late request is fenced; earlier versions name no "
     "transaction, and a late one ends the next (TransactionCoordinator.endTransaction; KIP-890, part 2)"
 )
-V2 = 2
-"""The transaction.version at which producers may speak transactions v2."""
+V1, V2 = 1, 2
+"""The versions of transactions; v2 may be spoken from that level of transaction.version on."""
 RULE_BUSY = (
     "until every marker is written, the id's producers get CONCURRENT_TRANSACTIONS "
     "(TransactionCoordinator.handleAddPartitionsToTransaction)"
@@ -93,6 +93,8 @@ class TransactionFacts:
         now_ms: when it was asked for, in ms since 1970.
         interval_ms: between two looks of the coordinator for timed-out transactions.
         transaction_version: the level of the feature in the cluster; None: it has no features, or it is not known.
+        spoken_version: of transactions, that the producer of the last one speaks, 1 or 2; 0: the id's producer has
+            begun none yet; None: not known.
     """
 
     transactional_id: str
@@ -104,6 +106,7 @@ class TransactionFacts:
     now_ms: int = 0
     interval_ms: int = DEFAULT_ABORT_INTERVAL_MS
     transaction_version: int | None = None
+    spoken_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,19 +222,31 @@ def _state(facts: TransactionFacts) -> Iterator[Statement]:
 def _version(facts: TransactionFacts) -> Iterator[Statement]:
     if facts.transaction_version is None or facts.transaction is None:
         return
-    level = facts.transaction_version
-    if level >= V2:
-        text = (
-            f"The cluster's transaction.version is {level}: a producer that speaks transactions v2 gets a higher epoch "
-            "with each end, and one of v1, such as librdkafka up to 2.16, keeps its epoch. DescribeTransactions does "
-            "not say which of them this one is."
-        )
-        change = ""
-    else:
-        text = (
-            f"The cluster's transaction.version is {level}: its producers speak transactions v1, and keep their epochs."
-        )
+    level, spoken = facts.transaction_version, facts.spoken_version
+    text = f"The cluster's transaction.version is {level}"
+    change = ""
+    if spoken == V2:
+        text += ", and the producer of the last transaction speaks transactions v2: its epoch rises with each end."
+    elif level < V2:
+        text += ": its producers speak transactions v1, and keep their epochs."
         change = f"`tidegauge upgrade-features --feature transaction.version={V2}`, for clients that speak v2"
+    elif spoken == V1:
+        text += (
+            ", but the producer of the last transaction speaks transactions v1, as librdkafka up to 2.16 does: it "
+            "keeps its epoch."
+        )
+        change = "a producer that speaks v2"
+    else:
+        text += (
+            ": a producer that speaks transactions v2 gets a higher epoch with each end, and one of v1, such as "
+            "librdkafka up to 2.16, keeps its epoch. "
+        )
+        text += (
+            "DescribeTransactions does not say which of them this one is, and the coordinator has no Lab service that "
+            "does."
+            if spoken is None
+            else "Which of them this one is shows with its first transaction."
+        )
     yield Statement("transaction", text, RULE_EPOCHS, change)
 
 

@@ -32,6 +32,10 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``log_start_offset`` | ``old``, ``new`` |
 | ``coordinator`` | ``state``: loading, active, unloaded; ``leader_epoch``, ``groups``: of a partition of groups |
 | ``group`` | ``group``: its id; ``old``, ``new``: states; ``generation``, ``members``, ``reason`` of a rebalance |
+| ``share`` | ``group``; ``state``: initializing, active, failed, fenced; ``leader_epoch``, ``start_offset``, |
+| | ``end_offset``, ``delivery_count_limit``, ``unwritten``: writes in flight; ``records`` in flight, each range as |
+| | first and last offset, state, deliveries, member (null: none), whether it is being written; ``has_more``; |
+| | ``changed``: those of the ranges that are new |
 | ``refusal`` | ``request``: a control request, or AlterPartition; ``error``; ``leader_epoch`` of the request; |
 | | ``topic_id`` of the request and ``own_topic_id`` of the replica, if they differ |
 | ``fault`` | ``action``, ``broker``, ``process``: what the lab did, as below |
@@ -76,6 +80,7 @@ KINDS = frozenset(
         "coordinator",
         "group",
         "offsets",
+        "share",
         "transaction",
         "refusal",
         "fault",

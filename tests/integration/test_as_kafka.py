@@ -38,8 +38,6 @@ _NOT_SERVED = frozenset(
     }
 )
 """What releases serve and Tidegauge's brokers do not, in one mode or both."""
-_LATER = {"4.1": {66}}
-"""APIs of which they have one version more: ListTransactions 2."""
 _REFUSED = {"3.9": set(apis.OF_CONSUMER_GROUPS)}
 """What they advertise and refuse in ZooKeeper mode."""
 
@@ -192,7 +190,6 @@ def test_versions_are_those_of_the_releases_own_brokers(
         ours = versions(cluster.kafka_bootstrap_servers[0])
     differing = {key: (ours.get(key), theirs.get(key)) for key in ours.keys() | theirs.keys()}
     differing = {key: pair for key, pair in differing.items() if pair[0] != pair[1] and key not in _NOT_SERVED}
-    later, refused = _LATER.get(release, set()), _REFUSED.get(release, set())
-    assert differing.keys() == later | refused
-    assert all(ours[key] == (theirs[key][0], theirs[key][1] - 1) for key in later)
+    refused = _REFUSED.get(release, set())
+    assert differing.keys() == refused
     assert not refused & ours.keys()

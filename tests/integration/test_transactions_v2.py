@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -317,6 +318,15 @@ def fence(cluster: LocalCluster, transactional_id: str) -> None:
     confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": transactional_id}).init_transactions(60)
 
 
+def spoken_version(cluster: LocalCluster, transactional_id: str) -> int | None:
+    """Return what explain says of the version that a producer speaks."""
+    words = ["explain", f"transaction:{transactional_id}", "-o", "json", "--dir", str(cluster.directory)]
+    done = CliRunner().invoke(root, words)
+    assert done.exit_code == 0, done.output
+    version: int | None = json.loads(done.output)["transactions_version"]
+    return version
+
+
 def commits(cluster: LocalCluster, transactional_id: str) -> list[tuple[int, int]]:
     """Return value version and client's version of each decision of a producer to commit.
 
@@ -362,6 +372,7 @@ def test_javas_producer_goes_over_to_v2_and_copies_exactly_once(cluster: LocalCl
                 work()
         copiers.finish()
     copiers.check()
+    assert (spoken_version(cluster, of_java), spoken_version(cluster, of_librdkafka)) == (2, 1)
     by_java, by_librdkafka = commits(cluster, of_java), commits(cluster, of_librdkafka)
     assert (by_java[0], by_java[-1]) == ((0, 0), (1, 2)), "records are flexible from the upgrade on"
     assert (by_librdkafka[0], by_librdkafka[-1]) == ((0, 0), (1, 0)), "librdkafka stays at v1"

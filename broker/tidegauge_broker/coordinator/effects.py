@@ -124,7 +124,7 @@ class VerifyTransaction:
 class ResolveRegexes:
     """Find the topics that a consumer group's regular expressions match, and report them as ``RegexesResolved``.
 
-    ``consumer_group.topic_patterns.resolve`` finds them; it takes up to some seconds, so it runs beside other events.
+    ``patterns.automaton.resolve`` finds them; it takes up to some seconds, so it runs beside other events.
 
     Attributes:
         resolution_id: unique within the process.

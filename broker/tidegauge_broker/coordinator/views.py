@@ -172,6 +172,8 @@ class TransactionView:
         last_producer_epoch: the epoch before the last InitProducerId of the same producer (KIP-360); not persisted.
         has_failed_epoch_fence: the epoch was raised, but the record of it could not be written (KAFKA-9666).
         is_given_up: a marker was refused because of a newer coordinator or producer epoch: no more markers are sent.
+        transactions_version: that the producer of the last transaction speaks, 1 or 2 (KIP-890); 0: the id's producer
+            has begun none yet.
     """
 
     transactional_id: str
@@ -189,6 +191,7 @@ class TransactionView:
     last_update_ms: int
     has_failed_epoch_fence: bool
     is_given_up: bool
+    transactions_version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,9 @@ class BrokerProcess:
         self._assemble_coordinators()
         self._service = self._new_service()
         around = self._replicas, self._persister, self._service.list_offset, self._configs.groups.values_of
-        self._share = self._service.share = share_service(*around, self._settings, self._now_ms, self._now_ms.wall)
+        self._share = self._service.share = share_service(
+            *around, self._settings, self._now_ms, self._now_ms.wall, self._events.note
+        )
         self._metrics.assembled(
             self._service, self._replicas, self._metadata, self._controller, self._partition_verifier
         )

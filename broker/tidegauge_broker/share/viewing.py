@@ -87,8 +87,14 @@ def viewed(share: SharePartition) -> ShareView:
         window.start_offset,
         window.end_offset + 1 if has_records else window.start_offset,
         window.complete_count,
-        tuple(_joined(_runs(window))) if has_records else (),
+        tuple(ranges_of(share)),
     )
+
+
+def ranges_of(share: SharePartition) -> Iterator[RecordsView]:
+    """Yield the records of a share partition's window, in as few ranges as say where they are."""
+    if len(share.window.in_flight):
+        yield from _joined(_runs(share.window))
 
 
 def _runs(window: Window) -> Iterator[RecordsView]:

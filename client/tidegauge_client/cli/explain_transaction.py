@@ -23,6 +23,7 @@ from tidegauge_client.cli.open_transactions import abort_intervals_ms
 from tidegauge_client.kafka_brokers import named
 from tidegauge_client.metadata import newest_of, newest_view
 from tidegauge_client.transaction_explanation import Place, Statement, TransactionFacts
+from tidegauge_client.transaction_views import spoken_version
 
 TITLES = {
     "coordinator": "Coordinator",
@@ -53,6 +54,10 @@ async def gather_transaction(admin: Admin, transactional_id: str) -> Transaction
     version: int | None = None
     with contextlib.suppress(TidegaugeError):
         version = await admin.transaction_version(found.coordinator, timeout_ms=_ATTEMPT_MS)
+    spoken: int | None = None
+    coordinator = newest_view(views).brokers.get(found.coordinator)
+    if version is not None and coordinator is not None:
+        spoken = await spoken_version(coordinator.address, admin.security, transactional_id)
     now_ms = int(time.time() * 1000)
     interval_ms = intervals[found.coordinator]
     return TransactionFacts(
@@ -61,6 +66,7 @@ async def gather_transaction(admin: Admin, transactional_id: str) -> Transaction
         now_ms=now_ms,
         interval_ms=interval_ms,
         transaction_version=version,
+        spoken_version=spoken,
     )
 
 
@@ -110,6 +116,7 @@ def transaction_json(facts: TransactionFacts, sentences: Sequence[Statement]) ->
         "producer_id": None if found is None else found.producer_id,
         "producer_epoch": None if found is None else found.producer_epoch,
         "coordinator": -1 if held is None or held.leader is None else held.leader,
+        "transactions_version": facts.spoken_version,
         "state_partition": None if held is None else held.at.partition,
         "error": None if facts.problem is ErrorCode.NONE else facts.problem.name,
         "sentences": [asdict(sentence) for sentence in sentences],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import did_you_mean
-from tidegauge_lab.labs.checks import acknowledgement, elections, groups, loss, network, transactions
+from tidegauge_lab.labs.checks import acknowledgement, elections, groups, loss, network, shares, transactions
 from tidegauge_lab.labs.model import Lab, Topic
 
 ORDERS = Topic("orders", ((1, 2, 0),))
@@ -13,6 +13,8 @@ LONG_PATIENCE = {"replica.lag.time.max.ms": "600000"}
 """A follower that is held stays in the ISR."""
 LONG_SESSION = {"zookeeper.session.timeout.ms": "18000"}
 """Kafka's default: where no broker has to die, a busy machine is not mistaken for a dead broker."""
+
+SHARE_GROUPS = "Kafka has share groups in KRaft mode alone"
 
 LABS: tuple[Lab, ...] = (
     Lab(
@@ -81,6 +83,31 @@ LABS: tuple[Lab, ...] = (
     Lab(13, "producer-fencing", transactions.fenced, (ORDERS,), LONG_SESSION),
     Lab(14, "last-stable-offset", transactions.held_readers, (ORDERS,), LONG_SESSION),
     Lab(15, "advertised-listeners", network.advertised_listeners, (ORDERS,), LONG_SESSION, advertised_port=9),
+    Lab(
+        16,
+        "reconciliation",
+        groups.reconciled,
+        (Topic("orders", ((0, 1, 2), (1, 2, 0), (2, 0, 1))),),
+        {
+            "group.consumer.min.heartbeat.interval.ms": "500",
+            "group.consumer.heartbeat.interval.ms": "500",
+            "group.consumer.assignment.interval.ms": "0",
+        },
+        kraft_only="Kafka has the consumer protocol (KIP-848) in KRaft mode alone",
+    ),
+    Lab(
+        17,
+        "poison-record",
+        shares.poison_record,
+        (ORDERS,),
+        {
+            "group.share.delivery.count.limit": "3",
+            "group.share.min.record.lock.duration.ms": "1000",
+            "group.share.record.lock.duration.ms": "3000",
+        },
+        kraft_only=SHARE_GROUPS,
+    ),
+    Lab(18, "forgotten-deliveries", shares.forgotten_deliveries, (ORDERS,), kraft_only=SHARE_GROUPS),
 )
 
 

@@ -52,6 +52,7 @@ _COLOURS = {
     "restore": "#cf222e",
     "group": "#1b7c83",
     "offsets": "#1b7c83",
+    "share": "#1b7c83",
     "transaction": "#1b7c83",
     "coordinator": "#1b7c83",
 }
@@ -63,7 +64,7 @@ _LEGEND = (
     ("isr", "ISR"),
     ("election", "election"),
     ("truncation", "truncation, fault"),
-    ("group", "consumer group, transaction, LSO"),
+    ("group", "group, transaction, LSO"),
 )
 _EPOCH_COLOURS = ("#54aeff", "#4ac26b", "#d4a72c", "#c297ff", "#ff8182", "#76e3ea")
 _DIES = frozenset({"kill", "stop", "pause", "power-cut"})

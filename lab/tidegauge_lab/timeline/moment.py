@@ -10,7 +10,8 @@ Rules:
        reported last, and are marked ``old``.
     4. Without an event of its own the last stable offset is the high watermark. No high watermark is shown above its
        replica's log end offset: where an event log says so, the log end offset is unknown.
-    5. An event that lacks a field, as of another version, changes nothing.
+    5. What a share partition has in flight is in its leader's memory: it is gone with the broker's process.
+    6. An event that lacks a field, as of another version, changes nothing.
 
 The result has the form that ``tidegauge_lab.watch.view.view_of`` gives the page.
 """
@@ -24,11 +25,12 @@ from tidegauge.event_log import broker_of
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge_lab.timeline.choice import Event
 from tidegauge_lab.timeline.replica_moment import PartitionMoment, ReplicaMoment
+from tidegauge_lab.timeline.share_moment import ShareMoments
 from tidegauge_lab.timeline.words import NO_LEADER
 
 Json = dict[str, Any]
 Entry = tuple[str, str]
-"""``brokers``, ``partitions``, ``groups`` or ``transactions``, and the name in it; or ``("", key)`` of the whole."""
+"""A room of the view, such as ``brokers`` or ``shares``, and the name in it; or ``("", key)`` of the whole."""
 
 _DOWN = frozenset({"kill", "power-cut"})
 _ZOOKEEPER = "zookeeper"
@@ -57,6 +59,7 @@ class ClusterMoment:
         self._partitions: dict[str, PartitionMoment] = {}
         self._deleted: set[str] = set()
         self._groups: dict[str, Json] = {}
+        self._shares = ShareMoments()
         self._transactions: dict[str, Json] = {}
         self._controller: int | None = None
         self._controller_epoch: int | None = None
@@ -77,7 +80,7 @@ class ClusterMoment:
             return touched
         try:
             return touched | handler(self, event)
-        except (KeyError, TypeError, ValueError):  # rule 5: each handler reads all fields before it changes anything
+        except (KeyError, TypeError, ValueError):  # rule 6: each handler reads all fields before it changes anything
             return touched
 
     # The form of the page
@@ -89,6 +92,7 @@ class ClusterMoment:
             "brokers": {str(one): self.entry(("brokers", str(one))) for one in sorted(self._brokers)},
             "partitions": {name: self.entry(("partitions", name)) for name in self._partitions},
             "groups": {name: self.entry(("groups", name)) for name in self._groups},
+            "shares": {name: self.entry(("shares", name)) for name in self._shares},
             "transactions": {name: self.entry(("transactions", name)) for name in self._transactions},
         }
 
@@ -102,6 +106,8 @@ class ClusterMoment:
                 return self._partition_view(name) if name in self._partitions else None
             case "groups":
                 return self._spoken(self._groups.get(name))
+            case "shares":
+                return self._shares.get(name)
             case "transactions":
                 return self._spoken(self._transactions.get(name))
         return (
@@ -171,6 +177,10 @@ class ClusterMoment:
         shown |= {("transactions", name) for name, one in self._transactions.items() if one["coordinator"] == broker_id}
         return {*shown, ("brokers", str(broker_id))}
 
+    def _forgotten(self, broker_id: int) -> set[Entry]:
+        """Forget what the process of a broker had in memory; rule 5."""
+        return {("shares", name) for name in self._shares.forget(broker_id)}
+
     def _all_brokers(self) -> set[Entry]:
         return {("brokers", str(one)) for one in self._brokers}
 
@@ -205,7 +215,7 @@ class ClusterMoment:
             broker.state = "down"
         else:
             return set()
-        return self._of_broker(source)
+        return self._of_broker(source) | self._forgotten(source)
 
     def _on_session(self, event: Event) -> set[Entry]:
         source, state = broker_of(event), str(event["state"])
@@ -236,7 +246,8 @@ class ClusterMoment:
         broker = self._brokers[broker_id]
         if action in _DOWN:
             broker.state = "down"
-        elif action == "pause":
+            return self._of_broker(broker_id) | self._forgotten(broker_id)
+        if action == "pause":
             broker.state = "paused"
         elif action == "resume":
             broker.state = "up"
@@ -254,7 +265,9 @@ class ClusterMoment:
         del event
         touched = self._all_brokers() | {("partitions", name) for name in self._partitions}
         touched |= {("groups", name) for name in self._groups}
+        touched |= {("shares", name) for name in self._shares}
         touched |= {("transactions", name) for name in self._transactions}
+        self._shares = ShareMoments()
         self._partitions, self._groups, self._transactions = {}, {}, {}
         self._deleted.clear()
         for broker in self._brokers.values():
@@ -351,6 +364,12 @@ class ClusterMoment:
             self._groups[name] = said
         return {("groups", name)}
 
+    def _on_share(self, event: Event) -> set[Entry]:
+        source = broker_of(event)
+        if source is None:
+            return set()
+        return {("shares", name) for name in self._shares.take(event, source)}
+
     def _on_transaction(self, event: Event) -> set[Entry]:
         name, source, state = str(event["transactional_id"]), broker_of(event), str(event["new"])
         before = self._transactions.get(name, {})
@@ -391,5 +410,6 @@ _HANDLERS: Mapping[str, Callable[[ClusterMoment, Event], set[Entry]]] = {
         ClusterMoment._on_log,  # noqa: SLF001 - of this class
     ),
     "group": ClusterMoment._on_group,  # noqa: SLF001 - of this class
+    "share": ClusterMoment._on_share,  # noqa: SLF001 - of this class
     "transaction": ClusterMoment._on_transaction,  # noqa: SLF001 - of this class
 }

@@ -161,6 +161,33 @@ def _group(event: Event) -> str:
     return f"{event['new']}, generation {event['generation']}"
 
 
+_MAX_RANGES = 2
+"""Maximum number of ranges of records that a line names."""
+
+
+def _share(event: Event) -> str:
+    """Return where the records are now that changed; of a share partition that is no longer served, that it is."""
+    group, state = event["group"], event["state"]
+    if state != "active":
+        return f"share {group}: {_SHARE_STATES.get(state, state)}"
+    changed = [_share_records(one) for one in event["changed"]]
+    if len(changed) > _MAX_RANGES:
+        changed = [*changed[:1], f"{len(changed) - 1} more"]
+    else:
+        changed.append(f"start {event['start_offset']}")
+    return f"share {group}: {', '.join(changed)}"
+
+
+_SHARE_STATES = {"initializing": "reads its state", "failed": "cannot be loaded", "fenced": "is no longer served here"}
+
+
+def _share_records(records: Sequence[object]) -> str:
+    first, last, state, count, member, is_being_written = records
+    offsets = str(first) if first == last else f"{first}-{last}"
+    who = f" by {member}" if member is not None and state == "acquired" else ""
+    return f"{offsets} {state}" + (f" x{count}" if count else "") + who + (", unwritten" if is_being_written else "")
+
+
 _LOADED = {"groups": "groups", "transactions": "ids"}
 """What a coordinator has read, in words that leave room for the name of the partition."""
 
@@ -221,6 +248,7 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "coordinator": _coordinator,
     "group": _group,
     "offsets": _offsets,
+    "share": _share,
     "transaction": _transaction,
     "refusal": _refusal,
     "fault": _fault,

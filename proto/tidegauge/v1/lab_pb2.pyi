@@ -1372,6 +1372,78 @@ class ObserveGroupsResponse(google.protobuf.message.Message):
 global___ObserveGroupsResponse = ObserveGroupsResponse
 
 @typing.final
+class ObserveTransactionsRequest(google.protobuf.message.Message):
+    """Asks for transactional ids that a broker coordinates."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRANSACTIONAL_IDS_FIELD_NUMBER: builtins.int
+    @property
+    def transactional_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Only these; none: all."""
+
+    def __init__(
+        self,
+        *,
+        transactional_ids: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["transactional_ids", b"transactional_ids"]) -> None: ...
+
+global___ObserveTransactionsRequest = ObserveTransactionsRequest
+
+@typing.final
+class ObservedTransaction(google.protobuf.message.Message):
+    """A transactional id as its coordinator has it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    TRANSACTIONS_VERSION_FIELD_NUMBER: builtins.int
+    transactional_id: builtins.str
+    """The id."""
+    state: builtins.str
+    """Its state, by Kafka's name."""
+    transactions_version: builtins.int
+    """The version of transactions that the producer of its last transaction speaks: 1 or 2 (KIP-890); 0: its producer has
+    begun none yet.
+    """
+    def __init__(
+        self,
+        *,
+        transactional_id: builtins.str = ...,
+        state: builtins.str = ...,
+        transactions_version: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["state", b"state", "transactional_id", b"transactional_id", "transactions_version", b"transactions_version"]) -> None: ...
+
+global___ObservedTransaction = ObservedTransaction
+
+@typing.final
+class ObserveTransactionsResponse(google.protobuf.message.Message):
+    """This broker's transactional ids."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: builtins.int
+    TRANSACTIONS_FIELD_NUMBER: builtins.int
+    broker_id: builtins.int
+    """The responding broker."""
+    @property
+    def transactions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ObservedTransaction]:
+        """Those that it knows, by id."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: builtins.int = ...,
+        transactions: collections.abc.Iterable[global___ObservedTransaction] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["broker_id", b"broker_id", "transactions", b"transactions"]) -> None: ...
+
+global___ObserveTransactionsResponse = ObserveTransactionsResponse
+
+@typing.final
 class ObserveSharesRequest(google.protobuf.message.Message):
     """Asks for the share partitions that a broker leads, and the states of share partitions that it keeps."""
 

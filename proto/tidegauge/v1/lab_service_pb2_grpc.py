@@ -105,6 +105,11 @@ class LabServiceStub(object):
                 request_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveSharesRequest.SerializeToString,
                 response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveSharesResponse.FromString,
                 _registered_method=True)
+        self.ObserveTransactions = channel.unary_unary(
+                '/tidegauge.v1.LabService/ObserveTransactions',
+                request_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveTransactionsRequest.SerializeToString,
+                response_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveTransactionsResponse.FromString,
+                _registered_method=True)
 
 
 class LabServiceServicer(object):
@@ -209,6 +214,13 @@ class LabServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ObserveTransactions(self, request, context):
+        """What no API of Kafka shows of the transactional ids of this coordinator, whatever faults are in force.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LabServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -281,6 +293,11 @@ def add_LabServiceServicer_to_server(servicer, server):
                     servicer.ObserveShares,
                     request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveSharesRequest.FromString,
                     response_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveSharesResponse.SerializeToString,
+            ),
+            'ObserveTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ObserveTransactions,
+                    request_deserializer=tidegauge_dot_v1_dot_lab__pb2.ObserveTransactionsRequest.FromString,
+                    response_serializer=tidegauge_dot_v1_dot_lab__pb2.ObserveTransactionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -662,6 +679,33 @@ class LabService(object):
             '/tidegauge.v1.LabService/ObserveShares',
             tidegauge_dot_v1_dot_lab__pb2.ObserveSharesRequest.SerializeToString,
             tidegauge_dot_v1_dot_lab__pb2.ObserveSharesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ObserveTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidegauge.v1.LabService/ObserveTransactions',
+            tidegauge_dot_v1_dot_lab__pb2.ObserveTransactionsRequest.SerializeToString,
+            tidegauge_dot_v1_dot_lab__pb2.ObserveTransactionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

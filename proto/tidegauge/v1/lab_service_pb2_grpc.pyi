@@ -105,6 +105,12 @@ class LabServiceStub:
     ]
     """The share partitions of this leader, and the states that this share coordinator keeps, whatever faults are in force."""
 
+    ObserveTransactions: grpc.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ObserveTransactionsRequest,
+        tidegauge.v1.lab_pb2.ObserveTransactionsResponse,
+    ]
+    """What no API of Kafka shows of the transactional ids of this coordinator, whatever faults are in force."""
+
 class LabServiceAsyncStub:
     """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
 
@@ -191,6 +197,12 @@ class LabServiceAsyncStub:
         tidegauge.v1.lab_pb2.ObserveSharesResponse,
     ]
     """The share partitions of this leader, and the states that this share coordinator keeps, whatever faults are in force."""
+
+    ObserveTransactions: grpc.aio.UnaryUnaryMultiCallable[
+        tidegauge.v1.lab_pb2.ObserveTransactionsRequest,
+        tidegauge.v1.lab_pb2.ObserveTransactionsResponse,
+    ]
+    """What no API of Kafka shows of the transactional ids of this coordinator, whatever faults are in force."""
 
 class LabServiceServicer(metaclass=abc.ABCMeta):
     """No fault affects calls of this service except SteppedRound, which is a follower's fetch."""
@@ -306,5 +318,13 @@ class LabServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tidegauge.v1.lab_pb2.ObserveSharesResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ObserveSharesResponse]]:
         """The share partitions of this leader, and the states that this share coordinator keeps, whatever faults are in force."""
+
+    @abc.abstractmethod
+    def ObserveTransactions(
+        self,
+        request: tidegauge.v1.lab_pb2.ObserveTransactionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tidegauge.v1.lab_pb2.ObserveTransactionsResponse, collections.abc.Awaitable[tidegauge.v1.lab_pb2.ObserveTransactionsResponse]]:
+        """What no API of Kafka shows of the transactional ids of this coordinator, whatever faults are in force."""
 
 def add_LabServiceServicer_to_server(servicer: LabServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -179,6 +179,27 @@ def test_the_level_of_the_cluster_says_which_transactions_there_are() -> None:
     assert not any(rule == RULE_EPOCHS for _, rule in said_of(unknown))
 
 
+@pytest.mark.parametrize(
+    ("level", "spoken", "words"),
+    [
+        (2, 2, "speaks transactions v2: its epoch rises with each end."),
+        (2, 1, "speaks transactions v1, as librdkafka up to 2.16 does: it keeps its epoch."),
+        (2, 0, "Which of them this one is shows with its first transaction."),
+        (2, None, "does not say which of them this one is"),
+        (1, 2, "speaks transactions v2"),
+        (1, 1, "its producers speak transactions v1"),
+    ],
+)
+def test_the_version_that_a_producer_speaks_is_said_where_it_is_known(
+    level: int, spoken: int | None, words: str
+) -> None:
+    """KIP-890: a client of either kind may be there at level 2; after a downgrade a transaction of v2 may be open."""
+    facts = replace(FACTS, transaction_version=level, spoken_version=spoken)
+    [found] = [one for one in explain_transaction(facts) if one.rule == RULE_EPOCHS]
+    assert words in found.text
+    assert transaction_json(facts, [])["transactions_version"] == spoken
+
+
 def test_a_former_coordinator_that_is_partitioned_is_not_called_the_coordinator() -> None:
     (text, _), *_ = said_of(replace(FACTS, transaction=replace(ONGOING, coordinator=1)))
     assert text.endswith("from broker 1, which takes itself for the coordinator, and may be old.")

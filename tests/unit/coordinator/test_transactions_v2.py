@@ -202,6 +202,20 @@ def test_a_marker_says_that_its_transaction_is_of_v2(broker):
     assert [one.marker[1:] for request in broker.markers for one in request.markers] == [(1, COMMIT, 0, 2)]
 
 
+def test_the_version_that_a_producer_speaks_shows_with_its_first_transaction(broker):
+    """TransactionMetadata.clientTransactionVersion: of AddPartitionsToTxn and Produce, whichever adds a partition."""
+    broker.init()
+    assert broker.view().transactions_version == 0
+    broker.produce()
+    assert broker.view().transactions_version == 2
+    assert broker.end_v5(COMMIT, 0) == (NONE, 0, 1)
+    assert broker.view().transactions_version == 2
+    broker.init()
+    assert broker.view().transactions_version == 0
+    broker.add(epoch=2)
+    assert broker.view().transactions_version == 1
+
+
 @pytest.mark.parametrize(("is_kafka_4", "start_ms"), [(True, -1), (False, 1_000_000)])
 def test_a_new_producer_has_begun_no_transaction(is_kafka_4, start_ms):
     """TransactionMetadata.completeTransitionTo of 4.x takes the time from the record; in 3.9 the old one stays."""

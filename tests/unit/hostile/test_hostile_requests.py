@@ -132,6 +132,7 @@ SENSIBLE: dict[str, dict[str, Any]] = {
     "ObserveReplicas": {"topics": ["t"]},
     "ObserveGroups": {},
     "ObserveShares": {"group_ids": ["g"], "partition": AT, "max_ranges": 5},
+    "ObserveTransactions": {"transactional_ids": ["tx"]},
     "VerifyPartitions": {**PRODUCER, "partitions": [AT]},
     "WriteMarkers": {
         "markers": [{"producer_id": 7, "committed": True, "coordinator_epoch": 1, "partitions": [AT]}],

@@ -177,6 +177,33 @@ def test_groups_and_transactions_are_shown_as_far_as_events_tell():
     assert (gone["groups"], gone["transactions"]) == ({}, {})
 
 
+def share(broker: int, epoch: int, *records: list[Any], state: str = "active") -> dict[str, Any]:
+    return of_orders(
+        *(f"broker-{broker}", "share"), group="q", state=state, leader_epoch=epoch, start_offset=0, end_offset=2,
+        delivery_count_limit=5, unwritten=0, records=list(records), has_more=False, changed=list(records),
+    )  # fmt: skip
+
+
+def test_a_share_partition_is_what_its_leader_has_in_memory():
+    """It is gone with the process; a former leader that lives on is shown beside, by its own name."""
+    taken = [0, 1, "acquired", 1, "a", False]
+    shares = view_after(*HEALTHY, share(2, 0, taken))["shares"]
+    assert shares["q/orders-0"]["records"] == [
+        {"first": 0, "last": 1, "state": "acquired", "count": 1, "member": "a", "writing": False}
+    ]
+    assert view_after(*HEALTHY, share(2, 0, taken), lab("kill", 2))["shares"] == {}
+    assert view_after(*HEALTHY, share(2, 0, taken), share(2, 0, state="fenced"))["shares"] == {}
+    both = view_after(*HEALTHY, share(2, 0, taken), lab("isolate", 2), share(1, 1), share(2, 0, taken))["shares"]
+    assert {name: (one["broker"], one["leads"], len(one["records"])) for name, one in both.items()} == {
+        "q/orders-0": (1, True, 0),
+        "q/orders-0 at broker 2": (2, False, 1),
+    }
+    ended = view_after(*HEALTHY, share(2, 0, taken), share(1, 1), share(2, 0, state="fenced"))["shares"]
+    assert list(ended) == ["q/orders-0"]
+    odd = {key: value for key, value in share(2, 0).items() if key != "records"}
+    assert view_after(*HEALTHY, odd)["shares"] == {}
+
+
 def test_faults_and_holds_end_and_do_not_outlive_the_process():
     fault = event("broker-2", "fault", action="isolate", broker=2, process="broker-2", fault=1, text="partitioned")
     hold = of_orders("broker-2", "fault", action="hold-fetch", broker=2, process="broker-2")

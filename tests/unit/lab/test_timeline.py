@@ -79,6 +79,16 @@ def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
 
 
 MOVES = {"replicas": [3, 4, 1, 2], "adding": [3, 4], "removing": [1, 2]}
+SHARE = {
+    "kind": "share",
+    "source": "broker-1",
+    "time_ms": 0,
+    "topic": "orders",
+    "partition": 0,
+    "group": "queue",
+    "state": "active",
+    "start_offset": 0,
+}
 CASES = [
     (event("reassignment", **AT, state="started", **MOVES), "reassigns to 3,4, now 3,4,1,2"),
     (event("reassignment", **AT, state="replaced", **MOVES), "reassigns to 3,4 instead, now 3,4,1,2"),
@@ -220,6 +230,22 @@ CASES = [
         {"kind": "offsets", "source": "broker-1", "time_ms": 0, "group": "g", "partitions": ["orders-0"]},
         "1 committed offset expired: orders-0",
     ),
+    (
+        {**SHARE, "changed": [[0, 0, "acquired", 2, "a", False]]},
+        "orders-0 share queue: 0 acquired x2 by a, start 0",
+    ),
+    (
+        {
+            **SHARE,
+            "changed": [
+                [1, 3, "available", 1, "a", True],
+                [5, 5, "none", 0, None, False],
+                [7, 7, "none", 0, None, False],
+            ],
+        },
+        "orders-0 share queue: 1-3 available x1, unwritten, 2 more",
+    ),
+    ({**SHARE, "state": "fenced", "changed": []}, "orders-0 share queue: is no longer served here"),
     (
         {"kind": "quorum", "source": "controller-3000", "time_ms": 0, "state": "Follower", "epoch": 4, "leader": 3001},
         "Follower in epoch 4, leader 3001",

@@ -22,6 +22,7 @@ from tidegauge.transactions import SupportedOperation
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction
 from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_broker.server.service.produce_verification import Verified
+from tidegauge_broker.server.service.transaction_service import TransactionService
 from tidegauge_broker.server.wire.kafka.request import CloseConnection
 
 A0 = TopicPartition("a", 0)
@@ -44,7 +45,7 @@ def coming(value: Any) -> Any:
 
 def test_the_versions_are_those_of_kafka_4():
     """The ApiVersions response of a broker of 4.3.1, of what transactions and offsets need."""
-    wanted = {0: 13, 8: 10, 9: 10, 22: 5, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5}
+    wanted = {0: 13, 8: 10, 9: 10, 22: 5, 24: 5, 25: 4, 26: 5, 27: 2, 28: 5, 66: 2}
     assert {key: KRAFT_BROKER_APIS[key].last for key in wanted} == wanted
 
 
@@ -248,3 +249,41 @@ async def test_a_group_that_exists_has_no_message():
     service = SimpleNamespace(groups=FakeService(ask=coming(found)))
     (group,) = (await ask(service, "DescribeGroups", 6, message("DescribeGroups", groups=["g"]))).groups
     assert (group.error_code, group.error_message, group.protocol_data) == (ErrorCode.NONE, None, "range")
+
+
+LISTED = [transactions.ListedTransaction(one, 7, "Ongoing") for one in ("pay-eu", "pay-us", "stock", "pay\u65e5")]
+
+
+def transaction_service(found: transactions.ListTransactionsResult) -> SimpleNamespace:
+    service = TransactionService(FakeService(request=coming(found)), *[None] * 5)  # type: ignore[arg-type]
+    return SimpleNamespace(transactions=service)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching"),
+    [
+        (None, ["pay-eu", "pay-us", "stock", "pay\u65e5"]),
+        ("", ["pay-eu", "pay-us", "stock", "pay\u65e5"]),
+        ("pay-.*", ["pay-eu", "pay-us"]),
+        ("pay", []),
+        (r"pay\p{Han}|s.*", ["stock", "pay\u65e5"]),
+    ],
+)
+async def test_transactional_ids_are_listed_by_a_pattern(pattern: str | None, matching: list[str]):
+    """KIP-1152: whole ids, RE2's syntax; no pattern and an empty one take all."""
+    service = transaction_service(transactions.ListTransactionsResult(transactions=LISTED))
+    response = await ask(service, "ListTransactions", 2, message("ListTransactions", transactional_id_pattern=pattern))
+    assert response.error_code == 0
+    assert [one.transactional_id for one in response.transaction_states] == matching
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+@pytest.mark.parametrize("pattern", ["(?!pay).*", "(a{1000}){1000}"])
+async def test_a_bad_pattern_of_transactional_ids_is_refused_after_the_coordinator(error: ErrorCode, pattern: str):
+    """TransactionStateManager.listTransactionStates: the coordinator's error goes before that of the pattern."""
+    service = transaction_service(transactions.ListTransactionsResult(error, ("Odd",), () if error else LISTED))
+    asked = message("ListTransactions", transactional_id_pattern=pattern, state_filters=["Odd"])
+    response = await ask(service, "ListTransactions", 2, asked)
+    assert response.error_code == (error or ErrorCode.INVALID_REGULAR_EXPRESSION)
+    assert list(response.transaction_states) == []
+    assert list(response.unknown_state_filters) == (["Odd"] if error else [])

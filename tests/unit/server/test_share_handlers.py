@@ -201,7 +201,7 @@ async def test_acknowledgements_are_checked_before_topics_and_before_what_was_ac
     assert late[0] == 42
     await asked.acknowledge(6, (0, 0, ACCEPT))
     assert error_of(await asked.acknowledge(7, (0, 0, ACCEPT)))[0] in {0, ErrorCode.INVALID_RECORD_STATE}
-    asked.broker.partitions.drop(next(iter(asked.broker.partitions)).key)
+    asked.broker.partitions.drop(next(iter(asked.broker.partitions)).key, "Test")
     assert error_of(await asked.acknowledge(8, (1, 1, ACCEPT)))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -90,7 +90,7 @@ async def test_a_state_that_cannot_be_read_is_an_error_when_the_time_is_over(
     assert not waiting.done()
     assert await broker.fetch("b", wait_ms=5) == [(0, 2, 1)]
     waiting.cancel()
-    broker.partitions.drop(KEY)
+    broker.partitions.drop(KEY, "Test")
     broker.states.errors = [read]
     late = await broker.late()
     assert late[PARTITION].error is shown

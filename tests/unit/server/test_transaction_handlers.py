@@ -138,12 +138,13 @@ async def test_descriptions_and_lists() -> None:
         listed = transactions.ListTransactionsResult(
             ErrorCode.NONE, ("Odd",), [transactions.ListedTransaction("tx", 7, "Ongoing")]
         )
-        asked = service(ask=coming(listed))
+        asked = service(list_matching=coming(listed))
         duration = {"duration_filter": 50} if version >= 1 else {}
         request = message("ListTransactions", state_filters=["Odd"], **duration)
         response = await ask(asked, "ListTransactions", version, request)
-        [(_, [wanted], _)] = asked.transactions.calls
+        [(_, [wanted, pattern], _)] = asked.transactions.calls
         assert wanted == transactions.ListTransactions(("Odd",), (), 50 if version >= 1 else -1)
+        assert pattern is None
         assert (list(response.unknown_state_filters), response.transaction_states[0].transactional_id) == (
             ["Odd"],
             "tx",

@@ -18,8 +18,8 @@ from tidegauge_broker.coordinator.consumer_group.records import (
     regex_tombstone,
 )
 from tidegauge_broker.coordinator.consumer_group.refusals import GroupRefusal
-from tidegauge_broker.coordinator.consumer_group.topic_patterns import PatternError, TopicPattern
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
+from tidegauge_broker.coordinator.patterns.automaton import Pattern, PatternError
 
 MIN_REFRESH_INTERVAL_MS = 10_000
 """Minimum time between two resolutions of a group (REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
@@ -60,7 +60,7 @@ def check_regex(regex: str) -> None:
         GroupRefusal: INVALID_REGULAR_EXPRESSION.
     """
     try:
-        TopicPattern(regex)
+        Pattern(regex)
     except PatternError as problem:
         raise GroupRefusal(
             ErrorCode.INVALID_REGULAR_EXPRESSION,

@@ -82,6 +82,7 @@ def viewed(shard: TransactionShard, transaction: Transaction, *, is_completing: 
         last_update_ms=transaction.update_ms,
         has_failed_epoch_fence=transaction.has_failed_epoch_fence,
         is_given_up=transaction.state in DECIDED and bool(transaction.partitions) and not is_completing,
+        transactions_version=0 if transaction.state is TransactionState.EMPTY else max(transaction.client_version, 1),
     )
 
 

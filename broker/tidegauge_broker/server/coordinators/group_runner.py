@@ -21,7 +21,6 @@ from tidegauge.settings import Values, group_values
 from tidegauge.share_groups import SHARE, InitializeShareState, SharePartitionKey
 from tidegauge.transaction_marker import Outcome
 from tidegauge.wall_time import WallTime
-from tidegauge_broker.coordinator.consumer_group.topic_patterns import MatchingTooLongError, PatternError, resolve
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import ChangeShareStates, Effect, ResolveRegexes, VerifyTransaction
@@ -35,6 +34,7 @@ from tidegauge_broker.coordinator.events import (
     TransactionCompleted,
     TransactionVerified,
 )
+from tidegauge_broker.coordinator.patterns.automaton import MatchingTooLongError, PatternError, resolve
 from tidegauge_broker.coordinator.settings import ConsumerGroupTimes, GroupSettings
 from tidegauge_broker.replica.verification import VerificationGuard
 from tidegauge_broker.server.coordinators.runner import AnyEvent, CoordinatorRunner

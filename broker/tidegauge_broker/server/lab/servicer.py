@@ -201,6 +201,26 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         del context
         return await observed_shares(self._parts, request)
 
+    async def ObserveTransactions(
+        self, request: lab_pb2.ObserveTransactionsRequest, context: Context
+    ) -> lab_pb2.ObserveTransactionsResponse:
+        """Describe the transactional ids that this broker coordinates, whatever faults are in force."""
+        del context
+        coordinator = self._parts.service.transactions.runner.coordinator
+        wanted = set(request.transactional_ids)
+        return lab_pb2.ObserveTransactionsResponse(
+            broker_id=self._parts.service.broker_id,
+            transactions=[
+                lab_pb2.ObservedTransaction(
+                    transactional_id=one.transactional_id,
+                    state=one.state.value,
+                    transactions_version=one.transactions_version,
+                )
+                for one in coordinator.transaction_views()
+                if not wanted or one.transactional_id in wanted
+            ],
+        )
+
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
         """List the faults in force and the held partitions."""
         del request, context

@@ -9,14 +9,18 @@ Rules:
     4. A marker is written to each partition as a control batch, acknowledged by all in-sync replicas, in the order of
        the request. The response waits until the group coordinator has moved or dropped the offsets of the transaction
        (KAFKA-17507). There is no check that the transaction has data on the partition.
+    5. A pattern of transactional ids is of RE2's syntax and matches whole ids; an empty one is none. It is compiled
+       after the coordinator has responded, so that COORDINATOR_LOAD_IN_PROGRESS goes before a bad pattern (KIP-1152).
 
-Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest, handleWriteTxnMarkersRequest.
+Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest, handleWriteTxnMarkersRequest;
+TransactionStateManager.listTransactionStates.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import overload
 
 from tidegauge.control import NO_LEADER, Endpoint
@@ -43,6 +47,7 @@ from tidegauge.transactions import (
     TransactionResult,
 )
 from tidegauge_broker.coordinator.effects import MarkersOfTransaction
+from tidegauge_broker.coordinator.patterns.automaton import MatchingTooLongError, PatternError, resolve
 from tidegauge_broker.replica.messages import ACKS_ALL, ProducePartition, ProduceRequest
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.coordinators.transaction_runner import TransactionRunner
@@ -113,6 +118,21 @@ class TransactionService:
     async def ask(self, request: TransactionRequest) -> TransactionResult:
         """Hand a request to this broker's coordinator, which rejects the ids of other brokers (NOT_COORDINATOR)."""
         return await self.runner.request(request)
+
+    async def list_matching(self, request: ListTransactions, pattern: str | None) -> ListTransactionsResult:
+        """Return the transactional ids that pass a request's filters and match a pattern; rule 5.
+
+        The ids are matched beside the event loop. INVALID_REGULAR_EXPRESSION also says that this takes too long.
+        """
+        found = await self.ask(request)
+        if not pattern or found.error is not ErrorCode.NONE:
+            return found
+        try:
+            ids = [one.transactional_id for one in found.transactions]
+            matching = (await asyncio.to_thread(resolve, [pattern], ids))[pattern]
+        except (PatternError, MatchingTooLongError):
+            return ListTransactionsResult(ErrorCode.INVALID_REGULAR_EXPRESSION)
+        return replace(found, transactions=[one for one in found.transactions if one.transactional_id in matching])
 
     async def add_partitions(self, request: AddPartitionsToTxn, *, may_be_internal: bool) -> AddPartitionsToTxnResult:
         """Add partitions to a transaction, or verify that they are in it; rule 2."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from tidegauge.settings import Values
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
+from tidegauge_broker.server.share.events import Note, ShareEvents
 from tidegauge_broker.server.share.fetching import ShareFetches
 from tidegauge_broker.server.share.led import Led
 from tidegauge_broker.server.share.partitions import LookUp, SharePartitions, States
@@ -37,6 +39,7 @@ def share_service(
     settings: Values,
     now_ms: Callable[[], int],
     wall: WallTime,
+    note: Note,
 ) -> ShareService:
     """Return what serves the members of share groups.
 
@@ -48,13 +51,15 @@ def share_service(
         settings: the broker's.
         now_ms: a clock that never goes back.
         wall: how far the wall clock is ahead of it.
+        note: writes an event into the event log.
     """
     led = Led(replicas)
 
     def settings_of(group_id: str) -> ShareSettings:
         return share_settings(values_of(group_id))
 
-    partitions = SharePartitions(led, states, look_up, settings_of, now_ms, wall)
+    events = ShareEvents(note, lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
+    partitions = SharePartitions(led, states, look_up, settings_of, now_ms, wall, events.changed)
     fetches = ShareFetches(partitions, led, now_ms)
     sessions = ShareSessions(settings.integer("group.share.max.share.sessions"))
     return ShareService(partitions, fetches, sessions, settings_of, led)

@@ -260,7 +260,7 @@ class ShareFetches:
             acquired.extend(core.acquire(wanted.member_id, read, asked, now_ms))
             return ()
 
-        self._partitions.step(hosted, acquire)
+        self._partitions.step(hosted, "ShareFetch", acquire)
         return Fetched(records=slice_of(records, headers, acquired), acquired=acquired) if acquired else Fetched()
 
     def _move_start(self, hosted: HostedSharePartition) -> None:
@@ -271,7 +271,7 @@ class ShareFetches:
             core.log_start_moved(log_start)
             return ()
 
-        self._partitions.step(hosted, move)
+        self._partitions.step(hosted, "ShareFetch", move)
 
 
 async def _news(hosted: Iterable[HostedSharePartition], enough: asyncio.Future[Any] | None, wait_ms: int) -> None:

@@ -5,7 +5,8 @@ Rules:
        read. It is dropped when the state cannot be read, when its writes are fenced, when this broker no longer leads
        the partition, and when the last session of its group ends with a connection. The next fetch makes it again.
     2. A lock times out on a timer; the states that it gives back are written, and nothing depends on the outcome.
-    3. What fails unexpectedly in one share partition drops it, and no other: its locks are in memory only, so its
+    3. Each event that may have changed a share partition is reported with its cause, for the event log.
+    4. What fails unexpectedly in one share partition drops it, and no other: its locks are in memory only, so its
        records are available again when its state is read.
 
 Source: SharePartitionManager (getOrCreateSharePartition, removeSharePartitionFromCache, SharePartitionListener).
@@ -79,6 +80,9 @@ class LedPartitions(Protocol):
 
 LookUp = Callable[[OffsetLookup], Awaitable[tuple[OffsetResult, int]]]
 SettingsOf = Callable[[str], ShareSettings]
+Changed = Callable[[HostedSharePartition, str], None]
+"""Takes up that a share partition may have changed, and why."""
+Decide = Callable[[SharePartition, int], Sequence[Effect]]
 
 
 class SharePartitions:
@@ -91,6 +95,7 @@ class SharePartitions:
         settings_of: returns the settings of a group, in force now.
         now_ms: a clock that never goes back.
         wall: how far the wall clock is ahead of it.
+        changed: takes up what changes; None: nothing does.
 
     Attributes:
         counts: what was counted, for the metrics.
@@ -104,8 +109,10 @@ class SharePartitions:
         settings_of: SettingsOf,
         now_ms: Callable[[], int],
         wall: WallTime,
+        changed: Changed | None = None,
     ) -> None:
         self._led = led
+        self._changed = changed
         self._states = states
         self._look_up = look_up
         self._settings_of = settings_of
@@ -148,13 +155,13 @@ class SharePartitions:
         self._by_partition.setdefault(at, set()).add(key)
         self._by_group.setdefault(key.group_id, set()).add(key)
         self._led.watch_leadership(at)
-        self.step(hosted, lambda core, _: core.initialize())
+        self.step(hosted, "ShareFetch", lambda core, _: core.initialize())
         return hosted
 
     # Events
 
-    def step(self, hosted: HostedSharePartition, decide: Callable[[SharePartition, int], Sequence[Effect]]) -> None:
-        """Let a share partition decide on an event, at the present time, and carry out what it wants; rule 3."""
+    def step(self, hosted: HostedSharePartition, cause: str, decide: Decide) -> None:
+        """Let a share partition decide on an event, at the present time, and carry out what it wants; rules 3 and 4."""
         try:
             effects = decide(hosted.core, self._now_ms())
         except Exception as defect:  # noqa: BLE001 - it concerns this share partition alone
@@ -163,21 +170,30 @@ class SharePartitions:
         for effect in effects:
             self._carry_out(hosted, effect)
         self.arm(hosted)
+        self._report(hosted, cause)
+
+    def _report(self, hosted: HostedSharePartition, cause: str) -> None:
+        if self._changed is not None:
+            self._changed(hosted, cause)
 
     def broken(self, hosted: HostedSharePartition, defect: Exception) -> None:
-        """Drop a share partition after a defect in a decision about it; rule 3."""
+        """Drop a share partition after a defect in a decision about it; rule 4."""
         LOG.error("A decision about the share partition %s failed, which is a defect", hosted.key, exc_info=defect)
         hosted.core.fence()
         self._drop(hosted)
         hosted.give_up()
+        self._report(hosted, "Defect")
 
     def acknowledged(
-        self, hosted: HostedSharePartition, decide: Callable[[SharePartition, object, int], Sequence[Effect]]
+        self,
+        hosted: HostedSharePartition,
+        cause: str,
+        decide: Callable[[SharePartition, object, int], Sequence[Effect]],
     ) -> asyncio.Future[Outcome]:
         """Let a share partition decide on an event that has a response; the future is done when that is there."""
         token: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         hosted.open_requests.add(token)
-        self.step(hosted, lambda core, now_ms: decide(core, token, now_ms))
+        self.step(hosted, cause, lambda core, now_ms: decide(core, token, now_ms))
         hosted.wake()
         return token
 
@@ -190,18 +206,18 @@ class SharePartitions:
     def leadership_lost(self, at: TopicPartition) -> None:
         """Drop the share partitions of a partition that this broker no longer leads."""
         for key in list(self._by_partition.get(at, ())):
-            self.drop(key)
+            self.drop(key, "LeaderChange")
 
     def drop_group(self, group_id: str) -> None:
         """Drop the share partitions of a group."""
         for key in list(self._by_group.get(group_id, ())):
-            self.drop(key)
+            self.drop(key, "SessionEnd")
 
-    def drop(self, key: SharePartitionKey) -> None:
+    def drop(self, key: SharePartitionKey, cause: str) -> None:
         """Drop a share partition: what is being written is, and nothing more."""
         hosted = self._hosted.get(key)
         if hosted is not None:
-            self.step(hosted, lambda core, _: core.fence())
+            self.step(hosted, cause, lambda core, _: core.fence())
 
     # Effects
 
@@ -252,6 +268,7 @@ class SharePartitions:
             found = ShareStateResult(ErrorCode.UNKNOWN_SERVER_ERROR, repr(defect))
         self.step(
             hosted,
+            "ReadShareGroupState",
             lambda core, _: core.state_read(
                 found.error, found.message, found.state_epoch, found.start_offset, found.batches
             ),
@@ -269,7 +286,7 @@ class SharePartitions:
             error, offset = found.error, found.offset
             if error is ErrorCode.NONE and offset < 0:
                 error = ErrorCode.OFFSET_NOT_AVAILABLE
-        self.step(hosted, lambda core, _: core.start_offset_found(error, offset))
+        self.step(hosted, "ListOffsets", lambda core, _: core.start_offset_found(error, offset))
 
     async def _write(self, hosted: HostedSharePartition) -> None:
         """Write the states that wait, one after the other."""
@@ -284,7 +301,11 @@ class SharePartitions:
     def _take_written(self, hosted: HostedSharePartition, effect: WriteState, result: ShareStateResult) -> None:
         if result.error is not ErrorCode.NONE:
             LOG.warning("States of the share partition %s are not written: %s", hosted.key, result.message)
-        self.step(hosted, lambda core, _: core.state_written(effect.write_id, result.error, result.message))
+        self.step(
+            hosted,
+            "WriteShareGroupState",
+            lambda core, _: core.state_written(effect.write_id, result.error, result.message),
+        )
 
     async def _written(self, hosted: HostedSharePartition, effect: WriteState) -> ShareStateResult:
         request = WriteShareState(
@@ -326,7 +347,7 @@ class SharePartitions:
             heapq.heappop(self._deadlines)
             if hosted.armed_ms == due_ms and self._hosted.get(hosted.key) is hosted:
                 hosted.armed_ms = None
-                self.step(hosted, lambda core, now_ms: core.expire(now_ms))
+                self.step(hosted, "LockExpiration", lambda core, now_ms: core.expire(now_ms))
                 break
         if self._deadlines:
             self._timer.set(self._deadlines[0][0])

@@ -101,7 +101,9 @@ class ShareService:
         for one in session.partitions:
             hosted = self.partitions.get(SharePartitionKey(group_id, *one))
             if hosted is not None:
-                self.partitions.acknowledged(hosted, lambda core, token, now_ms: core.release(token, member_id, now_ms))
+                self.partitions.acknowledged(
+                    hosted, "SessionEnd", lambda core, token, now_ms: core.release(token, member_id, now_ms)
+                )
 
     def connection_closed(self, connection: str) -> None:
         """End the sessions that were opened on a connection; rules 1 and 2."""
@@ -133,7 +135,9 @@ class ShareService:
             return None
         self.partitions.counts.acknowledged(batches)
         return self.partitions.acknowledged(
-            hosted, lambda core, token, now_ms: core.acknowledge(token, key.member_id, batches, now_ms)
+            hosted,
+            "ShareAcknowledge",
+            lambda core, token, now_ms: core.acknowledge(token, key.member_id, batches, now_ms),
         )
 
     # What responses say besides
@@ -161,7 +165,7 @@ class ShareService:
         if levels.get(SHARE_VERSION, 0) < 1:
             self.sessions.clear()
             for hosted in self.partitions:
-                self.partitions.drop(hosted.key)
+                self.partitions.drop(hosted.key, "UpdateFeatures")
 
     async def close(self) -> None:
         """Let no lock time out any more, and end what is being read and written."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.labs.evidence import Evidence, Placed, deaths
+from tidegauge_lab.labs.evidence import Evidence, Placed, deaths, seconds_between
 from tidegauge_lab.labs.model import Finding, no, yes
 from tidegauge_lab.scenario.facts import numbers
 
 ORDERS = TopicPartition("orders", 0)
 SHIPPED = TopicPartition("shipped", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)
-SHOP, STORM, CALM = "shop", "storm", "calm"
+SHOP, STORM, CALM, PICKING = "shop", "storm", "calm", "picking"
 TWICE, NEVER = "at-least-once", "at-most-once"
 _REPLICAS = 3
 
@@ -138,6 +138,36 @@ def twice_and_never(evidence: Evidence) -> Iterator[Finding]:
         yield no(f"Group {TWICE} has committed offset {at_least} without {_quoted(missing)}", "start this lab again")
         return
     yield yes(f"It has committed offset {at_least}, and each record before that was processed")
+
+
+def reconciled(evidence: Evidence) -> Iterator[Finding]:
+    """Look for a group of the consumer protocol whose second member waited for the first, which went on meanwhile."""
+    story = list(evidence.of("group", None, group=PICKING))
+    if any(one.event.get("new") == "PreparingRebalance" for one in story):
+        yield no(
+            "Group picking rebalances as a whole: it speaks the classic protocol",
+            "start this lab again, with group.protocol=consumer",
+        )
+        return
+    joined = next((one for one in story if int(one.event.get("members", 0)) > 1), None)
+    if joined is None:
+        yield no("Group picking has never had two members", "run picking.py, whose consumers join one after the other")
+        return
+    yield yes(f"When the second member joined, the group came into epoch {joined.event.get('generation')}")
+    waits = next((one for one in story if one.place >= joined.place and one.event.get("new") == "Reconciling"), None)
+    stable = next(
+        (one for one in story if waits and one.place > waits.place and one.event.get("new") == "Stable"), None
+    )
+    if waits is None or stable is None:
+        yield no("Its members have not come to their new assignment", "let both consumers poll until they have it")
+        return
+    if stable.event.get("generation") != waits.event.get("generation"):
+        yield no("A member left before the group was Stable", "start this lab again, and let both consumers poll")
+        return
+    yield yes(
+        f"It was Reconciling for {seconds_between(waits, stable)}: the partition had to be given up before it was given"
+    )
+    yield yes("It was never in PreparingRebalance: no member had to give up what it keeps")
 
 
 def _quoted(values: list[str | None]) -> str:

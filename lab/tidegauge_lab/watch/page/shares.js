@@ -40,10 +40,11 @@ function recordBoxes(range, share) {
 function drawShare(share) {
   const card = cardOf(shareCards, "share-cards", share.name, makeShareCard);
   const who = share.leads ? `leader: broker ${share.broker}, epoch ${share.leaderEpoch}` : `broker ${share.broker} takes itself for the leader, epoch ${share.leaderEpoch}`;
-  const durable = share.durableStart === null ? "none on disk" : `${share.durableStart} on disk`;
-  const left = Math.max(0, share.readable - share.end);
+  // A recording does not have what is on disk, nor how far the log goes.
+  const durable = share.durableStart === undefined ? "" : share.durableStart === null ? " (none on disk)" : ` (${share.durableStart} on disk)`;
+  const left = share.readable === undefined ? "" : `, ${Math.max(0, share.readable - share.end)} to come`;
   const waits = share.unwritten ? `; ${counted(share.unwritten, "write")} under way` : "";
-  write(card.facts, `${who}; start ${share.start} (${durable}), ${counted(share.end - share.start, "record")} in flight, ${left} to come${waits}`);
+  write(card.facts, `${who}; start ${share.start}${durable}, ${counted(share.end - share.start, "record")} in flight${left}${waits}`);
   card.node.classList.toggle("bad", !share.leads);
   const drawn = JSON.stringify([share.records, share.hasMore, share.limit]);
   if (drawn === card.drawn) return;

@@ -31,6 +31,7 @@ LATER: dict[int, int] = {
     apis.END_TXN: 5,
     apis.WRITE_TXN_MARKERS: 2,
     apis.TXN_OFFSET_COMMIT: 5,
+    apis.LIST_TRANSACTIONS: 2,
     apis.DESCRIBE_LOG_DIRS: 5,
     apis.ALTER_PARTITION_REASSIGNMENTS: 1,
     apis.UPDATE_FEATURES: 2,

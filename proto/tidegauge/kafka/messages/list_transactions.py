@@ -1,5 +1,7 @@
 """ListTransactions (key 66) of Kafka 3.9.1: versions 0-1, flexible in 0+.
 
+The versions up to 2 are those of Kafka 4.3.1.
+
 Generated: make kafka-messages.
 """
 
@@ -16,6 +18,7 @@ class ListTransactionsRequest:
     state_filters: Sequence[str] = array("string")
     producer_id_filters: Sequence[int] = array("int64")
     duration_filter: int = int64("1+", default=-1)
+    transactional_id_pattern: str | None = string("2+", nullable="2+", default=None)
 
 
 @dataclass(slots=True)

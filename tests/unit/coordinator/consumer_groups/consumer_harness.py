@@ -16,10 +16,10 @@ from tidegauge.consumer_groups import (
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge_broker.coordinator.consumer_group.records import KINDS, read_key, read_value
-from tidegauge_broker.coordinator.consumer_group.topic_patterns import resolve
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.effects import Effect, ResolveRegexes
 from tidegauge_broker.coordinator.events import RegexesResolved, TopicsChanged
+from tidegauge_broker.coordinator.patterns.automaton import resolve
 from tidegauge_broker.coordinator.record_codec import read_batches, version_of
 from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 

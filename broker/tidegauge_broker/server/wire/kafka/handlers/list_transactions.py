@@ -1,6 +1,7 @@
-"""ListTransactions (66), versions 0-1: the transactional ids that this broker coordinates; a client asks every broker.
+"""ListTransactions (66), versions 0-2: the transactional ids that this broker coordinates; a client asks every broker.
 
-Version 1 filters by how long a transaction has been running (KIP-994).
+Version 1 filters by how long a transaction has been running (KIP-994); version 2, which KRaft mode has, by a pattern of
+the transactional id (KIP-1152).
 Source: ``KafkaApis.handleListTransactionsRequest``.
 """
 
@@ -30,7 +31,7 @@ async def _list(request: ListTransactionsRequest, context: Context) -> ListTrans
     wanted = transactions.ListTransactions(
         tuple(request.state_filters), tuple(request.producer_id_filters), request.duration_filter
     )
-    result = await context.service.transactions.ask(wanted)
+    result = await context.service.transactions.list_matching(wanted, request.transactional_id_pattern)
     return ListTransactionsResponse(
         error_code=result.error,
         unknown_state_filters=list(result.unknown_state_filters),

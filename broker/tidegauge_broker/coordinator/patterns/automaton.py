@@ -1,21 +1,20 @@
-"""Regular expressions of RE2's syntax against topic names: whole matches, in time that grows with the name alone.
+"""Regular expressions of RE2's syntax against names: whole matches, in time that grows with the name alone.
 
-Contract: an expression is run as an automaton, never by backtracking, so that none can hold up who evaluates it; the
-work is counted, and ends with ``MatchingTooLongError``. Matched are names of Kafka's topics: a character that no topic
-has matches nothing.
-Source: RE2/J, with which Kafka's TopicRegexResolver matches whole names; R. Cox, "Regular Expression Matching Can Be
-Simple And Fast".
+Contract: an expression is run as an automaton, never by backtracking, so that none can hold up its caller; the work is
+counted, and ends with ``MatchingTooLongError``.
+Source: RE2/J, with which Kafka's TopicRegexResolver and TransactionStateManager match whole names; R. Cox, "Regular
+Expression Matching Can Be Simple And Fast".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidegauge_broker.coordinator.consumer_group.pattern_classes import WORD
-from tidegauge_broker.coordinator.consumer_group.pattern_parser import (
-    Characters,
+from tidegauge_broker.coordinator.patterns.character_classes import WORD, Characters
+from tidegauge_broker.coordinator.patterns.parser import (
     Choice,
     Node,
+    One,
     PatternError,
     Position,
     Repeat,
@@ -23,7 +22,7 @@ from tidegauge_broker.coordinator.consumer_group.pattern_parser import (
     parse,
 )
 
-__all__ = ["MatchingTooLongError", "PatternError", "TopicPattern", "resolve"]
+__all__ = ["MatchingTooLongError", "Pattern", "PatternError", "resolve"]
 MAX_WORK = 20_000_000
 """Limit of the states that are visited while expressions are resolved: some seconds."""
 _MAX_CACHED = 20_000
@@ -35,7 +34,7 @@ class MatchingTooLongError(Exception):
     """The work limit is reached."""
 
 
-class TopicPattern:
+class Pattern:
     """An expression, compiled.
 
     Args:
@@ -54,7 +53,7 @@ class TopicPattern:
         self.work = 0
         self._max_work = max_work
         # Of a state: characters and the one state behind them, or a position (maybe none) and the states behind it.
-        self._characters: list[frozenset[str] | None] = [None]
+        self._characters: list[Characters | None] = [None]
         self._positions: list[str] = [""]
         self._next: list[tuple[int, ...]] = [()]
         self._start = self._compiled(parse(text), _MATCH)
@@ -108,7 +107,7 @@ class TopicPattern:
 
     # Compiling
 
-    def _add(self, characters: frozenset[str] | None, position: str, following: tuple[int, ...]) -> int:
+    def _add(self, characters: Characters | None, position: str, following: tuple[int, ...]) -> int:
         self._characters.append(characters)
         self._positions.append(position)
         self._next.append(following)
@@ -116,7 +115,7 @@ class TopicPattern:
 
     def _compiled(self, node: Node, behind: int) -> int:
         """Return the state with which a node begins, if ``behind`` is the one that follows it."""
-        if isinstance(node, Characters):
+        if isinstance(node, One):
             return self._add(node.characters, "", (behind,))
         if isinstance(node, Position):
             return self._add(None, node.kind, (behind,))
@@ -145,30 +144,34 @@ class TopicPattern:
 def _holds(position: str, before: str, after: str) -> bool:
     if not position:
         return True
-    if position == "begin":
-        return not before
-    if position == "end":
-        return not after
+    if position in _LIMITS:
+        is_begin, ends = _LIMITS[position]
+        return (before if is_begin else after) in ends
     is_boundary = (before in WORD) != (after in WORD)
     return is_boundary == (position == "b")
 
 
-def resolve(regexes: Iterable[str], names: Iterable[str]) -> Mapping[str, frozenset[str]]:
-    """Return the topics that each expression matches.
+_LIMITS = {
+    "begin": (True, frozenset(("",))),
+    "end": (False, frozenset(("",))),
+    "begin of line": (True, frozenset(("", "\n"))),
+    "end of line": (False, frozenset(("", "\n"))),
+}
+"""Whether a position looks behind, and what is there then."""
 
-    Args:
-        regexes: expressions, which were checked when they arrived.
-        names: of all topics.
+
+def resolve(regexes: Iterable[str], names: Iterable[str]) -> Mapping[str, frozenset[str]]:
+    """Return the names that each expression matches.
 
     Raises:
         MatchingTooLongError: the work limit is reached.
-        PatternError: an expression that a record brings is not of RE2's syntax.
+        PatternError: an expression is not of RE2's syntax, or too large.
     """
-    topics = list(names)
+    all_names = list(names)
     found: dict[str, frozenset[str]] = {}
     spent = 0
     for regex in regexes:
-        pattern = TopicPattern(regex, MAX_WORK - spent)
-        found[regex] = frozenset(name for name in topics if pattern.matches(name))
+        pattern = Pattern(regex, MAX_WORK - spent)
+        found[regex] = frozenset(name for name in all_names if pattern.matches(name))
         spent += pattern.work
     return found

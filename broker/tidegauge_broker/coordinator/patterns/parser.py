@@ -11,9 +11,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tidegauge_broker.coordinator.consumer_group.pattern_classes import (
-    NAME_CHARACTERS,
+from tidegauge_broker.coordinator.patterns.character_classes import (
+    ANY,
+    NO_NEWLINE,
     CharacterClass,
+    CharacterRange,
+    Characters,
+    cases_of,
     perl,
     posix,
     unicode_class,
@@ -35,14 +39,20 @@ class PatternError(Exception):
     """An expression is not of RE2's syntax, or too large."""
 
 
-class Characters(NamedTuple):
-    """Matches one of these characters."""
+@dataclass(frozen=True, slots=True)
+class One:
+    """Matches one of some characters."""
 
-    characters: frozenset[str]
+    characters: Characters
 
 
 class Position(NamedTuple):
-    """Matches an empty text at the begin, at the end, at a word boundary (``b``) or elsewhere (``B``)."""
+    """Matches an empty text.
+
+    Attributes:
+        kind: where: at the begin or the end of the text (``begin``, ``end``), of a line (``begin of line``,
+            ``end of line``), at a word boundary (``b``) or elsewhere (``B``).
+    """
 
     kind: str
 
@@ -70,7 +80,7 @@ class Repeat:
     most: int | None
 
 
-Node = Characters | Position | Sequence | Choice | Repeat
+Node = One | Position | Sequence | Choice | Repeat
 
 
 def size_of(node: Node) -> int:
@@ -88,6 +98,14 @@ def size_of(node: Node) -> int:
 @dataclass(frozen=True, slots=True)
 class _Flags:
     ignores_case: bool = False
+    has_lines: bool = False
+    dot_is_any: bool = False
+
+    def changed(self, on: str, off: str) -> _Flags:
+        """Return the flags behind ``(?on-off)``; ``U`` changes nothing about a whole match."""
+        names = {"i": "ignores_case", "m": "has_lines", "s": "dot_is_any"}
+        changes = {names[one]: value for text, value in ((on, True), (off, False)) for one in text if one in names}
+        return replace(self, **changes)
 
 
 def parse(text: str) -> Node:
@@ -160,11 +178,11 @@ class _Parser:
             assert found is not None, "the caller has seen it"
             self._at = found.end()
             if max(len(found[1]), len(found[3] or "")) > len(str(MAX_REPEAT)):
-                raise PatternError("bad repetition operator")
+                raise PatternError("invalid repeat count")
             least = int(found[1])
             most = least if found[2] is None else int(found[3]) if found[3] else None
             if least > MAX_REPEAT or (most is not None and (most > MAX_REPEAT or most < least)):
-                raise PatternError("bad repetition operator")
+                raise PatternError("invalid repeat count")
         else:
             self._at += 1
             least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}[one]
@@ -185,8 +203,7 @@ class _Parser:
                 self._at = named.end()
             elif flagged is not None and (flagged[1] or flagged[2] or flagged[4] == ":"):
                 self._at = flagged.end()
-                if "i" in flagged[1] or "i" in (flagged[3] or ""):
-                    inner = replace(flags, ignores_case="i" in flagged[1] and "i" not in (flagged[3] or ""))
+                inner = flags.changed(flagged[1], flagged[3] or "")
                 if flagged[4] == ")":
                     return None, inner
             elif re.match(r"\?P?<(?![=!])", self._text[self._at :]):
@@ -207,11 +224,11 @@ class _Parser:
         one = self._next()
         self._at += 1
         if one == ".":
-            return [Characters(NAME_CHARACTERS)]
+            return [One(ANY if flags.dot_is_any else NO_NEWLINE)]
         if one in "^$":
-            return [Position("begin" if one == "^" else "end")]
+            return [Position(("begin" if one == "^" else "end") + (" of line" if flags.has_lines else ""))]
         if one == "[":
-            return [Characters(self._class(flags))]
+            return [One(self._class(flags))]
         if one == "\\":
             return self._escaped(flags)
         return [_literal(one, flags)]
@@ -228,21 +245,22 @@ class _Parser:
             quoted, end, _ = self._text[self._at + 1 :].partition("\\E")
             self._at += 1 + len(quoted) + len(end)
             return [_literal(each, flags) for each in quoted]
-        found = self._escaped_class()
-        return [Characters(found) if found is not None else _literal(self._escaped_character(), flags)]
+        found = self._escaped_class(flags)
+        return [_literal(self._escaped_character(), flags) if found is None else One(found)]
 
-    def _escaped_class(self) -> frozenset[str] | None:
+    def _escaped_class(self, flags: _Flags) -> Characters | None:
         r"""Return the class behind a backslash, ``d`` or ``p{Greek}``; None if there is none."""
         one = self._next()
         if one not in {"p", "P"}:
-            found = perl(one)
+            found = perl(one, ignores_case=flags.ignores_case)
             self._at += found is not None
             return found
         found_name = re.compile(r"[pP](?:\{([^}]*)\}|(.))").match(self._text, self._at)
         if found_name is None:
             raise PatternError("invalid character class range")
         self._at = found_name.end()
-        found = unicode_class(found_name[1] or found_name[2] or "", is_negated=one == "P")
+        name = found_name[1] or found_name[2] or ""
+        found = unicode_class(name, ignores_case=flags.ignores_case, is_negated=one == "P")
         if found is None:
             raise PatternError("invalid character class range")
         return found
@@ -264,14 +282,14 @@ class _Parser:
         self._at += 1
         if one in _CONTROLS:
             return _CONTROLS[one]
-        if one.isascii() and not one.isalnum():
+        if not (one.isascii() and one.isalnum()):
             return one
         raise PatternError("invalid escape sequence")
 
     # Classes
 
-    def _class(self, flags: _Flags) -> frozenset[str]:
-        found = CharacterClass(ignores_case=flags.ignores_case)
+    def _class(self, flags: _Flags) -> Characters:
+        found: list[Characters] = []
         is_negated = self._next() == "^"
         self._at += is_negated
         is_first = True
@@ -280,22 +298,22 @@ class _Parser:
             if not self._next():
                 raise PatternError("missing closing ]")
             if self._text.startswith("[:", self._at) and (end := self._text.find(":]", self._at)) >= 0:
-                named = posix(self._text[self._at + 2 : end])
+                named = posix(self._text[self._at + 2 : end], ignores_case=flags.ignores_case)
                 if named is None:
                     raise PatternError("invalid character class range")
-                found.add(named)
+                found.append(named)
                 self._at = end + 2
             else:
-                self._class_item(found)
+                self._class_item(found, flags)
         self._at += 1
-        return found.characters(is_negated=is_negated)
+        return CharacterClass(tuple(found), is_negated=is_negated)
 
-    def _class_item(self, found: CharacterClass) -> None:
+    def _class_item(self, found: list[Characters], flags: _Flags) -> None:
         if self._next() == "\\":
             self._at += 1
-            named = self._escaped_class()
+            named = self._escaped_class(flags)
             if named is not None:
-                found.add(named)
+                found.append(named)
                 return
             self._at -= 1
         first = self._class_character()
@@ -306,7 +324,7 @@ class _Parser:
             last = self._class_character()
             if last < first:
                 raise PatternError("invalid character class range")
-        found.add_range(first, last)
+        found.append(CharacterClass((CharacterRange(first, last),), flags.ignores_case))
 
     def _class_character(self) -> str:
         one = self._next()
@@ -316,7 +334,5 @@ class _Parser:
         return self._escaped_character() if one == "\\" else one
 
 
-def _literal(one: str, flags: _Flags) -> Characters:
-    found = CharacterClass(ignores_case=flags.ignores_case)
-    found.add_range(one, one)
-    return Characters(found.characters())
+def _literal(one: str, flags: _Flags) -> One:
+    return One(cases_of(one) if flags.ignores_case else frozenset(one))
