@@ -127,8 +127,9 @@ def scenarios_table() -> str:
             if one.mode == KRAFT_MODE]  # fmt: skip
     rows += [(one.name, f"ZooKeeper: {' '.join(one.zookeeper_only.split())}") for one in found if one.zookeeper_only]
     rows += [(f"lab `{one.name}`", f"ZooKeeper: {one.zookeeper_only}") for one in LABS if one.zookeeper_only]
+    rows += [(f"lab `{one.name}`", f"KRaft: {one.kraft_only}") for one in LABS if one.kraft_only]
     lines = [f"| {name if name.startswith('lab') else f'`{name}`'} | {why} |" for name, why in rows]
-    labs = [one.name for one in LABS if not one.zookeeper_only]
+    labs = [one.name for one in LABS if not one.zookeeper_only and not one.kraft_only]
     head = (
         f"{len(both)} scenarios and {len(labs)} labs play in both modes: {', '.join(f'`{name}`' for name in both)}; "
         f"labs {', '.join(f'`{name}`' for name in labs)}. Of one mode alone:"

@@ -48,7 +48,7 @@ def test_a_project_has_a_cluster_in_kraft_mode(way: str, tmp_path: Path, monkeyp
     assert outcome == {"test_failover": "passed", "test_the_next_one_finds_it_whole": "passed"}, printed
 
 
-@pytest.mark.parametrize("lab", [case(lab.name, lab) for lab in LABS if not lab.zookeeper_only])
+@pytest.mark.parametrize("lab", [case(lab.name, lab) for lab in LABS if not (lab.zookeeper_only or lab.kraft_only)])
 def test_a_lab_leads_to_the_same_in_kraft_mode(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its page, on a cluster that TIDEGAUGE_MODE makes."""
     reader = LabReader(tmp_path, free_base_port(PORTS), kraft=True)

@@ -118,7 +118,7 @@ def start(
 ) -> None:
     """Start a lab's cluster; show question and commands."""
     wanted = lab_named(name)
-    in_kraft = is_kraft(asked=kraft)
+    in_kraft = bool(wanted.kraft_only) or is_kraft(asked=kraft)
     if in_kraft and zookeeper_port is not None:
         raise click.UsageError("A cluster in KRaft mode has no ZooKeeper: leave --zookeeper-port out")
     text = text_of(wanted, language)

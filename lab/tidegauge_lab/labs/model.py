@@ -62,6 +62,7 @@ class Lab:
         brokers: how many; their ids begin at 0.
         controller: the broker that is the controller at the beginning.
         zookeeper_only: why it is of ZooKeeper mode alone; empty: a cluster in KRaft mode will do, too.
+        kraft_only: why its cluster is always in KRaft mode; empty: one in ZooKeeper mode will do.
         advertised_port: broker N sends Kafka clients to 127.0.0.1 and this port plus N; 0: to where it listens.
     """
 
@@ -74,6 +75,7 @@ class Lab:
     controller: int = 0
     advertised_port: int = 0
     zookeeper_only: str = ""
+    kraft_only: str = ""
 
     @property
     def all_settings(self) -> dict[str, str]:

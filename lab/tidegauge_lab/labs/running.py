@@ -49,13 +49,14 @@ def begin(
         lab: the lab.
         directory: where.
         ports: first ports.
-        kraft: whether the cluster is in KRaft mode.
+        kraft: whether the cluster is in KRaft mode; one of a lab that is about it always is.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the directory holds a cluster, or the lab is of ZooKeeper mode alone; or it
             does not start.
     """
     directory = directory.absolute()
+    kraft = kraft or bool(lab.kraft_only)
     if kraft and lab.zookeeper_only:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST, f"lab {lab.name} needs a cluster in ZooKeeper mode: {lab.zookeeper_only}"
