@@ -1,4 +1,4 @@
-"""The end of a quorum's history: which nodes a majority would elect, and which snapshots are made before."""
+"""Rules of the quorum's world: which nodes a majority would elect, which snapshots are made, what a start syncs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidegauge_controller.raft.config import QuorumConfig
-from tidegauge_controller.raft.values import ReplicaKey, Voter, VoterSet
+from tidegauge_controller.raft.values import Batch, ReplicaKey, Voter, VoterSet
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.quorum.quorum_actions import Actor, snapshot
+from tidegauge_proof.simulator.quorum.quorum_disk import QuorumDisk
 from tidegauge_proof.simulator.quorum.quorum_history import _electable, quorum_history_of
 from tidegauge_proof.simulator.quorum.quorum_world import directory_of
 
@@ -59,6 +60,16 @@ def test_a_snapshot_is_newer_than_the_one_before() -> None:
     assert snapshot(Actor(world, False), Dice(1)) == ""  # type: ignore[arg-type]
     batches.append(SimpleNamespace(end_offset=9, epoch=1))
     assert "snapshots (9, 1)" in snapshot(Actor(world, False), Dice(1))  # type: ignore[arg-type]
+
+
+def test_what_a_dead_process_left_in_the_page_cache_is_synced_before_its_successor_counts_it() -> None:
+    """Else a leader may commit what the next power loss takes from a majority (seed 43000503 had one, by this)."""
+    disk = QuorumDisk(VoterSet(), log=[Batch(0, 1, 1), Batch(1, 2, 1)])
+    disk.die(Dice(1), loses_power=False)
+    log, _ = disk.opened()
+    assert log.is_flushed
+    disk.die(Dice(1), loses_power=True)
+    assert [batch.end_offset for batch in disk.log] == [1, 2]
 
 
 def test_histories_with_lost_disks_and_changes_of_voters_break_nothing() -> None:
