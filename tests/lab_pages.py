@@ -11,6 +11,8 @@ from typing import Any
 
 from tests.documents import LIMIT_SECONDS, Block, Reader
 
+from tidegauge_lab.labs.catalogue import lab_named
+
 PORTS = 16
 """A lab's cluster has at most four brokers, each with a port for gRPC and one for Kafka clients, and ZooKeeper."""
 _KAFKA = 4
@@ -37,8 +39,10 @@ class LabReader(Reader):
         """Give the cluster ports of this test's own."""
         base = self.base_port
         options = f"--base-port {base} --kafka-port {base + _KAFKA}"
-        options += "" if not self._has_zookeeper else f" --zookeeper-port {base + _ZOOKEEPER}"
         text = super().here(text).replace("127.0.0.1:19079", f"127.0.0.1:{base + _CONTROL}")
+        started = _START.search(text)
+        if started is not None and not self._kraft and not lab_named(started[1]).kraft_only:
+            options += f" --zookeeper-port {base + _ZOOKEEPER}"
         return _START.sub(rf"\g<0> {options}", text)
 
     def do(self, block: Block, where: str) -> None:

@@ -22,6 +22,7 @@ from tidegauge.kafka.kraft.messages import (
     add_raft_voter,
     api_versions,
     broker_heartbeat,
+    create_topics,
     describe_cluster,
     describe_quorum,
     remove_raft_voter,
@@ -186,6 +187,28 @@ class QuorumAdmin:
                 round(self._timeout_seconds * 1000), updates, validate_only
             ),
             lambda response: response.error_code,
+        )
+
+    async def create_topic(self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str]) -> None:
+        """Ask the active controller for a topic, within this client's limit; return when that is committed.
+
+        A broker would ask the next active controller again (``ForwardingManager``).
+
+        Raises:
+            TidegaugeError: REQUEST_TIMED_OUT, it is not committed, and may be later; or why the controller refuses.
+        """
+        topic = create_topics.CreatableTopic(
+            name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[create_topics.CreatableReplicaAssignment(*one) for one in enumerate(map(list, assignment))],
+            configs=[create_topics.CreatableTopicConfig(*one) for one in configs.items()],
+        )
+        limit_ms = round(self._timeout_seconds * 1000 / 2)
+        await self._ask_leader(
+            apis.CREATE_TOPICS,
+            lambda _: create_topics.CreateTopicsRequest([topic], limit_ms),
+            lambda response: response.topics[0].error_code,
         )
 
     async def fence_broker(self, broker_id: int, broker_epoch: int) -> None:

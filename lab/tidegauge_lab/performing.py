@@ -112,7 +112,7 @@ async def _heal(switches: Switches, broker_id: int, wanted: WantedAction) -> Per
 
 
 async def _release(switches: Switches, broker_id: int, wanted: WantedAction) -> Performed:
-    ended = await switches.release_requests(broker_id)
+    ended = await switches.release_requests(broker_id, wanted["which"])
     if not ended:
         return _performed(wanted, f"broker {broker_id}", changed=False)
     return Performed(True, f"Broker {broker_id} {wanted.kind.done} {sum(fault.held for fault in ended)} held requests")

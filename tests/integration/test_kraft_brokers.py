@@ -7,7 +7,10 @@ it does not expect. Needs Maven, or the jars that it brought before; if they can
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,7 +39,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 TIMERS = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "500"}
 BATCH = 200
 ROUNDS = 3
-"""Rounds of the long test of kills."""
+"""Rounds of the long test of kills, at least."""
+KILL_SECONDS = float(os.environ.get("KILL_SECONDS", "0"))
+"""For how long that test goes on (``make kraft-kills``)."""
+KILL_SEED = int(os.environ.get("KILL_SEED", "7"))
 
 
 class Cluster:
@@ -288,11 +294,15 @@ def test_eligible_leader_replicas_save_what_was_acknowledged(cluster: Cluster):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900 + KILL_SECONDS)
 def test_kills_of_brokers_and_controllers_lose_nothing(cluster: Cluster):
     """Rounds of kills with acks=all; each process that was killed returns. What was acknowledged is read in the end."""
-    rng = random.Random(7)
+    rng = random.Random(KILL_SEED)
+    end = time.monotonic() + KILL_SECONDS
     cluster.create("t", [0, 1, 2], [1, 2, 0], [2, 0, 1], min_insync_replicas="2")
-    for number in range(ROUNDS):
+    for number in itertools.count():
+        if number >= ROUNDS and time.monotonic() > end:
+            break
         cluster.produce("t")
         broker, node = rng.choice(cluster.brokers), rng.choice(cluster.quorum.nodes)
         broker.kill()
@@ -307,3 +317,4 @@ def test_kills_of_brokers_and_controllers_lose_nothing(cluster: Cluster):
         cluster.wait_isrs("t", *[{0, 1, 2}] * 3)
     assert sorted(cluster.read("t")) == sorted(cluster.written["t"])
     cluster.quorum.wait_equal()
+    print(f"{number} brokers and {number} controllers killed, {len(cluster.written['t'])} records, none lost")

@@ -11,9 +11,9 @@ Who may call what
 
 The disk
     ``PersistElection`` and ``InstallSnapshot`` block the node: ``is_blocked`` is true, and the next event must be
-    ``ElectionPersisted`` or ``SnapshotInstalled``. A message that needed a durable transition first is handled again
-    after it. ``Flush`` does not block; ``Flushed`` may come at any time later. A leader counts its own records, and a
-    follower fetches on, only after that.
+    ``ElectionPersisted``, ``SnapshotInstalled`` or ``SnapshotRefused``. A message that needed a durable transition
+    first is handled again after it. ``Flush`` does not block; ``Flushed`` may come at any time later. A leader counts
+    its own records, and a follower fetches on, only after that.
 
 The layers
     values, messages, events, effects, config     plain values

@@ -91,7 +91,7 @@ class WriteSnapshot:
 class InstallSnapshot:
     """Sync the fetched snapshot, drop the log, begin it again at the snapshot's end; then report ``SnapshotInstalled``.
 
-    Nothing else comes before that report.
+    A damaged one is deleted, and ``SnapshotRefused`` reported. Nothing else comes before that report.
     """
 
     snapshot: OffsetAndEpoch

@@ -110,6 +110,16 @@ class SnapshotInstalled:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotRefused:
+    """The snapshot of an ``InstallSnapshot`` is damaged; what was fetched of it is deleted, and the log is as it was.
+
+    Kafka's node ends its process there, by the damage on another one's disk.
+    """
+
+    snapshot: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class LogStartMoved:
     """The shell has deleted the records below ``start_offset``, the end of a snapshot, and all older snapshots."""
 
@@ -129,5 +139,6 @@ Event = (
     | ShutDown
     | SnapshotCreated
     | SnapshotInstalled
+    | SnapshotRefused
     | LogStartMoved
 )

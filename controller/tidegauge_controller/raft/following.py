@@ -241,6 +241,14 @@ def handle_installed(core: Core, event: SnapshotInstalled) -> None:
         core.state.download = None
 
 
+def handle_refused(core: Core) -> None:
+    """Fetch again after a while: another leader, or the next snapshot of this one, may be whole."""
+    state = core.state
+    if isinstance(state, Follower):
+        state.download = None
+        core.connections.back_off(state.leader_id, core.now_ms)
+
+
 def handle_end_quorum_epoch(core: Core, event: RequestReceived, request: EndQuorumEpochRequest) -> None:
     """Stand for election sooner or later, by the rank that the resigned leader gives (KafkaRaftClient)."""
     error = _refusal(core, request.leader_id, request.epoch)

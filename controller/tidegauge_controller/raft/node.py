@@ -23,6 +23,7 @@ from tidegauge_controller.raft.events import (
     ShutDown,
     SnapshotCreated,
     SnapshotInstalled,
+    SnapshotRefused,
     Tick,
     UpgradeKRaftVersion,
 )
@@ -175,6 +176,10 @@ class RaftNode:
         if core.installing is not None and isinstance(event, SnapshotInstalled) and event.snapshot == core.installing:
             core.installing = None
             following.handle_installed(core, event)
+            return Tick()
+        if core.installing is not None and isinstance(event, SnapshotRefused) and event.snapshot == core.installing:
+            core.installing = None
+            following.handle_refused(core)
             return Tick()
         raise ValueError(f"the node waits for the disk, and takes no {type(event).__name__}")
 

@@ -26,7 +26,7 @@ from tidegauge_lab.cli.fault_targets import (
     taken_target,
     target_options,
 )
-from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
+from tidegauge_lab.cli.fault_verbs import declared_option, fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import means_directory, with_switches
 from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.ended_membership import EndedMembership
@@ -63,11 +63,13 @@ class _TargetOrPartition(click.ParamType["Target | TopicPartition"]):
     show_default=True,
     help="Limit of the wait, in ms.",
 )
+@declared_option(RELEASE_REQUESTS.parameter("which"), "which")
 @verb_options
 @lab_verb
 def release_requests(
     after: int | None,
     timeout_ms: int,
+    which: str,
     output: str,
     directory: Path,
     bootstrap_server: str | None,
@@ -80,7 +82,7 @@ def release_requests(
         broker_id = await resolved(switches, target)
         if after is not None:
             await switches.wait_held(broker_id, after, limit_seconds=timeout_ms / 1000)
-        return broker_id, await switches.release_requests(broker_id)
+        return broker_id, await switches.release_requests(broker_id, which)
 
     broker_id, ended = with_switches(directory, bootstrap_server, do)
     if output == "json":

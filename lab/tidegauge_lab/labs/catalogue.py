@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.near_names import did_you_mean
-from tidegauge_lab.labs.checks import acknowledgement, elections, groups, loss, network, shares, transactions
+from tidegauge_lab.labs.checks import acknowledgement, elections, groups, loss, network, quorum, shares, transactions
 from tidegauge_lab.labs.model import Lab, Topic
 
 ORDERS = Topic("orders", ((1, 2, 0),))
@@ -69,7 +69,7 @@ LABS: tuple[Lab, ...] = (
         (Topic("orders", ((0, 1, 2),)),),
         LONG_PATIENCE,
         zookeeper_only="it is about a broker that is the controller by its znode /controller; of a quorum's "
-        "controllers `tidegauge scenario run quorum-majority-lost` tells",
+        "controllers lab `quorum` tells",
     ),
     Lab(
         10,
@@ -108,6 +108,22 @@ LABS: tuple[Lab, ...] = (
         kraft_only=SHARE_GROUPS,
     ),
     Lab(18, "forgotten-deliveries", shares.forgotten_deliveries, (ORDERS,), kraft_only=SHARE_GROUPS),
+    Lab(
+        19,
+        "quorum",
+        quorum.majority_lost,
+        (Topic("orders", ((0, 1, 2),)),),
+        LONG_SESSION,
+        kraft_only="it is about a quorum of controllers",
+    ),
+    Lab(
+        20,
+        "eligible-leaders",
+        quorum.eligible_leader,
+        (Topic("orders", ((0, 1, 2),), {"min.insync.replicas": str(quorum.MIN_ISR)}),),
+        LONG_PATIENCE,
+        kraft_only="eligible leader replicas are known to the controllers of a quorum (KIP-966)",
+    ),
 )
 
 

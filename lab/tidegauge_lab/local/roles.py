@@ -37,6 +37,7 @@ class RoleKind(Enum):
     FOLLOWER = "follower"
     CONTROLLER = "controller"
     COORDINATOR = "coordinator"
+    VOTER = "voter"
 
 
 class CoordinatedKind(NamedTuple):
@@ -96,13 +97,19 @@ class Coordinated(NamedTuple):
 
 
 class Role(NamedTuple):
-    """A role; the partition is None for the controller and a coordinator, ``of`` is what a coordinator coordinates."""
+    """A role; the partition is None for the controller and a coordinator, ``of`` is what a coordinator coordinates.
+
+    ``name`` is the name that a story has given a voter of the quorum.
+    """
 
     kind: RoleKind
     partition: TopicPartition | None = None
     of: Coordinated | None = None
+    name: str = ""
 
     def __str__(self) -> str:
+        if self.name:
+            return f"controller {self.name!r}"
         if self.of is not None:
             return f"{self.kind.value} of {self.of}"
         if self.partition == METADATA:

@@ -107,11 +107,14 @@ class AsyncFaults(FaultCalls):
         async with Switches.of_cluster(self.local.file) as switches:
             return await switches.wait_held(broker_id, count, limit_seconds=timeout)
 
-    async def release_requests(self, broker: int | str) -> int:
-        """End the broker's ``hold_requests``; return how many requests and responses that lets go on."""
+    async def release_requests(self, broker: int | str, which: str = "all") -> int:
+        """End the broker's ``hold_requests``; return how many requests and responses that lets go on.
+
+        ``which`` is "all", "requests" (those that wait for their effect) or "responses".
+        """
         [broker_id] = await self._ids(broker)
         async with Switches.of_cluster(self.local.file) as switches:
-            return sum(fault.held for fault in await switches.release_requests(broker_id))
+            return sum(fault.held for fault in await switches.release_requests(broker_id, which))
 
     async def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int | str]) -> None:
         """Hold the partition's followers on these brokers: they fetch only when stepped."""

@@ -378,9 +378,12 @@ class SyncCluster(SyncClusterBase):
         """
         return self._run(self.aio.wait_held(broker, count, timeout=timeout))
 
-    def release_requests(self, broker: int | str) -> int:
-        """End the broker's ``hold_requests``; return how many requests and responses that lets go on."""
-        return self._run(self.aio.release_requests(broker))
+    def release_requests(self, broker: int | str, which: str = "all") -> int:
+        """End the broker's ``hold_requests``; return how many requests and responses that lets go on.
+
+        ``which`` is "all", "requests" (those that wait for their effect) or "responses".
+        """
+        return self._run(self.aio.release_requests(broker, which))
 
     def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int | str]) -> None:
         """Hold the partition's followers on these brokers: they fetch only when stepped."""

@@ -34,6 +34,7 @@ from tidegauge_client.hanging_transactions import coordinated, hanging, open_tra
 from tidegauge_client.isolation import Aborted, IsolationLevel, without_aborted
 from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.metadata import ClusterInfo, TopicIdentity
+from tidegauge_client.quorum_admin import QuorumAdmin
 from tidegauge_client.records import NewRecord, decode_batch, encode_batch
 from tidegauge_client.share_explanation import ShareFacts
 from tidegauge_client.share_member import ShareMember
@@ -361,6 +362,25 @@ class Hands:
 
         self._run(create())
 
+    def try_to_create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str], timeout_ms: float
+    ) -> ErrorCode:
+        """Ask for a topic, in KRaft mode the active controller itself; return the error, or NONE."""
+
+        async def create() -> ErrorCode:
+            controllers = self._cluster.file.controllers()
+            try:
+                if not controllers:
+                    await self._admin.create_topic(name, assignment=assignment, configs=config, timeout_ms=timeout_ms)
+                    return ErrorCode.NONE
+                async with QuorumAdmin(controllers, timeout_ms / 1000) as admin:
+                    await admin.create_topic(name, assignment, config)
+            except TidegaugeError as problem:
+                return problem.code
+            return ErrorCode.NONE
+
+        return self._run(create())
+
     def topic_identity(self, name: str) -> TopicIdentity:
         """Return the ids of a topic and the cluster; empty where no broker responds."""
         try:
@@ -399,9 +419,9 @@ class Hands:
         """Return how many requests and responses the broker's holds keep."""
         return self._run(self._switches.wait_held(broker_id, 0))
 
-    def release_requests(self, broker_id: int) -> None:
-        """End the broker's holds of requests."""
-        self._run(self._switches.release_requests(broker_id))
+    def release_requests(self, broker_id: int, which: str) -> None:
+        """End the broker's holds: all, those of requests, or those of responses."""
+        self._run(self._switches.release_requests(broker_id, which))
 
     def clear_faults(self, broker_id: int) -> None:
         """End all faults inside a broker."""

@@ -22,11 +22,12 @@ from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_client.cluster_file import KRAFT_MODE, MODES, ZOOKEEPER_MODE
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
-from tidegauge_lab.local.roles import METADATA, Role
+from tidegauge_lab.local.roles import METADATA, Role, RoleKind
 from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS
 from tidegauge_lab.scenario import readers, steps
 from tidegauge_lab.scenario.faults import problem_of
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
+from tidegauge_lab.scenario.quorum_steps import NameVoters
 from tidegauge_lab.scenario.readers import NO_LEADER, Reader
 from tidegauge_lab.scenario.transaction_steps import Send
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Sequence, read_yaml
@@ -411,6 +412,7 @@ class _Context:
         self._problems = problems
         self._marks: set[str] = set()
         self._produced: set[str] = set()
+        self._voters: set[str] = set()
         self._counts = {topic.name: len(topic.assignment) for topic in scenario.topics}
 
     def check(self, *, with_names: bool) -> None:
@@ -430,6 +432,10 @@ class _Context:
             for role in _roles(step):
                 if role.partition is not None:
                     self._partition(step.line, role.partition)
+                if role.kind is RoleKind.VOTER and role.name not in self._voters:
+                    self._tell(step.line, f"no step before this one has named a voter {role.name!r}")
+            if isinstance(step, NameVoters):
+                self._name_voters(step)
             if isinstance(step, steps.PartitionStep):
                 self._partition(step.line, self._scenario.partition_of(step))
             if with_names:
@@ -451,6 +457,11 @@ class _Context:
             self._values(step.line, step.values)
         elif isinstance(step, steps.Expect) and step.answers is not None:
             self._values(step.line, step.answers)
+
+    def _name_voters(self, step: NameVoters) -> None:
+        if len(set(step.names)) != len(step.names):
+            self._tell(step.line, "each voter needs a name of its own")
+        self._voters.update(step.names)
 
     def _verify(self, step: steps.Verify) -> None:
         if step.topic is not None and step.topic not in self._counts:
@@ -490,7 +501,7 @@ _BY_BROKER_ARGUMENTS = ("hw", "lso", "leo", "remote_leo", "log", "epochs")
 
 def _roles(step: steps.Step) -> list[Role]:
     """Return the roles by which a step names brokers."""
-    found = getattr(step, "brokers", None) or (getattr(step, "broker", None),)
+    found = getattr(step, "brokers", None) or (getattr(step, "broker", None), getattr(step, "leader", None))
     return [one for one in found if isinstance(one, Role)]
 
 

@@ -11,11 +11,11 @@ from functools import singledispatch
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID
-from tidegauge_lab.local.roles import Role, RoleKind
+from tidegauge_lab.local.roles import METADATA, Role, RoleKind
 from tidegauge_lab.scenario import steps
 from tidegauge_lab.scenario.group_narration import group_sentence
 from tidegauge_lab.scenario.group_steps import GroupStep
-from tidegauge_lab.scenario.quorum_steps import AddController, LoseDisk, RemoveController, WaitQuorum
+from tidegauge_lab.scenario.quorum_steps import AddController, LoseDisk, NameVoters, RemoveController, WaitQuorum
 from tidegauge_lab.scenario.readers import ANY, NO_LEADER, NONE
 from tidegauge_lab.scenario.share_narration import share_sentence
 from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS
@@ -34,11 +34,16 @@ def narrated(step: steps.Step) -> str:
     """Return a step as a sentence without a full stop, with its partition where that is not the story's first one."""
     words = _sentence(step)
     partition = step.partition if isinstance(step, steps.PartitionStep) else None
-    return f"{words} ({partition})" if words and partition is not None else words
+    if not words or partition is None:
+        return words
+    return f"{words} ({'metadata log' if partition == METADATA else partition})"
 
 
 def brokers(ids: Sequence[int | Role]) -> str:
     """Return ``broker 1``, ``controller 3000``, ``brokers 1 and 0``, or ``broker 1 and the coordinator of group:g``."""
+    named = [one.name for one in ids if isinstance(one, Role) and one.name]
+    if len(named) == len(ids) > 1:
+        return f"controllers {joined([repr(name) for name in named])}"
     if any(isinstance(one, Role) for one in ids):
         return joined([_role(one) if isinstance(one, Role) else f"broker {one}" for one in ids])
     kind = "controller" if all(isinstance(one, int) and one >= FIRST_CONTROLLER_ID for one in ids) else "broker"
@@ -46,7 +51,7 @@ def brokers(ids: Sequence[int | Role]) -> str:
 
 
 def _role(role: Role) -> str:
-    return str(role) if role.kind is RoleKind.CONTROLLER else f"the {role}"
+    return str(role) if role.kind in {RoleKind.CONTROLLER, RoleKind.VOTER} else f"the {role}"
 
 
 def joined(items: Sequence[object]) -> str:
@@ -95,7 +100,8 @@ def _(step: OF_TRANSACTIONS) -> str:
 @_sentence.register
 def _(step: steps.CreateTopic) -> str:
     replicas = "; ".join(", ".join(map(str, one)) for one in step.assignment)
-    return f"Create the topic {step.name} with replicas on brokers {replicas}"
+    refused = "" if step.error is ErrorCode.NONE else f": {step.error.name}"
+    return f"Create the topic {step.name} with replicas on brokers {replicas}{refused}"
 
 
 @_sentence.register
@@ -172,7 +178,8 @@ def _(step: steps.WaitHeld) -> str:
 
 @_sentence.register
 def _(step: steps.ReleaseRequests) -> str:
-    return f"Release the requests that {brokers(step.brokers)} hold{'s' if len(step.brokers) == 1 else ''}"
+    what = "requests" if step.which == "all" else step.which
+    return f"Release the {what} that {brokers(step.brokers)} hold{'s' if len(step.brokers) == 1 else ''}"
 
 
 @_sentence.register
@@ -251,10 +258,20 @@ def _(step: steps.WaitController) -> str:
 
 @_sentence.register
 def _(step: WaitQuorum) -> str:
-    who = {ANY: "a controller", NONE: "no controller"}.get(str(step.leader), f"controller {step.leader}")
+    leader = brokers([step.leader]) if isinstance(step.leader, Role) else f"controller {step.leader}"
+    who = {ANY: "a controller", NONE: "no controller"}.get(str(step.leader), leader)
     when = {None: "", True: " in another epoch", False: ", still in the same epoch"}[step.changed]
+    if step.epochs_later is not None:
+        when = f", {counted(step.epochs_later, 'epoch')} later at least"
     whole = "" if step.caught_up is None else f", and {step.caught_up} voters have its log"
-    return f"Wait until {who} leads the quorum{when}{whole}"
+    commits = "" if step.commits else ", and has committed nothing in it"
+    return f"Wait until {who} leads the quorum{when}{whole}{commits}"
+
+
+@_sentence.register
+def _(step: NameVoters) -> str:
+    first, *others = map(repr, step.names)
+    return f"Call the controller that leads {first}" + (f", and the others {joined(others)}" if others else "")
 
 
 @_sentence.register

@@ -11,6 +11,7 @@ from typing import Any
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
+from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import facts, steps, table
 from tidegauge_lab.scenario.group_steps import ExpectGroup
 from tidegauge_lab.scenario.model import Scenario
@@ -150,7 +151,7 @@ def _shown(value: object) -> str:
         return str(value).lower()
     if isinstance(value, Mapping):
         return " ".join(f"{key}:{_shown(one)}" for key, one in value.items())
-    if isinstance(value, list | tuple) and not isinstance(value, TopicPartition | LoggedRecord):
+    if isinstance(value, list | tuple) and not isinstance(value, TopicPartition | LoggedRecord | Role):
         return "[" + ",".join(_shown(one) for one in value) + "]" if len(value) != 1 else _shown(value[0])
     return "none" if value == NO_LEADER else str(value)
 

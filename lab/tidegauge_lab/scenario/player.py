@@ -22,8 +22,7 @@ from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.local.quorum_growth import lose_data, remove_voter
-from tidegauge_lab.local.roles import Role
+from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.performing import on_processes
 from tidegauge_lab.scenario import checks, steps, table
@@ -37,7 +36,7 @@ from tidegauge_lab.scenario.narration import brokers
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
-from tidegauge_lab.scenario.quorum_steps import AddController, LoseDisk, RemoveController
+from tidegauge_lab.scenario.quorum_player import QuorumPlayer, QuorumStep
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.scenario.share_player import SharePlayer
 from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS, ExpectShare, VerifyShares
@@ -49,6 +48,8 @@ from tidegauge_lab.switches import Step as Round
 WAIT_SECONDS = 60.0
 SETTLE_SECONDS = 10.0
 _PRODUCE_MS = 30_000
+_REFUSAL_MS = 2000
+"""Timeout of a request that is expected to fail."""
 _FITS = {RESUME: ProcessState.PAUSED, START: ProcessState.DOWN}
 """The state of the follower that a role means, for actions on brokers that are not up."""
 _LOOK_AGAIN_SECONDS = 0.1
@@ -108,6 +109,7 @@ class Player:
         directory = histories or cluster.directory.parent
         consumers = Consumers(lambda: _servers(cluster, "confluent-kafka"), directory)
         self._waits = WaitPlayer(cluster, hands, self._look, scenario.partition_of, self._wait, self._ids)
+        self._quorum = QuorumPlayer(cluster, self._wait, self._ids, self._detail)
         self._groups = GroupPlayer(
             consumers, hands, self._wait, scenario.first_partition.topic if scenario.topics else ""
         )
@@ -244,7 +246,12 @@ class Player:
 
     @_do.register
     def _create_topic(self, step: steps.CreateTopic) -> None:
-        self._create(step.name, step.assignment, step.config or {})
+        if step.error is ErrorCode.NONE:
+            self._create(step.name, step.assignment, step.config or {})
+            return
+        error = self._hands.try_to_create_topic(step.name, step.assignment, step.config or {}, _REFUSAL_MS)
+        if error is not step.error:
+            raise StepFailed(f"the request ended with {error.name}, not {step.error.name}")
 
     @_do.register
     def _produce(self, step: steps.Produce) -> None:
@@ -369,7 +376,8 @@ class Player:
 
     def _broker_with(self, role: Role, fits: ProcessState) -> int:
         """Return the broker that has a role now, of several followers one in this state, and report it."""
-        broker_id = self._cluster.resolve(role, fits)
+        named = role.kind is RoleKind.VOTER
+        broker_id = self._quorum.voter(role.name) if named else self._cluster.resolve(role, fits)
         self._detail(f"{brokers([role])} is {brokers([broker_id])}")
         return broker_id
 
@@ -381,7 +389,7 @@ class Player:
     @_do.register
     def _release_requests(self, step: steps.ReleaseRequests) -> None:
         for broker_id in self._ids(step.brokers):
-            self._hands.release_requests(broker_id)
+            self._hands.release_requests(broker_id, step.which)
 
     @_do.register
     def _clear_faults(self, step: steps.ClearFaults) -> None:
@@ -415,19 +423,8 @@ class Player:
             self._detail(f"{lost_bytes} bytes of broker {broker_id} were not on its disk")
 
     @_do.register
-    def _add_controller(self, step: AddController) -> None:
-        controller_id, _ = self._cluster.add_controller()
-        self._detail(f"it is controller {controller_id} (line {step.line})")
-
-    @_do.register
-    def _remove_controller(self, step: RemoveController) -> None:
-        [controller_id] = self._ids([step.broker])
-        remove_voter(self._cluster.file.controllers(), controller_id)
-
-    @_do.register
-    def _lose_disk(self, step: LoseDisk) -> None:
-        for controller_id in self._ids(step.brokers, ProcessState.DOWN):
-            lose_data(self._cluster.directory, self._cluster.process_of(controller_id))
+    def _quorum_step(self, step: QuorumStep) -> None:
+        self._quorum.do(step)
 
     @_do.register
     def _mark(self, step: steps.Mark) -> None:

@@ -39,6 +39,20 @@ class LoseDisk(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NameVoters(Step):
+    """Names by which later steps mean the same controllers, whatever becomes of them."""
+
+    verb = "name_voters"
+    main = "names"
+    about = (
+        "in KRaft mode: give voters names: first the one that leads, then the others, those that run before those "
+        "that are down, by their ids; later steps mean them by `{voter: NAME}`"
+    )
+
+    names: tuple[str, ...] = argument(readers.one_or_many(readers.text), "a name for each, or for the first ones")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitQuorum(Step):
     """Until a controller leads the quorum."""
 
@@ -48,13 +62,21 @@ class WaitQuorum(Step):
         "in KRaft mode: wait until this controller, or any, leads the quorum and has committed a record of its epoch"
     )
 
-    leader: int | str = argument(readers.quorum_leader, "a controller's id, any, or none: until no controller leads")
+    leader: int | str | Role = argument(
+        readers.quorum_leader, "a controller's id, `{voter: NAME}`, any, or none: until no controller leads"
+    )
     changed: bool | None = argument(
         readers.truth, "true: in another epoch than at the last such step; false: still in that one", default=None
     )
     caught_up: int | None = argument(
         readers.positive, "so many voters have all that is committed, as the leader knows", default=None
     )
+    epochs_later: int | None = argument(
+        readers.positive, "so many epochs at least have begun since the last such step", default=None
+    )
+    commits: bool = argument(
+        readers.truth, "false: the leader has committed no record of its epoch; default true", default=True
+    )
 
 
-QUORUM_STEPS: tuple[type[Step], ...] = (AddController, RemoveController, LoseDisk, WaitQuorum)
+QUORUM_STEPS: tuple[type[Step], ...] = (AddController, RemoveController, LoseDisk, NameVoters, WaitQuorum)

@@ -107,10 +107,12 @@ def leader(node: Node) -> int:
         raise MalformedYaml(node.line, f"a broker id or none is expected, not {shown(node)}") from None
 
 
-def quorum_leader(node: Node) -> int | str:
-    """Read a controller's id, ``any`` or ``none``."""
+def quorum_leader(node: Node) -> int | str | Role:
+    """Read a controller's id, a voter by its name, ``any`` or ``none``."""
     if isinstance(node, Scalar) and node.text in {ANY, NONE}:
         return node.text
+    if isinstance(node, Mapping):
+        return broker_or_role(node)
     try:
         return integer(node)
     except MalformedYaml:
@@ -142,12 +144,17 @@ def partition(node: Node) -> TopicPartition:
 
 
 def broker_or_role(node: Node) -> int | Role:
-    """Read a broker id, or a role: as a word, ``leader-of:T-P``, or as ``{leader_of: T-P}``."""
+    """Read a broker id, or a role: as a word, ``leader-of:T-P``, or as ``{leader_of: T-P}``.
+
+    ``{voter: NAME}`` is the controller to which the step ``name_voters`` has given this name.
+    """
     try:
         if isinstance(node, Scalar) and not isinstance(node.value, int):
             role = read_role(node.text)
         elif isinstance(node, Mapping) and len(node.entries) == 1:
             [(name, value)] = node.entries.items()
+            if name == RoleKind.VOTER.value:
+                return Role(RoleKind.VOTER, name=text(value))
             is_controller = name == RoleKind.CONTROLLER.value and truth(value)
             role = Role(RoleKind.CONTROLLER) if is_controller else role_of(name, text(value))
         else:

@@ -27,6 +27,7 @@ from tidegauge_lab.scenario import group_steps, quorum_steps, readers, share_ste
 from tidegauge_lab.scenario.readers import LoggedRecord, Reader
 from tidegauge_lab.scenario.step_base import Argument, argument
 
+_WHICH = actions.RELEASE_REQUESTS.parameter("which")
 _UNTIL = actions.STEP_FETCH.parameter("until")
 Step = step_base.Step
 PartitionStep = step_base.PartitionStep
@@ -145,6 +146,11 @@ class CreateTopic(Step):
         readers.assignment, "replicas of its one partition, or a list of such lists"
     )
     config: Mapping[str, str] = argument(readers.by_name(readers.setting), "its settings", default=None)
+    error: ErrorCode = argument(
+        readers.error_name,
+        "the error that is expected instead, within a second; the active controller itself is asked, in KRaft mode",
+        default=ErrorCode.NONE,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +284,7 @@ class ReleaseRequests(Step):
     about = in_a_line(actions.RELEASE_REQUESTS.meaning)
 
     brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "broker ids, or roles")
+    which: str = argument(readers.choice(*_WHICH.choices), in_a_line(_WHICH.meaning), default=_WHICH.default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

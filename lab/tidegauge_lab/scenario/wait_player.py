@@ -16,8 +16,7 @@ from tidegauge_lab.scenario.facts import Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import Waits
 from tidegauge_lab.scenario.hands import Hands
-from tidegauge_lab.scenario.quorum_steps import WaitQuorum
-from tidegauge_lab.scenario.readers import ANY, NO_LEADER, NONE
+from tidegauge_lab.scenario.readers import NO_LEADER
 
 WaitStep: TypeAlias = (
     steps.WaitLeader
@@ -28,7 +27,6 @@ WaitStep: TypeAlias = (
     | steps.WaitEpoch
     | steps.WaitCheckpoint
     | steps.WaitController
-    | WaitQuorum
     | steps.WaitEvent
     | steps.WaitHeld
 )
@@ -61,7 +59,6 @@ class WaitPlayer:
         self._partition_of = partition_of
         self._wait = wait
         self._ids = ids
-        self._quorum_epoch = -1
 
     @singledispatchmethod
     def do(self, step: WaitStep) -> None:
@@ -148,24 +145,6 @@ class WaitPlayer:
                 f"broker {broker} sees controller {leader_name(controller)} of epoch {epoch}"
                 for broker, (controller, epoch) in seen.items()
             ] or ["no broker responds"]
-
-        self._wait(differing)
-
-    @do.register
-    def _wait_quorum(self, step: WaitQuorum) -> None:
-        def differing() -> list[str]:
-            view = self._cluster.quorum()
-            if view is None or view.high_watermark < 0:
-                return [] if step.leader == NONE else ["no controller leads the quorum"]
-            whole = sum(one.log_end_offset >= view.high_watermark for one in view.voters)
-            if step.caught_up not in {None, whole}:
-                return [f"{whole} of {len(view.voters)} voters have all that is committed"]
-            is_other = view.epoch != self._quorum_epoch
-            if step.leader in {ANY, view.leader_id} and step.changed in {None, is_other}:
-                self._quorum_epoch = view.epoch
-                return []
-            before = f"; it was {self._quorum_epoch}" if step.changed is not None else ""
-            return [f"controller {view.leader_id} leads the quorum in epoch {view.epoch}{before}"]
 
         self._wait(differing)
 

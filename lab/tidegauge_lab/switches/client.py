@@ -230,10 +230,19 @@ class Switches(FaultCalls):
                 )
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
-    async def release_requests(self, broker_id: int) -> list[Fault]:
-        """End the broker's holds of requests, which lets go on what they keep; returns those that ended."""
+    async def release_requests(self, broker_id: int, which: str = "all") -> list[Fault]:
+        """End the broker's holds, or those of requests or of responses, which lets go on what they keep.
+
+        Returns:
+            Those that ended.
+        """
         faults = (await self.list_faults(broker_id)).faults
-        holds = [fault.fault_id for fault in faults if fault.message.WhichOneof("kind") == "hold"]
+        holds = [
+            fault.fault_id
+            for fault in faults
+            if fault.message.WhichOneof("kind") == "hold"
+            and which in {"all", "responses" if fault.message.hold.after_effect else "requests"}
+        ]
         return (await self.clear(broker_id, holds))[0] if holds else []
 
     async def list_faults(self, broker_id: int) -> BrokerSwitches:

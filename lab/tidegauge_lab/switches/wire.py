@@ -10,6 +10,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.messages import describe_fault
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
+from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Change,
@@ -95,20 +96,25 @@ def _attributes(replica: metadata_pb2.ReplicaDescription) -> dict[str, str]:
 def _describe_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFetchResponse) -> str:
     error = ErrorCode.of(response.error)
     if not response.HasField("leader_id"):
-        return f"Broker {broker_id} sent no request for {at}: {error.name}: {response.error_message}"
-    leader = f"broker {response.leader_id}"
+        return f"{_node(broker_id).capitalize()} sent no request for {at}: {error.name}: {response.error_message}"
+    leader = _node(response.leader_id)
+    follower = _node(broker_id).capitalize()
     if response.kind == lab_pb2.STEP_KIND_EPOCH_END:
         question = response.epoch_question
-        asked = f"Broker {broker_id} asked {leader} where epoch {question.leader_epoch} of {at} ends"
+        asked = f"{follower} asked {leader} where epoch {question.leader_epoch} of {at} ends"
     else:
         fetch = response.fetch
         epoch = f", last epoch {fetch.last_fetched_epoch}" if fetch.HasField("last_fetched_epoch") else ""
-        asked = f"Broker {broker_id} asked {leader} for {at} from offset {fetch.fetch_offset}{epoch}"
+        asked = f"{follower} asked {leader} for {at} from offset {fetch.fetch_offset}{epoch}"
     if response.response_withheld:
         return f"{asked}; {leader} has taken the request and withholds the response"
     if error is not ErrorCode.NONE:
         return f"{asked}: {error.name}: {response.error_message}"
     return f"{asked}: {_describe_response(response)}"
+
+
+def _node(node_id: int) -> str:
+    return f"{'controller' if node_id >= FIRST_CONTROLLER_ID else 'broker'} {node_id}"
 
 
 def _describe_response(response: lab_pb2.StepFetchResponse) -> str:

@@ -19,6 +19,7 @@ from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import IsrProposal, LeaderAndIsrRequest, PartitionsResponse, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition, partition_named
+from tidegauge.partition_state import ReplicaStop
 from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.control_requests import ControlRequests
@@ -282,6 +283,11 @@ class MemoryBroker:
         self.execute(effects)
         self._decides_in_turn = False
 
+    def drop(self, stops: Sequence[ReplicaStop]) -> None:
+        """Stop and delete replicas that the broker has no more, by an image of a KRaft cluster."""
+        _, effects = self.core.stop(stops, report=lambda *_: None)
+        self.execute(effects)
+
     def execute(self, effects: Sequence[Effect]) -> None:
         """Carry out a step of the core."""
         self.inputs += 1
@@ -416,8 +422,8 @@ class MemoryBroker:
         raise AssertionError(effect)
 
     def delete(self, effect: DeleteLog) -> None:
-        """Topics are not deleted."""
-        raise AssertionError(effect)
+        """Delete a replica that is the broker's no more."""
+        self.replicas[effect.topic_partition].delete()
 
     def read(
         self,

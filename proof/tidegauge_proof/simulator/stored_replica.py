@@ -127,6 +127,13 @@ class StoredReplica:
         self.flushed = self.log.log_end_offset
         self.flushed_epochs = self.log.epochs
 
+    def delete(self) -> None:
+        """Delete the log and all that is known of it: the broker has no such replica any more."""
+        self.log = MemoryLog()
+        self.checkpoint = self.flushed = self.reported = self.given = 0
+        self.flushed_epochs = []
+        self.former_epoch = -1
+
     def truncate_to(self, to_offset: int) -> None:
         """Truncate the log, and lower all that is known of its end."""
         self.checkpoint = min(self.checkpoint, to_offset)

@@ -194,6 +194,15 @@ RELEASE_REQUESTS = ActionKind(
     name="release_requests",
     room="broker",
     meaning="Release the requests and responses that are held at a broker, and end these faults",
+    parameters=(
+        Parameter(
+            "which",
+            "choice",
+            "requests: those that wait for their effect alone; responses: those whose effect is there",
+            "all",
+            choices=("all", "requests", "responses"),
+        ),
+    ),
     done="released",
     already="free of held requests",
     button="Release requests",

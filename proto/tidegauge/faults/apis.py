@@ -16,6 +16,8 @@ GRPC = "gRPC"
 KAFKA = "Kafka protocol"
 WIRES = (GRPC, KAFKA)
 """What carries requests."""
+PRE_VOTE = "PreVote"
+"""A Vote whose PreVote field is set: it asks for a promise, not for a vote (KIP-996)."""
 FORMER_RPCS = {
     "AddOffsets": "AddOffsetsToTxn",
     "AddPartitions": "AddPartitionsToTxn",

@@ -342,6 +342,7 @@ class HostileBroker:
             ReplicationServicer(self.service, "PLAINTEXT"),
             membership,
             HeldFetches(),
+            lambda _address: None,
         )
 
     def _open_logs(self, *, now_ms: int = NOW_MS) -> LogManager:

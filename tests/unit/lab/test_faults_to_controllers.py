@@ -212,12 +212,12 @@ async def test_a_fault_of_heartbeats_means_those_that_the_node_sends_and_no_othe
 
 async def test_held_fetches_of_the_metadata_log_wait_and_other_requests_pass(world: World) -> None:
     """A hold ends at the request's own timeout, so that a voter stands for election."""
-    world.lab.held.hold()
+    await world.lab.held.hold()
     waiting = asyncio.ensure_future(world.ask(apis.FETCH))
     assert await world.ask() is TRUE_RESPONSE
     assert not waiting.done()
     world.lab.held.release()
     assert await waiting is TRUE_RESPONSE
-    world.lab.held.hold()
+    await world.lab.held.hold()
     with pytest.raises(TidegaugeError, match="held by the lab"):
         await world.ask(apis.FETCH, limit=0.0)

@@ -185,7 +185,8 @@ class HoldingBrokers:
     async def wait_held(self, broker_id, count, *, limit_seconds):
         self.waits.append((broker_id, count, limit_seconds))
 
-    async def release_requests(self, broker_id):
+    async def release_requests(self, broker_id, which):
+        assert which == "all"
         return []
 
 

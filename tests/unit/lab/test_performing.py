@@ -23,6 +23,7 @@ VALUES = {
     "held": ["orders-0"],
     "after_power_cut": True,
     "until": "request",
+    "which": "responses",
     "holds": True,
     "expire": True,
 }
@@ -89,8 +90,8 @@ class FakeSwitches:
     async def heal(self, broker_id):
         return self._note("heal", broker_id)
 
-    async def release_requests(self, broker_id):
-        self._note("release_requests", broker_id)
+    async def release_requests(self, broker_id, which):
+        self._note("release_requests", broker_id, which)
         return [Fault(broker_id, 1, "holds Fetch", 2, 2, lab_pb2.LabFault())] if self.cluster.changed else []
 
     async def clear(self, broker_id, *, holds):

@@ -314,6 +314,23 @@ def test_a_snapshot_is_fetched_in_slices_and_takes_the_place_of_the_log():
     assert (send.request.offset, send.request.last_epoch) == (7, 1)
 
 
+def test_a_snapshot_that_proves_damaged_is_fetched_again_and_the_log_stays():
+    """Kafka's node ends its process by the damage on the leader's disk; this one keeps its log, and its vote."""
+    node = follower()
+    end = node.node.log.end
+    node.fetched(1, snapshot=OffsetAndEpoch(7, 1))
+    response = FetchSnapshotResponse(
+        leader_id=1, epoch=1, snapshot=OffsetAndEpoch(7, 1), position=0, size_bytes=3, data=b"bad"
+    )
+    node.respond(node.last_send(FetchSnapshotRequest), response)
+    assert node.node.is_blocked
+    node.give(events.SnapshotRefused(OffsetAndEpoch(7, 1)))
+    assert not node.node.is_blocked
+    assert node.node.log.end == end
+    node.wait(20)
+    assert isinstance(node.of(effects.Send)[-1].request, FetchRequest)
+
+
 def test_a_snapshot_that_is_gone_is_forgotten_and_the_log_is_fetched_again():
     node = follower()
     node.fetched(1, snapshot=OffsetAndEpoch(7, 1))

@@ -6,13 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import FETCH
 from tidegauge.kafka.kraft.apis import KRAFT_APIS
 from tidegauge.v1 import lab_pb2
-from tidegauge_broker.server.lab.controller_lab import ControllerLab, HeldFetches
+from tidegauge_broker.server.lab.controller_lab import ControllerLab
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.node_lab import NodeLab
@@ -100,18 +98,20 @@ async def test_an_injected_error_is_the_response() -> None:
     assert listener.refusals == [(ErrorCode.FENCED_LEADER_EPOCH, "injected by the lab")]
 
 
-async def test_a_held_fetch_ends_at_its_own_timeout_or_when_it_is_released() -> None:
-    held = HeldFetches()
-    await held.wait(0)
-    assert held.hold()
-    assert not held.hold(), "held already"
-    with pytest.raises(TidegaugeError, match="held by the lab"):
-        await held.wait(0)
-    waiting = asyncio.ensure_future(held.wait(60))
-    await asyncio.sleep(0)
-    assert held.release()
-    await waiting
-    assert not held.release()
+def vote(*, pre_vote: bool) -> Any:
+    partition = SimpleNamespace(pre_vote=pre_vote)
+    return SimpleNamespace(topics=[SimpleNamespace(partitions=[partition])])
+
+
+async def test_a_vote_that_only_asks_has_a_name_of_its_own() -> None:
+    """KIP-996: a story can hold the questions, and lose the votes that count."""
+    listener = Listener()
+    fault_id = listener.put(lab_pb2.LabFault(hold=lab_pb2.HoldFault(rpc="PreVote")))
+    listener.call(VOTE, "raft-client-3001", vote(pre_vote=True))
+    listener.call(VOTE, "raft-client-3002", vote(pre_vote=False))
+    assert await listener.settled() == [VOTE]
+    listener.lab._faults.clear([fault_id])
+    assert await listener.settled() == [VOTE, VOTE]
 
 
 def test_a_controller_without_lab_listener_has_no_lab() -> None:

@@ -12,6 +12,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import encode_record
 from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.settings.quorum import parse_node_settings
+from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.metadata_log.raft_records import voters_message
 from tidegauge_broker.metadata_log.snapshots import SnapshotWriter
@@ -39,7 +40,7 @@ SETTINGS = {
     "controller.quorum.bootstrap.servers": "localhost:9000",
     "internal.metadata.log.segment.bytes": "1024",
 }
-Reopen = Callable[[], tuple[MetadataStore, Opened]]
+Reopen = Callable[..., tuple[MetadataStore, Opened]]
 
 
 @pytest.fixture
@@ -51,10 +52,10 @@ def stores(tmp_path: Path) -> Iterator[Reopen]:
         (tmp_path / name).write_bytes(data)
     running: list[MetadataStore] = []
 
-    def reopen(**changes: str) -> tuple[MetadataStore, Opened]:
+    def reopen(disk: Disk = DISK, **changes: str) -> tuple[MetadataStore, Opened]:
         die()
         values, _ = parse_node_settings(SETTINGS | {name.replace("_", "."): value for name, value in changes.items()})
-        store = MetadataStore(tmp_path, values, lambda: 1_000_000)
+        store = MetadataStore(tmp_path, values, lambda: 1_000_000, disk)
         opened = store.open(VoterSet())
         running.append(store)
         return store, opened
@@ -177,6 +178,26 @@ def test_a_snapshot_that_is_not_whole_is_refused_and_the_log_stays(stores: Reope
         store.install(snapshot)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert store.log.log_end_offset == 5
+    assert not list(store.log.directory.glob("*.part"))
+    fetch(store, snapshot, snapshot_bytes(3))
+    assert store.install(snapshot).voter_set == VOTERS, "the next one, which is whole, is installed"
+
+
+def test_what_a_dead_process_left_unsynced_is_synced_before_its_successor_counts_it(stores: Reopen):
+    """A fetch from the log's end acknowledges all below, and a power loss may follow."""
+    synced: list[str] = []
+
+    class NotingDisk(Disk):
+        def sync(self, path: Path) -> None:
+            synced.append(path.name)
+            super().sync(path)
+
+    store, opened = stores()
+    store.append(no_ops(0, 1, 5))
+    _, opened = stores(disk=NotingDisk())
+    assert opened.log.is_flushed
+    assert opened.log.end_offset == 5
+    assert "00000000000000000000.log" in synced
 
 
 def test_slices_of_a_snapshot_make_the_whole(stores: Reopen):

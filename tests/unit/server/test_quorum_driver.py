@@ -13,9 +13,9 @@ from tests.unit.raft.driven_node import driven, voters_in_log
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.server.quorum.driver import QuorumDriver
-from tidegauge_controller.raft import effects
+from tidegauge_controller.raft import effects, events
 from tidegauge_controller.raft.messages import DescribeQuorumRequest, DescribeQuorumResponse, Response
-from tidegauge_controller.raft.values import Batch, ElectionState
+from tidegauge_controller.raft.values import Batch, ElectionState, OffsetAndEpoch
 
 
 class FakeStore:
@@ -42,6 +42,9 @@ class FakeStore:
 
     def note_epochs(self, _epochs: object) -> None:
         pass
+
+    def install(self, snapshot: OffsetAndEpoch) -> None:
+        self._do(f"install {snapshot.offset}")
 
 
 class Noting:
@@ -148,3 +151,19 @@ async def test_a_disk_that_refuses_ends_the_node_with_the_reason(
     assert "No space left on device" in driver.failure
     assert not observer.leads.is_set()
     assert not any(one.startswith("committed") for one in store.done)
+
+
+async def test_a_damaged_snapshot_of_the_leader_does_not_end_the_node(
+    store: FakeStore, alone: tuple[QuorumDriver, Noting], caplog: pytest.LogCaptureFixture
+):
+    """The disk that is damaged is another one's; a refusal of this one's disk ends the node as ever."""
+    driver, _ = alone
+    snapshot = OffsetAndEpoch(7, 1)
+    store.fails["install"] = TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "no footer")
+    for _ in range(2):
+        assert await driver._carry_out(effects.InstallSnapshot(snapshot)) == events.SnapshotRefused(snapshot)
+    [record] = caplog.records
+    assert "The snapshot 7-1 that the leader sent is damaged: no footer. The log stays as it is" in record.message
+    store.fails["install"] = StorageError("No space left on device")
+    with pytest.raises(StorageError):
+        await driver._carry_out(effects.InstallSnapshot(snapshot))

@@ -13,8 +13,9 @@ import pytest
 from tests.unit.simulator import quorum_mutants
 
 from tidegauge_broker.replica import isr
-from tidegauge_controller.metadata import active, delta, role_changes
+from tidegauge_controller.metadata import active, delta, role_changes, snapshot
 from tidegauge_controller.metadata.decisions import (
+    activation,
     brokers,
     heartbeats,
     partition_change,
@@ -310,6 +311,92 @@ def a_leader_keeps_its_role_in_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sim_broker.SimBroker, "apply", apply)
 
 
+# Reassignments, snapshots, producer ids
+
+
+def a_reassignment_ends_before_the_isr_has_who_joins(patch: pytest.MonkeyPatch) -> None:
+    def complete(targets: Any) -> None:
+        if targets.removing or targets.adding:
+            targets.replicas = tuple([one for one in targets.replicas if one not in targets.removing])
+            targets.isr = tuple([one for one in targets.isr if one not in targets.removing])
+            targets.removing = targets.adding = ()
+
+    patch.setattr(partition_change, "_complete_reassignment", complete)
+
+
+def a_reassignment_never_ends(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition_change, "_complete_reassignment", lambda _: None)
+
+
+def a_replica_that_leaves_stays_in_the_isr(patch: pytest.MonkeyPatch) -> None:
+    def complete(targets: Any) -> None:
+        isr = targets.isr
+        original(targets)
+        targets.isr = isr
+
+    original = partition_change._complete_reassignment
+    patch.setattr(partition_change, "_complete_reassignment", complete)
+
+
+def a_broker_keeps_leading_what_is_no_longer_its_own(patch: pytest.MonkeyPatch) -> None:
+    def changes(*given: Any) -> Any:
+        found = role_changes.role_changes(*given)
+        found.deletions.clear()
+        return found
+
+    patch.setattr(sim_broker, "role_changes", changes)
+
+
+def a_snapshot_forgets_eligible_replicas(patch: pytest.MonkeyPatch) -> None:
+    def record(topic_id: str, partition: int, state: Any) -> Any:
+        return original(topic_id, partition, replace(state, elr=(), last_known_elr=()))
+
+    original = snapshot.partition_record
+    patch.setattr(snapshot, "partition_record", record)
+
+
+def a_snapshot_forgets_who_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    def record(broker: Any, version: int) -> Any:
+        return original(replace(broker, fenced=False), version)
+
+    original = snapshot.broker_record
+    patch.setattr(snapshot, "broker_record", record)
+
+
+def a_snapshot_forgets_a_reassignment(patch: pytest.MonkeyPatch) -> None:
+    def record(topic_id: str, partition: int, state: Any) -> Any:
+        return original(topic_id, partition, replace(state, adding=(), removing=()))
+
+    original = snapshot.partition_record
+    patch.setattr(snapshot, "partition_record", record)
+
+
+def a_snapshot_begins_producer_ids_again(patch: pytest.MonkeyPatch) -> None:
+    def parts(image: Any) -> Any:
+        return original(replace(image, next_producer_id=0))
+
+    original = snapshot._small_parts
+    patch.setattr(snapshot, "_small_parts", parts)
+
+
+def a_block_of_producer_ids_is_given_twice(patch: pytest.MonkeyPatch) -> None:
+    def allocate(cluster: Any, *more: Any) -> Any:
+        found = original(cluster, *more)
+        return replace(found, records=[])
+
+    original = activation.allocate_producer_ids
+    patch.setattr(activation, "allocate_producer_ids", allocate)
+
+
+def a_block_is_longer_than_its_record(patch: pytest.MonkeyPatch) -> None:
+    def allocate(cluster: Any, *more: Any) -> Any:
+        found = original(cluster, *more)
+        return replace(found, response=(found.response[0], 2 * found.response[1]))
+
+    original = activation.allocate_producer_ids
+    patch.setattr(activation, "allocate_producer_ids", allocate)
+
+
 # The quorum
 
 
@@ -318,42 +405,52 @@ def a_leader_counts_what_it_has_not_flushed(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS: tuple[tuple[Mutant, int, str], ...] = (
-    (an_unclean_restart_stays_eligible, 0, "C10"),
-    (a_restarted_broker_stays_in_its_isrs, 0, "C6"),
+    (an_unclean_restart_stays_eligible, 1, "C10"),
+    (a_restarted_broker_stays_in_its_isrs, 1, "C7"),
     (a_broker_epoch_is_given_twice, 0, "C8"),
     (a_fenced_broker_stays_in_its_isrs, 0, "C7"),
-    (a_returning_broker_is_not_elected, 0, "K2"),
-    (a_broker_that_shuts_down_keeps_its_leaders, 0, "C7"),
-    (sessions_never_end, 0, "K2"),
-    (the_dead_are_elected, 0, "C6"),
+    (a_returning_broker_is_not_elected, 1, "K2"),
+    (a_broker_that_shuts_down_keeps_its_leaders, 3, "C7"),
+    (sessions_never_end, 1, "K2"),
+    (the_dead_are_elected, 2, "C6"),
     (an_eligible_replica_leads_outside_the_isr, 2, "C6"),
-    (any_replica_is_elected, 0, "C9"),
+    (any_replica_is_elected, 1, "C9"),
     (an_unclean_election_leaves_no_trace, 1, "C10"),
-    (the_last_leader_is_not_remembered, 0, "K2"),
+    (the_last_leader_is_not_remembered, 1, "K2"),
     (members_are_eligible_beside_a_full_isr, 0, "C6"),
-    (all_replicas_become_eligible, 0, "C10"),
-    (a_new_leader_has_the_former_epoch, 0, "C5"),
+    (all_replicas_become_eligible, 3, "C10"),
+    (a_new_leader_has_the_former_epoch, 1, "C5"),
     (a_change_keeps_the_partition_epoch, 0, "C5"),
     (memory_forgets_what_was_appended, 0, "C2"),
-    (memory_is_kept_when_the_leadership_ends, 4, "K2"),
-    (a_broker_overlooks_that_it_leads_no_more, 0, "B4"),
-    (a_broker_says_that_it_ended_in_order, 0, "C10"),
+    (memory_is_kept_when_the_leadership_ends, 7, "K2"),
+    (a_broker_overlooks_that_it_leads_no_more, 11, "B4"),
+    (a_broker_says_that_it_ended_in_order, 17, "C10"),
     (a_leader_counts_what_it_has_not_flushed, 1, "Q9"),
-    (a_returning_broker_keeps_its_epoch, 0, "C10"),
+    (a_returning_broker_keeps_its_epoch, 1, "C10"),
     (a_fenced_broker_counts_as_one_that_serves, 0, "K2"),
-    (a_broker_that_shuts_down_is_elected, 6, "C7"),
-    (the_last_leader_is_remembered_beside_the_next_one, 0, "C9"),
-    (an_unclean_election_keeps_the_isr, 0, "C6"),
+    (a_broker_that_shuts_down_is_elected, 33, "C7"),
+    (the_last_leader_is_remembered_beside_the_next_one, 1, "C9"),
+    (an_unclean_election_keeps_the_isr, 1, "C6"),
     (eligible_replicas_are_not_elected, 2, "K2"),
-    (a_member_of_the_isr_stays_eligible, 1, "C6"),
+    (a_member_of_the_isr_stays_eligible, 2, "C6"),
     (a_response_does_not_wait_for_the_commit, 0, "C3"),
-    (decisions_do_not_see_what_is_pending, 0, "C7"),
+    (decisions_do_not_see_what_is_pending, 12, "C7"),
     (a_broker_overlooks_that_it_leads, 0, "B4"),
     (a_leader_does_not_wait_for_who_joins, 0, "C11"),
-    (a_leader_does_not_wait_for_who_leaves, 3, "Own"),
+    (a_leader_does_not_wait_for_who_leaves, 0, "Own"),
     (a_node_takes_in_what_is_not_committed, 0, "C3"),
     (a_broker_sends_no_heartbeats, 0, "K2"),
     (a_leader_asks_for_no_change_of_the_isr, 0, "K2"),
     (a_leader_keeps_its_role_in_a_new_epoch, 0, "B4"),
+    (a_reassignment_ends_before_the_isr_has_who_joins, 4, "C13"),
+    (a_reassignment_never_ends, 3, "K2"),
+    (a_replica_that_leaves_stays_in_the_isr, 1, "C6"),
+    (a_broker_keeps_leading_what_is_no_longer_its_own, 10, "B4"),
+    (a_snapshot_forgets_eligible_replicas, 2, "C1"),
+    (a_snapshot_forgets_who_is_fenced, 2, "C1"),
+    (a_snapshot_forgets_a_reassignment, 29, "C1"),
+    (a_snapshot_begins_producer_ids_again, 15, "C1"),
+    (a_block_of_producer_ids_is_given_twice, 5, "C12"),
+    (a_block_is_longer_than_its_record, 5, "C12"),
 )
 """Each mutant with the seed and the invariant."""

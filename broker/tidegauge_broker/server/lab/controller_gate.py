@@ -4,7 +4,8 @@ Rules:
     1. A node is known by the client id of its Raft requests (``raft-client-ID``), a broker by the id in its own
        requests, or the client id of those that it forwards, so that a process with both roles is both; whoever else
        calls is a client.
-    2. A request across a partition gets no response: its sender gives it up at its own timeout.
+    2. A Vote that only asks whether its sender would be elected is a ``PreVote`` to faults, and no Vote (KIP-996).
+    3. A request across a partition gets no response: its sender gives it up at its own timeout.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from tidegauge.errors import ErrorCode
+from tidegauge.faults.apis import PRE_VOTE
 from tidegauge.kafka.apis import FETCH
-from tidegauge.kafka.kraft.apis import ENVELOPE, KRAFT_APIS
+from tidegauge.kafka.kraft.apis import ENVELOPE, KRAFT_APIS, VOTE
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.held_fetches import METADATA
@@ -69,7 +71,7 @@ class ControllerGate:
         try:
             error = await gate.admit(request)
         except CallRefused:
-            return  # rule 2
+            return  # rule 3
         if error is not None and not error.after_effect:
             call.refuse(ErrorCode.of(error.error), "injected by the lab")
             return
@@ -105,6 +107,8 @@ class ControllerGate:
     def _request_of(self, call: Call) -> tuple[GatedRequest, bool]:
         """Return a request as faults mean it, and whether a node of the quorum sends it."""
         name = _FOLLOWERS_FETCH if call.key == FETCH else KRAFT_APIS[call.key].name
+        if call.key == VOTE and is_pre_vote(call.message):
+            name = PRE_VOTE
         raft = _RAFT_CLIENT.fullmatch(call.client_id)
         sender = _broker_of(call) if raft is None else int(raft[1])
         request = GatedRequest(
@@ -120,6 +124,11 @@ class ControllerGate:
         """Handle nothing more that waits."""
         for task in self._tasks:
             task.cancel()
+
+
+def is_pre_vote(message: Any) -> bool:
+    """Return whether a Vote only asks; ``message`` is the request."""
+    return any(one.pre_vote for topic in getattr(message, "topics", ()) for one in topic.partitions)
 
 
 def _broker_of(call: Call) -> int | None:

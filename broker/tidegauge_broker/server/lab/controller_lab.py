@@ -28,7 +28,7 @@ from tidegauge_broker.server.lab.channels import Calls
 from tidegauge_broker.server.lab.controller_gate import ControllerGate
 from tidegauge_broker.server.lab.controller_servicer import ControllerLabServicer
 from tidegauge_broker.server.lab.fault_table import FaultTable, Place
-from tidegauge_broker.server.lab.held_fetches import METADATA, HeldFetches
+from tidegauge_broker.server.lab.held_fetches import HeldFetches
 from tidegauge_broker.server.lab.kafka_channels import LabKafkaChannel
 from tidegauge_broker.server.quorum.calls import Served
 from tidegauge_broker.server.quorum.known_nodes import KnownNodes
@@ -47,9 +47,12 @@ class LabNodeChannel(LabKafkaChannel):
 
     async def request(self, key: int, message: Any, timeout_seconds: float, **more: Any) -> Any:
         """Send a request if faults and hold let it pass; return its response."""
-        if key == FETCH and self._held.is_held:
-            await self._held.wait(timeout_seconds)
-        return await super().request(key, message, timeout_seconds, **more)
+        send = super().request
+        if key != FETCH:
+            return await send(key, message, timeout_seconds, **more)
+        return await self._held.exchange(
+            self.address, message, timeout_seconds, lambda left_seconds: send(key, message, left_seconds, **more)
+        )
 
 
 class ControllerLab(NodeLab):
@@ -102,7 +105,7 @@ class ControllerLab(NodeLab):
         health = HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(health, server)
         servicer = ControllerLabServicer(  # type: ignore[abstract]  # what it lacks is UNIMPLEMENTED
-            self._node_id, self._faults, self._held, METADATA, note
+            self._node_id, self._faults, self._held, nodes.at, note
         )
         lab_service_pb2_grpc.add_LabServiceServicer_to_server(servicer, server)
         try:

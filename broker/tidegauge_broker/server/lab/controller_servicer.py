@@ -1,10 +1,10 @@
-"""The Lab service of a controller: faults and the hold of its fetches. What only a broker has is not served."""
+"""The Lab service of a controller: faults, and holds and rounds of its fetches; what brokers alone have is missing."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -15,28 +15,12 @@ from tidegauge.faults.table import BY_MESSAGE
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc
 from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_broker.server.lab.held_fetches import NOT_STEPPED
+from tidegauge_broker.server.lab.held_fetches import METADATA, HeldFetches
+from tidegauge_broker.server.lab.metadata_round import metadata_round
 from tidegauge_broker.server.quorum.node_lab import Note
 
 LOG = logging.getLogger("tidegauge.lab")
 Context = grpc.aio.ServicerContext[Any, Any]
-
-
-class Held(Protocol):
-    """The hold of the node's fetches."""
-
-    @property
-    def is_held(self) -> bool:
-        """Whether they are held."""
-        ...
-
-    def hold(self) -> bool:
-        """Hold them; return whether that changed anything."""
-        ...
-
-    def release(self) -> bool:
-        """Release them; return whether that changed anything."""
-        ...
 
 
 class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
@@ -46,36 +30,50 @@ class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
         node_id: the controller's.
         faults: those in force.
         held: the hold of its fetches.
-        metadata: the partition that it replicates.
+        node_at: returns the controller that listens at an address.
         note: writes a fault into its event log.
     """
 
-    def __init__(self, node_id: int, faults: FaultTable, held: Held, metadata: TopicPartition, note: Note) -> None:
+    def __init__(
+        self, node_id: int, faults: FaultTable, held: HeldFetches, node_at: Callable[[str], int | None], note: Note
+    ) -> None:
         self._node_id = node_id
         self._faults = faults
         self._held = held
-        self._metadata = metadata
+        self._node_at = node_at
         self._write = note
 
     async def HoldFetch(self, request: lab_pb2.HoldFetchRequest, context: Context) -> lab_pb2.HoldFetchResponse:
         """Hold or release the node's fetches of the metadata log."""
-        at = TopicPartition(request.partition.topic, request.partition.partition)
-        if at != self._metadata:
-            await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"controller {self._node_id} replicates {self._metadata} alone, not {at}",
-            )
-        changed = self._held.release() if request.release else self._held.hold()
+        at = await self._checked(request.partition, context)
+        changed = self._held.release() if request.release else await self._held.hold()
         if changed:
             action = "release-fetch" if request.release else "hold-fetch"
             self._note(action, {"topic": at.topic, "partition": at.partition})
         return lab_pb2.HoldFetchResponse(changed=changed)
 
     async def StepFetch(self, request: lab_pb2.StepFetchRequest, context: Context) -> lab_pb2.StepFetchResponse:
-        """Refuse: a voter's fetches are held or not."""
-        del request
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_STEPPED)
-        raise AssertionError("abort raises")
+        """Let the node do one round."""
+        at = await self._checked(request.partition, context)
+        until = "request" if request.until == lab_pb2.STEP_UNTIL_REQUEST else "answer"
+        try:
+            response = await metadata_round(self._held, request.until, self._node_at)
+        except TidegaugeError as problem:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, f"controller {self._node_id} can't be stepped: {problem.message}"
+            )
+        self._note("step-fetch", {"topic": at.topic, "partition": at.partition, "until": until})
+        return response
+
+    async def _checked(self, partition: lab_pb2.LabPartition, context: Context) -> TopicPartition:
+        """Return the partition that a request names; the metadata log is the only one here."""
+        at = TopicPartition(partition.topic, partition.partition)
+        if at != METADATA:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"controller {self._node_id} replicates {METADATA} alone, not {at}",
+            )
+        return at
 
     async def SetFault(self, request: lab_pb2.SetFaultRequest, context: Context) -> lab_pb2.SetFaultResponse:
         """Put a fault in force."""
@@ -97,7 +95,7 @@ class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
             self._note("clear-fault", {"fault": fault.fault_id, "text": describe_fault(fault)})
         released = request.holds and self._held.release()
         if released:
-            self._note("release-fetch", self._metadata._asdict())
+            self._note("release-fetch", METADATA._asdict())
         return lab_pb2.ClearFaultsResponse(faults=ended, released=[self._partition()] if released else [])
 
     async def ListFaults(self, request: lab_pb2.ListFaultsRequest, context: Context) -> lab_pb2.ListFaultsResponse:
@@ -121,7 +119,7 @@ class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
         return lab_pb2.SetRulesResponse()
 
     def _partition(self) -> lab_pb2.LabPartition:
-        return lab_pb2.LabPartition(topic=self._metadata.topic, partition=self._metadata.partition)
+        return lab_pb2.LabPartition(topic=METADATA.topic, partition=METADATA.partition)
 
     def _note(self, action: str, more: Mapping[str, Any]) -> None:
         self._write({"action": action, "broker": None, "process": f"controller-{self._node_id}", **more})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.faults.apis import FORMER_RPCS, api_of, apis_meant
+from tidegauge.faults.apis import FORMER_RPCS, PRE_VOTE, api_of, apis_meant
 from tidegauge.kafka.apis import APIS
 from tidegauge.kafka.kraft.apis import KRAFT_APIS
 from tidegauge.near_names import did_you_mean
@@ -13,7 +13,7 @@ from tidegauge.v1 import lab_pb2
 from tidegauge_broker.server.wire.grpc import injected_responses
 
 _KAFKA_APIS = frozenset(api.name for api in (*APIS.values(), *KRAFT_APIS.values()))
-API_NAMES = _KAFKA_APIS | injected_responses.METHODS.keys() | FORMER_RPCS.keys()
+API_NAMES = _KAFKA_APIS | {PRE_VOTE} | injected_responses.METHODS.keys() | FORMER_RPCS.keys()
 """All names that a fault may give."""
 
 

@@ -114,6 +114,7 @@ class Lab(Seams):
             ReplicationServicer(parts.service, ""),
             self._membership,
             self._to_controllers.held,
+            self._to_controllers.node_at,
         )
 
     def add_services(self, server: grpc.aio.Server) -> Sequence[str]:

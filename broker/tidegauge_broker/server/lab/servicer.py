@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc.aio
@@ -22,9 +22,10 @@ from tidegauge.settings import Values
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.lab.fault_table import FaultTable, Place
-from tidegauge_broker.server.lab.held_fetches import METADATA, NOT_STEPPED, HeldFetches
+from tidegauge_broker.server.lab.held_fetches import METADATA, HeldFetches
 from tidegauge_broker.server.lab.holds import Describe, Holds
 from tidegauge_broker.server.lab.membership import LabMembership
+from tidegauge_broker.server.lab.metadata_round import metadata_round
 from tidegauge_broker.server.lab.observed_groups import to_observed_group
 from tidegauge_broker.server.lab.observed_shares import observed_shares
 from tidegauge_broker.server.lab.rule_messages import from_rule, to_request
@@ -73,8 +74,10 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
         replication: ReplicationServicer,
         membership: LabMembership,
         held: HeldFetches,
+        node_at: Callable[[str], int | None],
     ) -> None:
         self._held = held
+        self._node_at = node_at
         self._parts = parts
         self._holds = holds
         self._faults = faults
@@ -131,15 +134,15 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST, "the cluster is not in KRaft mode, so that there is no metadata log"
             )
-        return self._held.hold()
+        return await self._held.hold()
 
     async def StepFetch(self, request: lab_pb2.StepFetchRequest, context: Context) -> lab_pb2.StepFetchResponse:
         """Step a held follower by one round."""
         at = _from_partition(request.partition)
-        if at == METADATA:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_STEPPED)
         hold_response = request.until == lab_pb2.STEP_UNTIL_REQUEST
         self._note("step-fetch", at, until="request" if hold_response else "answer")
+        if at == METADATA:
+            return await _or_abort(metadata_round(self._held, request.until, self._node_at), context)
         return await _or_abort(self._holds.step(at, hold_response=hold_response), context)
 
     async def SteppedRound(

@@ -10,7 +10,7 @@ Rules:
        these to a broker. An error takes the place of the controller's response.
        In a process with both roles they mean these as well, and not those of other brokers that arrive.
     3. A held request ends as one does whose response does not come: at its sender's timeout.
-    4. A hold of the node's fetches of the metadata log holds them as a voter's (``held_fetches``).
+    4. A hold of the node's fetches of the metadata log holds and steps them as a voter's (``held_fetches``).
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ class ControllersLab(NodeLab):
         self._disk_of = disk_of
         self._gate: ControllerGate | None = None
         self._nodes: KnownNodes | None = None
-        self._calls = Calls(faults, self._node_at, end=fault_table.controller)
+        self._calls = Calls(faults, self.node_at, end=fault_table.controller)
 
-    def _node_at(self, address: str) -> int | None:
+    def node_at(self, address: str) -> int | None:
+        """Return the controller that listens at an address; None: it is not known."""
         return None if self._nodes is None else self._nodes.at(address)
 
     def _is_controller(self, node_id: int) -> bool:
@@ -120,10 +121,13 @@ class ControllersChannel(LabKafkaChannel):
 
     async def request(self, key: int, message: Any, timeout_seconds: float, **more: Any) -> Any:
         """Send a request if the faults let it pass; return its response, or what a fault puts in its place."""
-        if key == apis.FETCH and self._fetches.is_held:
-            await self._fetches.wait(timeout_seconds)
+        send = super().request
+        if key == apis.FETCH:
+            return await self._fetches.exchange(
+                self.address, message, timeout_seconds, lambda left_seconds: send(key, message, left_seconds, **more)
+            )
         if self._faults.is_empty or key not in OF_BROKERS:
-            return await super().request(key, message, timeout_seconds, **more)
+            return await send(key, message, timeout_seconds, **more)
         sent = GatedRequest(
             KRAFT_APIS[key].name,
             Caller("", "CONTROLLER", self._faults.broker_id),
@@ -134,7 +138,7 @@ class ControllersChannel(LabKafkaChannel):
         met = self._faults.error(sent)
         if met is not None and not met.error.after_effect:
             return _failed(key, met)
-        response = await super().request(key, message, timeout_seconds, **more)
+        response = await send(key, message, timeout_seconds, **more)
         if met is not None:
             return _failed(key, met)
         await _held(self._faults.hold(sent, after_effect=True), timeout_seconds)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.log.files import StorageError
 from tidegauge_broker.server.quorum.metadata_store import MetadataStore
 from tidegauge_broker.server.quorum.requests_in import NOTHING_READ, Read
@@ -26,7 +26,7 @@ from tidegauge_controller.raft import effects, events
 from tidegauge_controller.raft.messages import FetchSnapshotResponse, Request, Response
 from tidegauge_controller.raft.node import RaftNode
 from tidegauge_controller.raft.states import NEVER_MS, IllegalTransitionError
-from tidegauge_controller.raft.values import Batch
+from tidegauge_controller.raft.values import Batch, OffsetAndEpoch
 
 LOG = logging.getLogger("tidegauge.quorum")
 _LONGEST_WAIT_SECONDS = 60.0
@@ -100,6 +100,7 @@ class QuorumDriver:
         self._events: asyncio.Queue[events.Event] = asyncio.Queue()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._run: asyncio.Task[None] | None = None
+        self._refused: OffsetAndEpoch | None = None
 
     def start(self) -> None:
         """Begin to drive the node."""
@@ -189,8 +190,7 @@ class QuorumDriver:
                 await self._in_pool(self._store.persist, effect.election, version, voters)
                 return events.ElectionPersisted()
             case effects.InstallSnapshot():
-                head = await self._in_pool(self._store.install, effect.snapshot)
-                return events.SnapshotInstalled(effect.snapshot, head.voter_set, head.kraft_version)
+                return await self._install(effect.snapshot)
             case effects.Send():
                 self._begin(self._exchange(effect))
             case effects.Respond():
@@ -212,6 +212,25 @@ class QuorumDriver:
             case _:
                 self._report(effect)
         return None
+
+    async def _install(self, snapshot: OffsetAndEpoch) -> events.SnapshotInstalled | events.SnapshotRefused:
+        try:
+            head = await self._in_pool(self._store.install, snapshot)
+        except StorageError:
+            raise
+        except TidegaugeError as problem:
+            if problem.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise
+            if snapshot != self._refused:
+                text = (
+                    f"The snapshot {snapshot.offset}-{snapshot.epoch} that the leader sent is damaged: "
+                    f"{problem.message}. The log stays as it is, and the snapshot is fetched again until it is whole. "
+                    "If the file of the leader is damaged, let another controller lead: restart the leader"
+                )
+                LOG.error("%s", text)  # noqa: TRY400 - the sentence says it; the traceback adds nothing
+            self._refused = snapshot
+            return events.SnapshotRefused(snapshot)
+        return events.SnapshotInstalled(snapshot, head.voter_set, head.kraft_version)
 
     async def _append(self, batch: Batch) -> None:
         if batch.end_offset - batch.base_offset < _THREAD_FROM_RECORDS:

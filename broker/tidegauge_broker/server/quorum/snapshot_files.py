@@ -145,16 +145,23 @@ class SnapshotFiles:
     def finish(self, snapshot: OffsetAndEpoch) -> SnapshotHead:
         """Check a snapshot as a whole, sync it and give it its name, unless it has it already. Blocks.
 
+        One that was fetched and is damaged is removed.
+
         Raises:
             TidegaugeError: CORRUPT_MESSAGE, it is not whole.
             OSError: the disk refused.
         """
         unfinished = self._unfinished.pop(snapshot, None)
         path = self.path_of(snapshot) if unfinished is None else unfinished
-        batches = read_snapshot(path.read_bytes())
-        head = _head(next(batches, None))
-        for _ in batches:
-            pass
+        try:
+            batches = read_snapshot(path.read_bytes())
+            head = _head(next(batches, None))
+            for _ in batches:
+                pass
+        except TidegaugeError:
+            if unfinished is not None:
+                self._disk.remove(unfinished)
+            raise
         if unfinished is not None:
             self._disk.sync(unfinished)
             unfinished.chmod(_MODE)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tidegauge_controller.raft import events
 from tidegauge_controller.raft.states import Leader
 from tidegauge_proof.simulator.dice import Dice
+from tidegauge_proof.simulator.kraft.kraft_checker import MIN_ISR
 from tidegauge_proof.simulator.kraft.kraft_world import KRaftWorld
 
 Action = Callable[[KRaftWorld, Dice], str]
@@ -165,6 +166,39 @@ def resign(world: KRaftWorld, dice: Dice) -> str:
     return f"controller {node_id} resigns"
 
 
+def snapshot(world: KRaftWorld, dice: Dice) -> str:
+    """Let a node make a snapshot, and delete the records below it or keep them."""
+    node_id, cleans = dice.choose(list(world.quorum.nodes)), dice.happens(0.7)
+    if not world.snapshot(node_id, cleans=cleans):
+        return ""
+    return f"node {node_id} makes a snapshot{', and deletes what is below' if cleans else ''}"
+
+
+def reassign(world: KRaftWorld, dice: Dice) -> str:
+    """Ask for other replicas of a partition, or cancel that."""
+    at = dice.choose(world.partitions)
+    if world.active() is None:
+        return ""
+    if dice.happens(0.2):
+        world.reassign(at, None)
+        return f"the reassignment of {at} is cancelled"
+    ids = list(world.nodes)
+    first = dice.below(len(ids))
+    replicas = tuple([*ids[first:], *ids[:first]][: MIN_ISR + dice.below(len(ids) - MIN_ISR + 1)])
+    world.reassign(at, replicas)
+    return f"{at} shall have replicas {replicas}"
+
+
+def allocate_producer_ids(world: KRaftWorld, dice: Dice) -> str:
+    """Let a broker ask for a block of producer ids."""
+    running = [one for one in world.nodes.values() if one.is_up]
+    if not running:
+        return ""
+    broker = dice.choose(running)
+    world.allocate_producer_ids(broker)
+    return f"broker {broker.broker_id} asks for producer ids"
+
+
 ACTIONS: tuple[tuple[Action, float], ...] = (
     (pass_time, 40),
     (produce, 30),
@@ -179,5 +213,8 @@ ACTIONS: tuple[tuple[Action, float], ...] = (
     (partition_controller, 0.7),
     (resign, 0.7),
     (lose_all_power, 0.3),
+    (snapshot, 3),
+    (reassign, 3),
+    (allocate_producer_ids, 1.5),
 )
 """Each action with its weight."""

@@ -15,6 +15,9 @@ C10 Members of ISR and ELR have all acknowledged records, unless their power fai
 C11 While a leader has min.insync.replicas committed members in its ISR, its maximal ISR has all of the controller's ISR
     and ELR in the same leader epoch: the high watermark waits for everyone who may be elected (KIP-497, KIP-966).
 B4  After an image is applied, the broker leads exactly the partitions that it leads in that image.
+C12 Blocks of producer ids that brokers get have no id in common.
+C13 A reassignment that ends has the replicas of a target that was asked for, and all that were added in the ISR; one
+    that is cancelled has those of before. No change of the replicas takes the last member out of an ISR.
 K1  No acknowledged record is lost, unless an unclean election was recorded since.
 K2  After the faults each partition has a leader and all replicas in its ISR, and takes records.
 """
@@ -44,6 +47,8 @@ class KRaftChecker:
         newest: the newest committed image.
         acknowledged: the records whose acknowledgements were sent, by partition and offset.
         lost: how many of them an unclean election took, which was recorded.
+        targets: the replicas that were asked for, by partition.
+        reassigned: how many reassignments have ended with a target.
         images: images by the offset that they end at.
         active: the controllers that were active, by epoch.
         incarnations: of the registrations, by broker and broker epoch.
@@ -54,16 +59,20 @@ class KRaftChecker:
     newest: MetadataImage = field(default_factory=MetadataImage)
     acknowledged: dict[TopicPartition, dict[int, RecordName]] = field(default_factory=dict)
     lost: int = 0
+    targets: dict[TopicPartition, set[tuple[int, ...]]] = field(default_factory=dict)
+    reassigned: int = 0
     images: dict[int, MetadataImage] = field(default_factory=dict[int, MetadataImage])
     active: dict[int, int] = field(default_factory=dict[int, int])
     incarnations: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
 
+    _blocks: dict[int, int] = field(default_factory=dict[int, int])
     _compared: dict[int, tuple[MetadataImage, MetadataImage]] = field(
         default_factory=dict[int, tuple[MetadataImage, MetadataImage]]
     )
 
     def __post_init__(self) -> None:
         self.acknowledged = {at: {} for at in self.partitions}
+        self.targets = {at: set() for at in self.partitions}
 
     # Controllers
 
@@ -111,6 +120,8 @@ class KRaftChecker:
             if was != state:
                 _check_epochs(where, was, state)
                 _check_members(where, state, elr=now.elr_enabled)
+                if was is not None:
+                    self._replicas(where, TopicPartition(topic.name, number), was, state)
                 if was is not None and _is_unclean(was, state):
                     _check_unclean(where, was, state)
                     self._unclean(TopicPartition(topic.name, number), state.leader)
@@ -124,6 +135,29 @@ class KRaftChecker:
         known = self.incarnations.setdefault((now.broker_id, now.epoch), now.incarnation_id)
         if known != now.incarnation_id:
             raise Violation("C8", f"two incarnations of broker {now.broker_id} have epoch {now.epoch}")
+
+    def _replicas(self, where: str, at: TopicPartition, was: PartitionRegistration, now: PartitionRegistration) -> None:
+        """Judge a change of the replicas (C13)."""
+        before, after = set(was.replicas), set(now.replicas)
+        ends = was.is_reassigning and not now.is_reassigning
+        if before != after and was.isr and not now.isr:
+            raise Violation("C13", f"{where}: the last member leaves the ISR with its replica: {was} becomes {now}")
+        if not ends and not before - after:
+            return
+        if ends and after == before - set(was.adding) and not set(was.adding) & set(now.isr):
+            return  # cancelled
+        if now.replicas not in self.targets[at]:
+            raise Violation("C13", f"{where}: replicas that were not asked for: {was} becomes {now}")
+        if not set(was.adding) & after <= set(now.isr):
+            raise Violation("C13", f"{where}: a replica was added that is not in the ISR: {was} becomes {now}")
+        self.reassigned += 1
+
+    def producer_ids(self, first: int, length: int) -> None:
+        """Judge a block of producer ids that a broker has got (C12)."""
+        for start, size in self._blocks.items():
+            if first < start + size and start < first + length:
+                raise Violation("C12", f"producer ids {first} to {first + length - 1} were given out before")
+        self._blocks[first] = length
 
     # Records
 

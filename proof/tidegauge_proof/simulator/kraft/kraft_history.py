@@ -34,6 +34,8 @@ class KRaftHistory(History):
         acknowledged: how many batches were acknowledged.
         elections: how many leaders of the quorum were elected.
         images: how many images were committed.
+        reassigned: how many reassignments have ended with their target.
+        snapshots_loaded: how many brokers and controllers have begun with the image of a snapshot.
         visible_losses: how many acknowledged records unclean elections took, which were recorded as such.
     """
 
@@ -43,6 +45,8 @@ class KRaftHistory(History):
         self.elections = 0
         self.images = 0
         self.visible_losses = 0
+        self.reassigned = 0
+        self.snapshots_loaded = 0
 
 
 def kraft_history_of(
@@ -73,6 +77,7 @@ def _run(seed: int, steps: int, *, elr: bool, tells: bool, make: NodeFactory) ->
     history.play(steps, partial(_act, world, dice, lots), partial(_heal, world), tells=tells)
     history.acknowledged = sum(one.acknowledged for one in world.clients.values())
     history.elections, history.inputs = world.quorum.elections, world.inputs
+    history.reassigned, history.snapshots_loaded = world.checker.reassigned, world.snapshots_loaded
     history.images, history.visible_losses = len(world.checker.images), world.checker.lost
     return history
 
@@ -132,6 +137,7 @@ def _heal(world: KRaftWorld) -> None:
                 world.start_broker(broker.broker_id)
             elif broker.is_paused:
                 world.pause_broker(broker.broker_id, is_paused=False)
+        _assign_all(world)
         world.run(_REST_MS)
         if _is_whole(world) and _takes_records(world):
             world.checker.all_kept(lambda _: True)
@@ -140,10 +146,21 @@ def _heal(world: KRaftWorld) -> None:
     raise Violation("K2", f"after the faults the partitions are {None if topic is None else dict(topic.partitions)}")
 
 
+def _assign_all(world: KRaftWorld) -> None:
+    """Ask for all brokers as replicas of each partition that has fewer; a reassignment in progress ends by itself."""
+    topic = world.checker.newest.topic_named("orders")
+    for at in world.partitions:
+        state = None if topic is None else topic.partitions.get(at.partition)
+        if state is not None and not state.is_reassigning and len(state.replicas) < BROKERS:
+            others = [one for one in world.nodes if one not in state.replicas]
+            world.reassign(at, (*state.replicas, *others))
+
+
 def _is_whole(world: KRaftWorld) -> bool:
     topic = world.checker.newest.topic_named("orders")
+    states = [] if topic is None else topic.partitions.values()
     return topic is not None and all(
-        state.has_leader and len(state.isr) == BROKERS for state in topic.partitions.values()
+        one.has_leader and len(one.isr) == BROKERS and not one.is_reassigning for one in states
     )
 
 

@@ -27,14 +27,16 @@ from tidegauge_broker.replica.messages import (
     TopicRules,
 )
 from tidegauge_broker.server.cluster.kraft.lifecycle import Beat, BrokerState, Register
+from tidegauge_controller.metadata.decisions import activation, registration, topics
 from tidegauge_controller.metadata.decisions import brokers as of_brokers
 from tidegauge_controller.metadata.decisions import partitions as of_partitions
-from tidegauge_controller.metadata.decisions import registration, topics
+from tidegauge_controller.metadata.decisions.reassignment import Reassignment, alter_reassignments
 from tidegauge_controller.metadata.decisions.view import ControllerSettings
 from tidegauge_controller.metadata.delta import RECOVERED, RECOVERING
 from tidegauge_controller.metadata.image import FeatureRange, MetadataImage, NodeEndpoint
 from tidegauge_controller.metadata.records import made
 from tidegauge_controller.raft import effects, events
+from tidegauge_controller.raft.values import OffsetAndEpoch
 from tidegauge_proof.simulator.clients import Clients, Produced
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.follower_rounds import FollowerRounds
@@ -401,6 +403,54 @@ class KRaftWorld(FollowerRounds):
             )
 
         self._ask_controller(broker, write, responded, lambda _: broker.lifecycle.beat_failed(self.now_ms))
+
+    def allocate_producer_ids(self, broker: SimBroker) -> None:
+        """Ask for a block of producer ids (AllocateProducerIds)."""
+        epoch = broker.lifecycle.broker_epoch
+
+        def write(done: Callable[[Any], None], failed: Callable[[ErrorCode], None]) -> Write:
+            return Write(
+                lambda active, _: activation.allocate_producer_ids(active.view, broker.broker_id, epoch), done, failed
+            )
+
+        self._ask_controller(broker, write, lambda block: self.checker.producer_ids(*block), lambda _: None)
+
+    def reassign(self, at: TopicPartition, replicas: tuple[int, ...] | None) -> None:
+        """Ask the active controller for other replicas of a partition; None cancels what is in progress."""
+        controller = self.active()
+        if controller is None:
+            return
+        if replicas is not None:
+            self.checker.targets[at].add(replicas)
+        wanted = [Reassignment(at.topic, at.partition, replicas)]
+        controller.write(Write(lambda active, _: alter_reassignments(active.view, wanted)))
+
+    def snapshot(self, node_id: int, *, cleans: bool) -> bool:
+        """Let a node make a snapshot of its newest image, and perhaps delete what is below; return whether it could."""
+        node = self.quorum.nodes[node_id]
+        metadata = self.nodes[node_id].metadata if node_id in self.nodes else self.metadata.get(node_id)
+        raft = node.raft
+        if raft is None or raft.is_blocked or node.is_paused or node.backlog or metadata is None:
+            return False
+        newest = raft.log.newest_snapshot
+        is_new = newest is None or metadata.next_offset > newest.offset
+        if metadata.in_transaction or metadata.image.metadata_version is None or not is_new:
+            return False
+        key = OffsetAndEpoch(metadata.next_offset, metadata.image.provenance.epoch)
+        batches = tuple(batch for batch in node.disk.whole() if batch.end_offset <= key.offset)
+        self.quorum.checker.snapshot(key, batches)
+        node.disk.snapshots[key] = self.quorum.content(batches, node.disk.static)
+        self.quorum.give(node_id, events.SnapshotCreated(key))
+        if cleans:
+            node.disk.move_start(key)
+            self.quorum.give(node_id, events.LogStartMoved(key.offset))
+        return True
+
+    @property
+    def snapshots_loaded(self) -> int:
+        """How many processes have begun with the image of a snapshot, or went on with one."""
+        running = [*self.metadata.values(), *(broker.metadata for broker in self.nodes.values())]
+        return sum(one.snapshots_loaded for one in running)
 
     def _propose(self, broker: SimBroker) -> None:
         """Send the next ISR proposal, one at a time (AlterPartition)."""

@@ -132,10 +132,22 @@ class SimBroker:
         self.applied = new
         self.replicas.metadata.image = new
         changes = role_changes(self.broker_id, old, new)
+        if changes.deletions:
+            self.replicas.drop(changes.deletions)
+        if old is EMPTY:
+            self._delete_strays(new)
         states = [*changes.leaders, *changes.followers]
         if states:
             self.replicas.take_over(states, now_ms)
         return changes
+
+    def _delete_strays(self, image: MetadataImage) -> None:
+        """Delete the replicas that the process has found on its disks, and that are not the broker's any more."""
+        for at, replica in self.replicas.replicas.items():
+            topic = image.topic_named(at.topic)
+            state = None if topic is None else topic.partitions.get(at.partition)
+            if state is not None and self.broker_id not in state.replicas:
+                replica.delete()
 
     def epoch_of(self, broker_id: int) -> int:
         """Return the broker epoch of a member of an ISR, as this broker knows it."""

@@ -153,7 +153,9 @@ def snapshot(actor: Actor, dice: Dice) -> str:
     raft = node.raft
     assert raft is not None
     mark = raft.high_watermark or 0
-    ends = [batch for batch in node.disk.log if batch.end_offset <= mark]
+    newest = raft.log.newest_snapshot
+    from_offset = 0 if newest is None else newest.offset
+    ends = [batch for batch in node.disk.log if from_offset < batch.end_offset <= mark]
     if not ends:
         return ""
     last = dice.choose(ends)

@@ -13,7 +13,8 @@ Q10 Two successive voter sets differ by one voter, and the second is appended on
 Q11 A change of the voter set that was acknowledged is never lost.
 Q12 A snapshot holds committed records alone, and the log begins at 0 or at the end of a snapshot that exists.
 Q13 Only legal transitions happen (``states.check_transition``), and no step fails.
-Q14 When all faults have ended, a leader is elected and commits what is proposed.
+Q14 When all faults have ended, a leader is elected and commits what is proposed, if any voter can still win: a lost
+    disk may have taken the majority of a voter set that is in force.
 """
 
 from __future__ import annotations

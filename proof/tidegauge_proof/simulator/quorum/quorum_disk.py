@@ -107,12 +107,16 @@ class QuorumDisk:
         return next((content.batches for key, content in self.snapshots.items() if key.offset == self.start_offset), ())
 
     def opened(self) -> tuple[LogView, VoterHistory]:
-        """Return what a node reads at its start: snapshot and log, uncommitted records too."""
+        """Return what a node reads at its start: snapshot and log, uncommitted records too.
+
+        What a former process left in the page cache is synced first, as the real store does: the node counts it.
+        """
         history = VoterHistory(self.static)
         newest = max(self.snapshots, default=None)
         if newest is not None and newest.offset > (self.log[-1].end_offset if self.log else self.start_offset):
             # The snapshot is beyond the log: the log begins again behind it, as at the end of a download.
             self.install(newest, self.snapshots[newest])
+        self.durable = list(self.log)
         base = next((key for key in self.snapshots if key.offset == self.start_offset), None)
         if base is not None:
             content = self.snapshots[base]
