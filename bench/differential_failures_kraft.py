@@ -12,10 +12,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -32,7 +31,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.broker_settings import OF_ZOOKEEPER, PROFILES
-from tidegauge_lab.scenario import Scenario, load, shipped_names, steps
+from tidegauge_lab.scenario import Scenario, load, shipped_names
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.readers import NO_LEADER
 
@@ -144,17 +143,6 @@ class MetadataEyes(Eyes):
         del at
         return -1
 
-    def metadata(self, broker_id: int, topics: Iterable[str] = ()) -> Any:
-        """Return a broker's metadata, with each ISR in one order.
-
-        A leader of 4.3.1 proposes a hash set of members, where 3.9's, and Tidegauge's, has a replica that joins last.
-        """
-        found = super().metadata(broker_id, topics)
-        for topic in found.topics:
-            for one in topic.partitions:
-                one.isr_nodes = sorted(one.isr_nodes)
-        return found
-
     def state(self, at: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
         """Return a partition's leader, leader epoch and ISR by the newest metadata."""
         newest = (-1, NO_LEADER, ())
@@ -180,10 +168,6 @@ class KraftPlayer(Player):
 
     def _wait_controller(self, brokers: Sequence[int], epoch: int | None) -> None:
         """Wait for nothing: brokers are no controllers."""
-
-    def _problems(self, step: steps.Expect, at: TopicPartition) -> list[str]:
-        """Return how the cluster differs from the file, whatever the order of the ISR there is."""
-        return super()._problems(step if step.isr is None else replace(step, isr=tuple(sorted(step.isr))), at)
 
 
 def played(scenario: Scenario, side: Side) -> Player:

@@ -17,6 +17,7 @@ import confluent_kafka
 from confluent_kafka import ElectionType
 from tests.clients.programs import KAFKA_4
 from tests.integration.administered import Administered
+from tests.integration.kafka_complaints import Acts
 from tests.integration.kraft_nodes import FEATURES, BrokerNode
 from tests.integration.quorum_nodes import KAFKA, OURS, Quorum, QuorumNode
 from tests.integration.swap_clients import LIMIT_SECONDS, retried
@@ -101,6 +102,7 @@ class MixedKraft(Administered):
         of_brokers: Mapping[str, str] = OF_BROKERS,
         directories: int = 1,
     ) -> None:
+        self.acts = Acts(at / "acts.jsonl")
         self.quorum = Quorum(at, controllers, classpath, of_controllers, features)
         self.brokers = [
             BrokerNode(number, kind, at, self.quorum.servers, classpath, directories=directories, settings=of_brokers)
@@ -121,9 +123,10 @@ class MixedKraft(Administered):
 
     def begin(self) -> None:
         """Start all nodes for the first time."""
-        self.quorum.start()
-        self.quorum.wait_leader()
-        self.start(*self.ids)
+        with self.acts.during("start", *(node.id for node in self.nodes)):
+            self.quorum.start()
+            self.quorum.wait_leader()
+            self.start(*self.ids)
 
     def close(self) -> None:
         """Kill what still runs."""
@@ -152,6 +155,10 @@ class MixedKraft(Administered):
     def one_of_each_kind(self, nodes: Iterable[BrokerNode | QuorumNode]) -> list[int]:
         """Return the id of the first node of each kind."""
         return list({node.kind: node.id for node in reversed(list(nodes))}.values())
+
+    def kinds_of(self, nodes: Iterable[BrokerNode | QuorumNode]) -> list[str]:
+        """Return the kinds that nodes are of, each once."""
+        return [self.node(node_id).kind for node_id in self.one_of_each_kind(nodes)]
 
     # Nodes that end and return
 
@@ -206,9 +213,10 @@ class MixedKraft(Administered):
         while self.quorum.node(leader := self.controller()).kind != kind:
             assert len(killed) < TRIES, f"after {killed} no controller of {kind} becomes active"
             killed.append(leader)
-            self.kill(leader)
-            self.quorum.wait_leader(other_than=leader)
-            self.start(leader)
+            with self.acts.during("kill", leader):
+                self.kill(leader)
+                self.quorum.wait_leader(other_than=leader)
+                self.start(leader)
         return leader
 
     def wait_quorum(self) -> None:

@@ -148,7 +148,7 @@ class QuorumNode:
         command = [sys.executable, "-m", "tidegauge_broker.server.quorum.verb", "--config", str(self.config)]
         if self.kind == KAFKA:
             simple = "-Dorg.slf4j.simpleLogger."
-            log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
+            log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS")
             command = [java_program(), *JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
         with self._out(len(self._kinds)).open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
