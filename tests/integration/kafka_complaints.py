@@ -1,13 +1,26 @@
-"""What befalls the nodes of a cluster, act by act, and what Apache Kafka's nodes may log meanwhile."""
+"""What befalls the nodes of a cluster, act by act, and what Apache Kafka's nodes may log at WARN and above meanwhile.
+
+A line is expected if an act explains it: it lasts at the time of the line, and befalls the node or the topic that the
+line names. Each cause is one of Kafka's own: its nodes log the same of one another.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
+
+FATAL = re.compile(r"fatal|metadata loading fault|Encountered .* fault|Unexpected error processing", re.IGNORECASE)
+"""What a node of Kafka says before it ends, or of a record that does not fit (``FaultHandler``): never expected."""
+FIRST_CONTROLLER = 3000
+_LINE = re.compile(r"(?P<time>\S+) \[(?P<thread>.*?)\] (?P<level>[A-Z]+) (?P<logger>\S+) - (?P<text>.*)")
+_TIMED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_LEVELS = frozenset({"WARN", "ERROR", "FATAL"})
 
 
 class Act(NamedTuple):
@@ -15,7 +28,7 @@ class Act(NamedTuple):
 
     Attributes:
         kind: of what befalls them.
-        subjects: ids of nodes, or names of topics.
+        subjects: ids of nodes, and names of topics.
         began: when it began, in local time, as logs have it.
         ended: when all was as before; None while it lasts.
     """
@@ -28,6 +41,11 @@ class Act(NamedTuple):
     def lasts_at(self, when: datetime) -> bool:
         """Whether the act lasts at a time."""
         return self.began <= when and (self.ended is None or when <= self.ended)
+
+    @property
+    def befalls_a_controller(self) -> bool:
+        """Whether a controller is among its subjects."""
+        return any(one.isdigit() and int(one) >= FIRST_CONTROLLER for one in self.subjects)
 
 
 class Acts:
@@ -55,3 +73,284 @@ class Acts:
 
 def _now() -> datetime:
     return datetime.now()  # noqa: DTZ005 - local time, as in Kafka's logs
+
+
+class Complaint(NamedTuple):
+    """A line of a log at WARN or above.
+
+    Attributes:
+        node_id: of the node that logged it.
+        time: when, in local time.
+        logger: its last name.
+        text: the line, and the exception that the line after it names.
+        before: the line before it of the same thread.
+    """
+
+    node_id: int
+    time: datetime
+    logger: str
+    text: str
+    before: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.node_id} {self.time.isoformat(timespec='milliseconds')} {self.logger}: {self.text}"
+
+
+def complaints_in(log: Path, node_id: int) -> list[Complaint]:
+    """Return the lines at WARN and above of a log of Kafka's (slf4j-simple)."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    found, last_of_thread = [], dict[str, str]()
+    for line, after in itertools.pairwise([*lines, ""]):
+        match = _LINE.match(line) if _TIMED.match(line) else None
+        if match is None:
+            continue
+        if match["level"] in _LEVELS:
+            text = match["text"] if not after or _TIMED.match(after) else f"{match['text']} {after.strip()}"
+            logger, before = match["logger"].rpartition(".")[2], last_of_thread.get(match["thread"], "")
+            found.append(Complaint(node_id, datetime.fromisoformat(match["time"]), logger, text, before))
+        last_of_thread[match["thread"]] = line
+    return found
+
+
+class Cause(NamedTuple):
+    """Why nodes of Kafka log a line, and in which acts they do.
+
+    The groups of the pattern bind it to an act: ``node`` and ``port`` are of a node that it befalls, ``topic`` is a
+    topic that it befalls; ``written_ms`` is the time of a record, which is not after the line.
+
+    Attributes:
+        what: the cause, as a sentence.
+        logger: the last name of the logger.
+        pattern: of the text.
+        kinds: of the acts.
+        before: of the line before it of the same thread.
+        of_itself: whether the act befalls the node that logs it.
+        of_a_controller: whether the act befalls a controller.
+    """
+
+    what: str
+    logger: str
+    pattern: str
+    kinds: frozenset[str]
+    before: str = ""
+    of_itself: bool = False
+    of_a_controller: bool = False
+
+    def explains(self, complaint: Complaint, acts: Iterable[Act], ids: Mapping[str, str]) -> bool:
+        """Whether it is why a line was logged.
+
+        Args:
+            complaint: the line.
+            acts: those that last at its time.
+            ids: of the nodes, by port.
+        """
+        found = re.search(self.pattern, complaint.text) if complaint.logger == self.logger else None
+        if found is None or not re.search(self.before, complaint.before):
+            return False
+        groups = found.groupdict()
+        if "written_ms" in groups and int(groups["written_ms"]) > complaint.time.timestamp() * 1000:
+            return False
+        named = {groups[name] for name in ("node", "topic") if name in groups}
+        named |= {ids.get(groups["port"], "")} if "port" in groups else set()
+        named |= {str(complaint.node_id)} if self.of_itself else set()
+        return any(
+            act.kind in self.kinds
+            and named <= set(act.subjects)
+            and (act.befalls_a_controller or not self.of_a_controller)
+            for act in acts
+        )
+
+
+def unexpected(complaints: Iterable[Complaint], acts: Iterable[Act], ids: Mapping[str, str]) -> list[Complaint]:
+    """Return the lines that no act explains.
+
+    Args:
+        complaints: lines of the nodes of Kafka.
+        acts: of their cluster.
+        ids: of all nodes, by port.
+    """
+    known = list(acts)
+
+    def is_explained(one: Complaint) -> bool:
+        lasting = [act for act in known if act.lasts_at(one.time)]
+        return not FATAL.search(one.text) and any(cause.explains(one, lasting, ids) for cause in CAUSES)
+
+    return [one for one in complaints if not is_explained(one)]
+
+
+_ENDS = frozenset({"start", "kill", "stop", "swap", "unclean", "eligible"})
+"""Acts in which nodes are not there."""
+_LOST = _ENDS | {"pause"}
+"""Acts in which nodes can't be reached."""
+_LEADERS = _LOST | {"elect", "move"}
+"""Acts in which partitions get other leaders."""
+_UNREACHABLE = (
+    r"(failed|was disconnected before the response was read)|SocketTimeoutException: Failed to connect within"
+)
+CAUSES = (
+    # Connections
+    Cause(
+        "A node is not there.",
+        "NetworkClient",
+        r"Connection to node -?\d+ \(.*:(?P<port>\d+)\) could not be established\. Node may not be available\.",
+        _LOST,
+    ),
+    Cause(
+        "The leader of which a replica fetches is not there.",
+        "ReplicaFetcherThread",
+        rf"leaderId=(?P<node>\d+).* Error in response for fetch request .*java\.\S*: .*({_UNREACHABLE})",
+        _LOST,
+    ),
+    Cause(
+        "A broker that was paused finds its connections closed, whose requests had timed out.",
+        "ReplicaFetcherThread",
+        r"Error in response for fetch request .*IOException: Connection to \d+ was disconnected before the response",
+        frozenset({"pause"}),
+        of_itself=True,
+    ),
+    Cause(
+        "The leader that verifies a transaction is not there.",
+        "AddPartitionsToTxnManager",
+        r"AddPartitionsToTxnRequest failed for node (?P<node>\d+) with a network exception\.",
+        _LOST,
+    ),
+    Cause(
+        "A broker that was paused finds such a request timed out.",
+        "AddPartitionsToTxnManager",
+        r"AddPartitionsToTxnRequest failed for node \d+ with a network exception\.",
+        frozenset({"pause"}),
+        of_itself=True,
+    ),
+    Cause(
+        "A node that stops closes a client twice.",
+        "NetworkClient",
+        r"name=registration\] Attempting to close NetworkClient that has already been closed\.",
+        frozenset({"stop", "swap"}),
+        of_itself=True,
+    ),
+    # Leaders of partitions that change
+    Cause(
+        "The leader has its new epoch before the follower has.",
+        "ReplicaFetcherThread",
+        r"Partition \S+-\d+ marked as failed",
+        _LEADERS,
+        before=r"has an older epoch \(\d+\) than the current leader\. Will await the new LeaderAndIsr state",
+    ),
+    Cause(
+        "A follower knows a new topic before its leader does.",
+        "ReplicaFetcherThread",
+        r"Received UNKNOWN_TOPIC_ID from the leader for partition (?P<topic>\S+)-\d+\. .* returned transiently",
+        frozenset({"create"}),
+    ),
+    Cause(
+        "A broker gets a new replica of a topic that it knows.",
+        "logger",
+        r"Expected partition (?P<topic>\S+)-\d+ with topic id \S+ to exist, but it was missing\. Creating\.\.\.",
+        frozenset({"move"}),
+    ),
+    Cause(
+        "A follower has records that the leader, which was elected uncleanly, has not.",
+        "UnifiedLog",
+        r"Truncating (?P<topic>\S+)-\d+ to offset \d+ below high watermark \d+",
+        frozenset({"unclean"}),
+    ),
+    Cause(
+        "The high watermark that a follower had from its former leader is beyond that which it gets from the next one.",
+        "UnifiedLog",
+        r"Non-monotonic update of high watermark",
+        _LEADERS,
+    ),
+    Cause(
+        "Two brokers have the same internal topic created, which is first used.",
+        "DefaultAutoTopicCreationManager",
+        r"Auto topic creation failed for (?P<topic>__\w+) with error 'TOPIC_ALREADY_EXISTS'",
+        frozenset({"create"}),
+    ),
+    Cause(
+        "A record was appended after retention had read the clock (``UnifiedLog.deleteRetentionMsBreachedSegments``).",
+        "LogFutureTimestampLogger",
+        r"largestRecordTimestamp=(?P<written_ms>\d+)\) contains future timestamp\(s\)",
+        _LEADERS | {"create", "upgrade"},
+    ),
+    # Coordinators that change
+    Cause(
+        "The coordinator of a group that is empty has moved.",
+        "GroupMetadataManager",
+        r"Failed to write empty metadata for group \S+: This is not the correct coordinator\.",
+        _LEADERS,
+    ),
+    Cause(
+        "The leader of a share partition was replaced; its successor has written to the share coordinator.",
+        "ShareCoordinatorShard",
+        r"Write request leader epoch is smaller than last recorded current: \d+, requested: \d+\.",
+        _LEADERS,
+    ),
+    Cause(
+        "Likewise.",
+        "PersisterStateManager$WriteStateHandler",
+        r"Unable to perform write state RPC .* The leader epoch in the request is older than the epoch on the broker\.",
+        _LEADERS,
+    ),
+    Cause(
+        "Likewise.",
+        "SharePartition",
+        r"Failed to write the share group state .*NotLeaderOrFollowerException: Error in write state RPC\. The leader "
+        r"epoch in the request is older",
+        _LEADERS,
+    ),
+    Cause(
+        "A member of a share group is sent to another leader, at which it has no session.",
+        "SharePartitionManager",
+        r"Share session error for ShareSessionKey.*: no such share session found",
+        _LEADERS,
+    ),
+    Cause(
+        "A member of a share group disconnects from a broker that no longer leads.",
+        "SharePartitionManager",
+        r"No share partition found for groupId \S+ topicPartition \S+ while releasing acquired topic partitions",
+        _LEADERS,
+    ),
+    # Controllers
+    Cause(
+        "A level of metadata is raised, as it was asked.",
+        "FeatureControlManager",
+        r"Upgrading metadata\.version from \S+ to \S+\.",
+        frozenset({"upgrade"}),
+    ),
+    Cause(
+        "A controller becomes active.",
+        "QuorumController",
+        r"Performing controller activation\.",
+        _LOST,
+        of_a_controller=True,
+    ),
+    Cause(
+        "A controller that was paused, or stops, learns of its successor.",
+        "QuorumController",
+        r"Renouncing the leadership due to a metadata log event\.",
+        frozenset({"pause", "stop", "swap"}),
+        of_itself=True,
+    ),
+    Cause(
+        "A heartbeat or registration reaches a controller that is not active yet, or any more.",
+        "ControllerApis",
+        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION),.*NotControllerException: ",
+        _LOST,
+        of_a_controller=True,
+    ),
+    Cause(
+        "A controller that was paused was timed by the clock meanwhile.",
+        "EventPerformanceMonitor",
+        r"Exceptionally slow controller event \w+ took \d+ ms\.",
+        frozenset({"pause"}),
+        of_itself=True,
+    ),
+    Cause(
+        "These tests look for the active controller at one that has not loaded its metadata yet.",
+        "ControllerApis",
+        r"apiKey=DESCRIBE_CLUSTER,.* clientId=tidegauge-quorum-admin.*UnsupportedVersionException: Direct-to-contr",
+        _LOST,
+        of_a_controller=True,
+    ),
+)
+"""All that is expected."""

@@ -27,8 +27,6 @@ from tidegauge.kafka.kraft.messages import (
 
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 PAIRS = [[0, 1], [1, 2], [2, 0]]
-OF_UNCLEAN = "Truncating unclean-"
-"""What a broker logs that follows a leader which was elected uncleanly: it has what the leader has not."""
 LEVELS = {
     "metadata.version": (29, 30),
     "eligible.leader.replicas.version": (0, 1),
@@ -47,8 +45,15 @@ LOW = (
 def create_topics(cell: MixedKraft) -> None:
     """Create the topics of the load, on which each broker leads."""
     for topic, assignment, minimum in ((SOURCE, ROUND, 2), (COPY, ROUND, 2), (MOVED, PAIRS, 1)):
-        with cell.acts.during("create", topic):
-            cell.create_topic(topic, [list(one) for one in assignment], **{"min.insync.replicas": str(minimum)})
+        cell.create_topic(topic, [list(one) for one in assignment], **{"min.insync.replicas": str(minimum)})
+
+
+def consume(cell: MixedKraft, load: Load) -> None:
+    """Members of groups and transactions begin, so the topics of the coordinators are made."""
+    with cell.acts.during("create", *INTERNAL):
+        load.consume()
+        load.wait_progress()
+        cell.wait_all_in_sync()
 
 
 def upgrade(cell: MixedKraft, load: Load) -> None:
@@ -120,8 +125,7 @@ def controllers_are_lost(cell: MixedKraft, load: Load) -> None:
 def succeeded(cell: MixedKraft, load: Load, former: int, topic: str) -> None:
     """Wait until another controller is active; it makes a topic."""
     cell.quorum.wait_leader(other_than=former)
-    with cell.acts.during("create", topic):
-        cell.create_topic(topic, [[0, 1, 2]])
+    cell.create_topic(topic, [[0, 1, 2]])
     load.wait_progress()
 
 
@@ -246,4 +250,5 @@ def eligible_replicas_lead(cell: MixedKraft) -> None:
             produced(cell, topic, "c")
             assert values(cell, topic) == ["a", "b", "c"]
     cell.wait_all_in_sync()
-    cell.elect_all_preferred()
+    with cell.acts.during("elect"):
+        cell.elect_all_preferred()
