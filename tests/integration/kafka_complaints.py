@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,8 @@ FIRST_CONTROLLER = 3000
 _LINE = re.compile(r"(?P<time>\S+) \[(?P<thread>.*?)\] (?P<level>[A-Z]+) (?P<logger>\S+) - (?P<text>.*)")
 _TIMED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _LEVELS = frozenset({"WARN", "ERROR", "FATAL"})
+_LATE = timedelta(seconds=5)
+"""How long after an act a line may be logged: fetchers and clients back off before they try again."""
 
 
 class Act(NamedTuple):
@@ -39,8 +41,8 @@ class Act(NamedTuple):
     ended: datetime | None = None
 
     def lasts_at(self, when: datetime) -> bool:
-        """Whether the act lasts at a time."""
-        return self.began <= when and (self.ended is None or when <= self.ended)
+        """Whether the act lasts at a time, or has just ended."""
+        return self.began <= when and (self.ended is None or when <= self.ended + _LATE)
 
     @property
     def befalls_a_controller(self) -> bool:
@@ -122,7 +124,7 @@ class Cause(NamedTuple):
         what: the cause, as a sentence.
         logger: the last name of the logger.
         pattern: of the text.
-        kinds: of the acts.
+        kinds: of the acts; none: the cause needs no act.
         before: of the line before it of the same thread.
         of_itself: whether the act befalls the node that logs it.
         of_a_controller: whether the act befalls a controller.
@@ -153,7 +155,7 @@ class Cause(NamedTuple):
         named = {groups[name] for name in ("node", "topic") if name in groups}
         named |= {ids.get(groups["port"], "")} if "port" in groups else set()
         named |= {str(complaint.node_id)} if self.of_itself else set()
-        return any(
+        return not self.kinds or any(
             act.kind in self.kinds
             and named <= set(act.subjects)
             and (act.befalls_a_controller or not self.of_a_controller)
@@ -310,6 +312,13 @@ CAUSES = (
         r"No share partition found for groupId \S+ topicPartition \S+ while releasing acquired topic partitions",
         _LEADERS,
     ),
+    Cause(
+        "The first batch of a transaction came while the former one was still ending (CONCURRENT_TRANSACTIONS), so "
+        "those behind it are out of order; the producer sends all of them again (KIP-890).",
+        "ReplicaManager",
+        r"Error processing append operation .*OutOfOrderSequenceException: .* Expected sequence 0 for transactions v2",
+        frozenset(),
+    ),
     # Controllers
     Cause(
         "A level of metadata is raised, as it was asked.",
@@ -339,11 +348,17 @@ CAUSES = (
         of_a_controller=True,
     ),
     Cause(
-        "A controller that was paused was timed by the clock meanwhile.",
+        "A controller registers while the active one changes.",
+        "ControllerRegistrationManager",
+        r"RegistrationResponseHandler: channel manager timed out before sending the request\.",
+        _LOST,
+        of_a_controller=True,
+    ),
+    Cause(
+        "The machine is busy, or the controller was paused.",
         "EventPerformanceMonitor",
-        r"Exceptionally slow controller event \w+ took \d+ ms\.",
-        frozenset({"pause"}),
-        of_itself=True,
+        r"Exceptionally slow controller event .* took \d+ ms\.",
+        frozenset(),
     ),
     Cause(
         "These tests look for the active controller at one that has not loaded its metadata yet.",
