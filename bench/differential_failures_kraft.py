@@ -64,6 +64,8 @@ class Side:
             of_brokers=OF_BROKERS | own,
         )
         self._paused: set[int] = set()
+        self._synced: dict[Path, int] = {}
+        self._topics = [one.name for one in scenario.topics]
         for node in self._mixed.brokers:  # where the lab's readers of files look
             (directory / f"broker-{node.id}").mkdir()
             (directory / f"broker-{node.id}" / "data").symlink_to(node.directories[0])
@@ -116,12 +118,17 @@ class Side:
         raise AssertionError(f"broker {broker_id} was not partitioned")
 
     def sync(self, broker_id: int, at: TopicPartition) -> None:
-        """Flush nothing, likewise."""
-        raise AssertionError(f"broker {broker_id}: {at} is not flushed")
+        """Note how long its log is: Apache Kafka can't be asked to flush, so a power loss is played by hand on both."""
+        [directory] = self._mixed.brokers[broker_id].directories
+        self._synced |= {path: path.stat().st_size for path in (directory / str(at)).glob("*.log")}
 
     def drop_unsynced(self, broker_id: int) -> None:
-        """Drop nothing, likewise."""
-        raise AssertionError(f"broker {broker_id} loses nothing")
+        """Take from a dead broker's logs of the scenario's topics what was written after ``sync``, or all of it."""
+        [directory] = self._mixed.brokers[broker_id].directories
+        for topic in self._topics:
+            for path in directory.glob(f"{topic}-*/*.log"):
+                with path.open("r+b") as file:
+                    file.truncate(self._synced.get(path, 0))
 
     def responds(self, broker_id: int) -> bool:
         """Whether its process lives and is not stopped."""

@@ -81,8 +81,8 @@ INSIDE_A_BROKER = frozenset(
     {"hold_fetch", "step_fetch", "hold_requests", "wait_held", "release_requests", "inject_error", "inject_disk"}
 )
 """Verbs that are switches inside of Tidegauge's brokers."""
-OF_ZOOKEEPER_SIDES = frozenset({"isolate", "heal", "sync", "drop_unsynced", "wait_controller"})
-"""Verbs for which a side in KRaft mode would need a gate before its controllers, or a look into a disk's cache."""
+OF_ZOOKEEPER_SIDES = frozenset({"isolate", "heal", "wait_controller"})
+"""Verbs for which a side in KRaft mode would need a gate before its controllers."""
 LEFT_OUT = {
     "wait_event": "looks into the event log of Tidegauge's brokers; what it waits for shows in the replicas' logs",
     "verify": "the accountant reads Tidegauge's directories; every record of every replica is compared all the same",
@@ -99,12 +99,17 @@ Fields = dict[str, str]
 
 
 def why_not(scenario: Scenario) -> str:
-    """Return why Apache Kafka can't play a scenario; empty where it can."""
+    """Return why Apache Kafka 3.9 can't play a scenario; empty where it can."""
     if scenario.mode == KRAFT_MODE:
         return "it needs KRaft mode, and this comparison has a cluster in ZooKeeper mode"
+    return _why_not(scenario)
+
+
+def _why_not(scenario: Scenario) -> str:
+    """Return why no process of Apache Kafka can play a scenario; empty where it can."""
     rule = scenario.settings.get(TRUNCATION_RULE, TODAY)
     if rule != TODAY:
-        return f"its rule is {rule}, which Apache Kafka 3.9 does not have any more"
+        return f"its rule is {rule}, which Apache Kafka does not have any more"
     verbs = {step.verb for step in scenario.steps}
     if inside := sorted(verbs & INSIDE_A_BROKER):
         return f"no switch inside of a broker of Apache Kafka does what {', '.join(inside)} do"
@@ -124,7 +129,7 @@ def why_not_in_kraft(scenario: Scenario) -> str:
     verbs = sorted({step.verb for step in scenario.steps} & OF_ZOOKEEPER_SIDES)
     if verbs:
         return f"no side in KRaft mode does {', '.join(verbs)}"
-    return why_not(scenario) or scenario.zookeeper_only
+    return _why_not(scenario) or scenario.zookeeper_only
 
 
 def sorted_out(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], dict[str, str]]:

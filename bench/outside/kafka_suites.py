@@ -1,12 +1,13 @@
 """Apache Kafka's own integration tests, whose clusters are Tidegauge's in place of those of Kafka's test kit.
 
 The tests of streams, connect and clients make their clusters by one class, ``KafkaClusterTestKit``, in the JVM of the
-test. On Kafka's side it is Kafka's; on Tidegauge's ``KafkaClusterTestKit.java`` stands in for it, first on the class
-path, and has ``test_kit.py`` start each test's cluster in KRaft mode. Each class of tests has a JVM of its own.
+test. On Kafka's side it is Kafka's own; on Tidegauge's the one in ``java/`` stands in for it, first on the class path,
+and has ``test_kit.py`` start each test's cluster in KRaft mode. Each class of tests has a JVM of its own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -22,10 +23,12 @@ from outside.results import TIDEGAUGE, Outcome, Result, from_junit
 from tidegauge.java import java_program
 
 HERE = Path(__file__).parent
-STAND_IN = HERE / "KafkaClusterTestKit.java"
+SOURCES = HERE / "java"
+SERVICE, EXTENSION = "org.junit.jupiter.api.extension.Extension", "org.apache.kafka.common.test.WithoutStreamsGroups"
+"""By which JUnit finds the extension that skips what a cluster here does not have."""
 CLASS_SECONDS = 600.0
 """Limit of one class of tests."""
-TEST_SECONDS = 240
+TEST_SECONDS = 180
 """Limit of one test."""
 JVM = ("-Xmx900m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 REPORT = "TEST-junit-jupiter.xml"
@@ -110,15 +113,19 @@ def compiled(jars: Path) -> Path:
     compiler = shutil.which("javac")
     if compiler is None:
         raise Unavailable("there is no Java compiler (javac)")
-    source = STAND_IN.read_bytes()
+    sources = sorted(SOURCES.glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
-    def compile_it(directory: Path) -> None:
-        command = [compiler, "-cp", f"{jars}/*", "-d", str(directory), str(STAND_IN)]
+    def compile_them(directory: Path) -> None:
+        command = [compiler, "-cp", f"{jars}/*", "-d", str(directory), *map(str, sources)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Unavailable(f"the stand-in for Kafka's test kit does not compile: {done.stderr.strip()[:300]}")
+        services = directory / "META-INF" / "services"
+        services.mkdir(parents=True)
+        (services / SERVICE).write_text(f"{EXTENSION}\n", encoding="utf-8")
 
-    return kept(f"kafka-test-kit-{sum(source) % 2**32:08x}-{len(source)}", compile_it)
+    return kept(f"kafka-test-kit-{digest}", compile_them)
 
 
 def runner(classes: Classes) -> Callable[[Work], list[Result]]:
@@ -171,6 +178,7 @@ def _command(work: Work, name: str, directory: Path) -> list[str]:
         "--disable-banner",
         "--details=none",
         f"--reports-dir={directory}",
+        "--config=junit.jupiter.extensions.autodetection.enabled=true",
         "--config=junit.jupiter.execution.timeout.testable.method.default=" + f"{TEST_SECONDS}s",
         f"--select-class={name}",
     ]
@@ -270,8 +278,8 @@ CONNECT = Classes(
     ),
 )
 _HOW = (
-    "Each test's cluster is started outside of its JVM; `bench/outside/KafkaClusterTestKit.java` stands in for Kafka's "
-    "test kit. A test that looks into a broker's process is skipped."
+    "Tidegauge's clusters are started outside of the test's JVM; `bench/outside/java/KafkaClusterTestKit.java` stands "
+    "in for Kafka's test kit. A test that looks into a broker's process is skipped."
 )
 SUITES = (
     ("streams", "Kafka Streams", STREAMS, _HOW + " Clusters have no groups of the streams protocol."),

@@ -282,6 +282,31 @@ CAUSES = (
         _LEADERS,
     ),
     Cause(
+        "A coordinator's partition moves away while it is loaded.",
+        "CoordinatorRuntime",
+        r"Failed to load metadata from \S+ with epoch \d+ due to Stopped loading records from \S+ because the "
+        r"partition is not online or is no longer the leader\.",
+        _LEADERS,
+    ),
+    Cause(
+        "The leader of a share partition is replaced while it reads the state; its successor has read it.",
+        "ShareCoordinatorShard",
+        r"Read request leader epoch is smaller than last recorded current: \d+, requested: \d+\.",
+        _LEADERS,
+    ),
+    Cause(
+        "Likewise.",
+        "PersisterStateManager$ReadStateHandler",
+        r"Unable to perform read state RPC .* The leader epoch in the request is older than the epoch on the broker\.",
+        _LEADERS,
+    ),
+    Cause(
+        "Likewise.",
+        "SharePartition",
+        r"Failed to initialize the share partition: .*errorCode=74,errorMessage=Error in read state RPC\. The leader",
+        _LEADERS,
+    ),
+    Cause(
         "The leader of a share partition was replaced; its successor has written to the share coordinator.",
         "ShareCoordinatorShard",
         r"Write request leader epoch is smaller than last recorded current: \d+, requested: \d+\.",
