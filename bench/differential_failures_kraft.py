@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -22,8 +22,10 @@ from typing import Any, Self
 import differential_failures_rules as rules
 from differential_failures_look import Eyes
 from differential_failures_player import Player
+from differential_failures_shares import STATE, DurableSharePlayer, ShareSide
 from differential_failures_sides import INTERNAL
 from tests.clients.programs import Unavailable, kafka_classpath
+from tests.integration.kraft_nodes import FEATURES
 from tests.integration.mixed_kraft import OF_BROKERS, OF_CONTROLLERS, MixedKraft
 from tests.integration.quorum_nodes import KAFKA, OURS
 
@@ -31,9 +33,10 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.broker_settings import OF_ZOOKEEPER, PROFILES
-from tidegauge_lab.scenario import Scenario, load, shipped_names
+from tidegauge_lab.scenario import Scenario, load, shipped_names, steps
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS, ExpectShare, WaitShare
 
 NOT_KAFKAS = (OF_ZOOKEEPER, "lab.", "replica.truncation", "event.log")
 """Beginnings of the names of settings that Apache Kafka 4 does not know."""
@@ -51,7 +54,8 @@ class Side:
 
     def __init__(self, scenario: Scenario, directory: Path, kind: str, classpath: str) -> None:
         self.name = "Kafka" if kind == KAFKA else "Tidegauge"
-        partitions = {INTERNAL[one.name]: str(len(one.assignment)) for one in scenario.topics if one.name in INTERNAL}
+        counted = {**INTERNAL, STATE.topic: "share.coordinator.state.topic.num.partitions"}
+        partitions = {counted[one.name]: str(len(one.assignment)) for one in scenario.topics if one.name in counted}
         given = PROFILES["fast"] | scenario.all_settings | partitions
         own = {name: value for name, value in given.items() if not name.startswith(NOT_KAFKAS)}
         directory.mkdir(parents=True)
@@ -60,6 +64,7 @@ class Side:
             [kind],
             [kind] * scenario.brokers,
             classpath,
+            [*FEATURES, *(word for one in scenario.features.items() for word in ("--feature", "{}={}".format(*one)))],
             of_controllers=OF_CONTROLLERS | own,
             of_brokers=OF_BROKERS | own,
         )
@@ -171,7 +176,37 @@ class MetadataEyes(Eyes):
 
 
 class KraftPlayer(Player):
-    """Plays a scenario in KRaft mode."""
+    """Plays a scenario in KRaft mode.
+
+    Args:
+        scenario: what is played.
+        side: where; its brokers run.
+        eyes: look at it.
+        say: takes a line for each step.
+    """
+
+    def __init__(self, scenario: Scenario, side: Side, eyes: MetadataEyes, say: Callable[[str], None]) -> None:
+        super().__init__(scenario, side, eyes, say)
+        addresses = {one.id: (one.host, one.kafka_port) for one in side.cluster.file.brokers}
+        self._share_side = ShareSide(eyes, addresses)
+        history = side.cluster.directory / "shares.jsonl"
+        self._shares = DurableSharePlayer(
+            self._share_side, self._wait_until_none, scenario.partition_of, history, self._say
+        )
+
+    def close(self) -> None:
+        """End all clients."""
+        self._shares.close()
+        super().close()
+
+    def _do(self, step: steps.Step) -> None:  # type: ignore[override] # a method that is dispatched by its argument
+        if not isinstance(step, OF_SHARE_GROUPS):
+            super()._do(step)
+            return
+        self._shares.do(step)
+        if isinstance(step, WaitShare | ExpectShare):
+            at = self._scenario.partition_of(step)
+            self._keep(self._at_rest(lambda: self._share_side.fields(step.group, at)))
 
     def _wait_controller(self, brokers: Sequence[int], epoch: int | None) -> None:
         """Wait for nothing: brokers are no controllers."""

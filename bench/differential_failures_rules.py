@@ -21,6 +21,7 @@ from tidegauge_lab.scenario import Scenario, steps
 from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
+from tidegauge_lab.scenario.share_steps import SHARE_STEPS
 from tidegauge_lab.scenario.transaction_steps import StartProducer
 
 TODAY = "kip-320"
@@ -77,6 +78,8 @@ PLAYED = frozenset(
     }
 )
 """Verbs that both clusters can play."""
+OF_SHARES = frozenset(step.verb for step in SHARE_STEPS)
+"""Verbs about share groups, which both clusters can play in KRaft mode."""
 INSIDE_A_BROKER = frozenset(
     {"hold_fetch", "step_fetch", "hold_requests", "wait_held", "release_requests", "inject_error", "inject_disk"}
 )
@@ -102,10 +105,10 @@ def why_not(scenario: Scenario) -> str:
     """Return why Apache Kafka 3.9 can't play a scenario; empty where it can."""
     if scenario.mode == KRAFT_MODE:
         return "it needs KRaft mode, and this comparison has a cluster in ZooKeeper mode"
-    return _why_not(scenario)
+    return _why_not(scenario, PLAYED)
 
 
-def _why_not(scenario: Scenario) -> str:
+def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
     """Return why no process of Apache Kafka can play a scenario; empty where it can."""
     rule = scenario.settings.get(TRUNCATION_RULE, TODAY)
     if rule != TODAY:
@@ -113,7 +116,7 @@ def _why_not(scenario: Scenario) -> str:
     verbs = {step.verb for step in scenario.steps}
     if inside := sorted(verbs & INSIDE_A_BROKER):
         return f"no switch inside of a broker of Apache Kafka does what {', '.join(inside)} do"
-    if strange := sorted(verbs - PLAYED - LEFT_OUT.keys()):
+    if strange := sorted(verbs - played - LEFT_OUT.keys()):
         return f"{', '.join(strange)} can't be played on Apache Kafka"
     if any(isinstance(step, StartProducer) and step.library == "tidegauge" for step in scenario.steps):
         return "its producers are Tidegauge's own, which speak no Kafka protocol"
@@ -129,7 +132,7 @@ def why_not_in_kraft(scenario: Scenario) -> str:
     verbs = sorted({step.verb for step in scenario.steps} & OF_ZOOKEEPER_SIDES)
     if verbs:
         return f"no side in KRaft mode does {', '.join(verbs)}"
-    return _why_not(scenario) or scenario.zookeeper_only
+    return _why_not(scenario, PLAYED | OF_SHARES) or scenario.zookeeper_only
 
 
 def sorted_out(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], dict[str, str]]:

@@ -52,7 +52,7 @@ _OF_OTHERS = (
     Artifact("org.mockito", "mockito-junit-jupiter", "5.20.0"),
     Artifact("org.hamcrest", "hamcrest", "3.0"),
     Artifact("org.bouncycastle", "bcpkix-jdk18on", "1.80"),
-    Artifact("org.slf4j", "slf4j-simple", "1.7.36"),
+    Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
 )
 
 
@@ -170,7 +170,7 @@ def _command(work: Work, name: str, directory: Path) -> list[str]:
         java_program(),
         *JVM,
         *cluster,
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Dlog4j2.level=WARN",
         "-cp",
         ":".join(classpath),
         "org.junit.platform.console.ConsoleLauncher",

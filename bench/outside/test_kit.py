@@ -8,8 +8,10 @@ be had with ``refused REASON``. The cluster is removed at the end of the input.
 
 from __future__ import annotations
 
+import random
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,6 +23,9 @@ from tidegauge_lab.local.wanted import WantedQuorum
 
 ABSENT = {"streams.version": "groups of the streams protocol"}
 """Features that a cluster here does not have; tests get one without, and those that need it fail."""
+TRIES = 5
+PORTS, PORTS_EACH = (20_000, 30_000), 24
+"""Ports of clusters, and how many each has."""
 OF_THE_KIT = frozenset({"process.roles", "node.id", "listeners", "log.dirs", "metadata.log.dir"})
 """Settings that the cluster decides itself."""
 
@@ -68,15 +73,37 @@ class Kit:
             print(f"test kit: there is no setting {name} here ({value})", file=sys.stderr)
 
     def _start(self, brokers: int, controllers: int) -> str:
-        features = {name: level for name, level in self._features.items() if name not in ABSENT}
-        quorum = WantedQuorum(controllers=controllers, features=features)
-        self._cluster = made = LocalCluster.create(
-            self._directory / "cluster", brokers, "kafka", self._settings, mode="kraft", quorum=quorum
-        )
-        made.up()
-        view = made.quorum()
-        assert view is not None
+        made = self._cluster = self._begun(brokers, controllers)
+        while (view := made.quorum()) is None:
+            time.sleep(0.1)
         return "\t".join((",".join(made.kafka_bootstrap_servers), ",".join(made.file.controllers()), view.cluster_id))
+
+    def _begun(self, brokers: int, controllers: int) -> LocalCluster:
+        """Start a cluster; another program may take a port at the same moment, so it is tried on other ports, too."""
+        features = {name: level for name, level in self._features.items() if name not in ABSENT}
+        for number in range(TRIES):
+            base = random.randrange(*PORTS, PORTS_EACH)
+            quorum = WantedQuorum(controllers=controllers, features=features, port=base + 2 * PORTS_EACH // 3)
+            directory = self._directory / f"cluster-{number}"
+            made = LocalCluster.create(
+                directory,
+                brokers,
+                "kafka",
+                self._settings,
+                base_port=base,
+                kafka_port=base + PORTS_EACH // 3,
+                mode="kraft",
+                quorum=quorum,
+            )
+            try:
+                made.up()
+            except TidegaugeError as problem:
+                made.down(purge=True)
+                if number + 1 == TRIES or "can't be bound" not in problem.message:
+                    raise
+            else:
+                return made
+        raise AssertionError("the last try returns, or raises")
 
     def close(self) -> None:
         """Remove the cluster."""

@@ -151,8 +151,13 @@ def partitions_are_moved(cell: MixedKraft, load: Load) -> None:
 
             until(is_done, LIMIT_SECONDS, f"the partitions are at {wanted}")
             cell.wait_in_sync(MOVED)
-            assert [one.replicas for _, one in sorted(cell.partitions(MOVED).items())] == wanted
+            until(lambda wanted=wanted: replicas_of_moved(cell) == wanted, LIMIT_SECONDS, f"replicas are {wanted}")
             load.wait_progress()
+
+
+def replicas_of_moved(cell: MixedKraft) -> list[list[int]]:
+    """Return the replicas of each partition of MOVED in the metadata of some broker."""
+    return [list(one.replicas) for _, one in sorted(cell.partitions(MOVED).items())]
 
 
 # Without load

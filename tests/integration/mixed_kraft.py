@@ -16,6 +16,7 @@ import confluent_kafka
 from confluent_kafka import ElectionType
 from tests.clients.programs import KAFKA_4
 from tests.integration.administered import Administered
+from tests.integration.kafka_causes import CAUSES
 from tests.integration.kafka_complaints import Acts, Complaint, unexpected
 from tests.integration.kraft_nodes import FEATURES, BrokerNode
 from tests.integration.quorum_nodes import KAFKA, OURS, Quorum, QuorumNode
@@ -261,7 +262,7 @@ class MixedKraft(Administered):
         """Return what nodes of Kafka have logged at WARN and above, but for what an act explains."""
         found = [one for node in self.nodes for one in node.complaints_of_kafka()]
         ports = {str(node.port): str(node.id) for node in self.nodes}
-        return unexpected(found, self.acts.all, ports)
+        return unexpected(found, CAUSES, self.acts.all, ports)
 
     def check_judges(self) -> None:
         """All nodes run, Kafka's have logged nothing at WARN and above that no act explains, and ours no exception."""

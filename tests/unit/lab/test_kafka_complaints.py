@@ -6,11 +6,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.integration.kafka_complaints import Act, Acts, Complaint, complaints_in, unexpected
+from tests.integration import kafka_complaints
+from tests.integration.kafka_causes import CAUSES
+from tests.integration.kafka_complaints import Act, Acts, Complaint, complaints_in
 
 NOON = datetime(2030, 1, 1, 12)  # noqa: DTZ001 - local time, as in logs
 IDS = {"9001": "1", "9002": "2", "9300": "3000"}
 GONE = "Connection to node 2 (/127.0.0.1:9002) could not be established. Node may not be available."
+
+
+def unexpected(complaints: list[Complaint], acts: list[Act], ids: dict[str, str]) -> list[Complaint]:
+    return kafka_complaints.unexpected(complaints, CAUSES, acts, ids)
 
 
 def after(seconds: float) -> datetime:
