@@ -81,7 +81,7 @@ REASONS: list[tuple[int, str, Rule]] = [
         apis.WRITE_TXN_MARKERS,
         "Kafka's broker fails over a producer id or epoch of -1 (IllegalArgumentException)",
         lambda request, one: (
-            one.path[-1] == "error_code"
+            one.path[-1:] == ("error_code",)
             and one.kafkas == UNKNOWN_SERVER_ERROR
             and any(-1 in {marker["producer_id"], marker["producer_epoch"]} for marker in request["markers"])
         ),
@@ -91,8 +91,8 @@ REASONS: list[tuple[int, str, Rule]] = [
         "Kafka's broker fails over a group without a name, and over a negative partition",
         lambda request, one: (
             (
-                (one.path[-1] == "error_code" and one.kafkas == UNKNOWN_SERVER_ERROR)
-                or (one.path[-1] == "topics" and one.kafkas == [])
+                (one.path[-1:] == ("error_code",) and one.kafkas == UNKNOWN_SERVER_ERROR)
+                or (one.path[-1:] == ("topics",) and one.kafkas == [])
             )
             and any(
                 not one["group_id"] or any(at < 0 for topic in one["topics"] or () for at in topic["partitions"])
