@@ -187,8 +187,8 @@ def _command(work: Work, name: str, directory: Path) -> list[str]:
 def _why(output: Path) -> str:
     """Return the line of a run without a report that names the problem."""
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
-    told = [line.strip() for line in lines if line.strip().startswith(("=> ", "Caused by: "))]
-    return told[-1] if told else "it reported nothing"
+    reasons = [line.strip() for line in lines if line.strip().startswith(("=> ", "Caused by: "))]
+    return reasons[-1] if reasons else "it reported nothing"
 
 
 STREAMS = Classes(
