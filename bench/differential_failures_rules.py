@@ -191,6 +191,13 @@ EXPLAINED: tuple[Explained, ...] = (
         "a broker that is started before its former session has ended: Kafka's ends with NodeExists, and is started "
         "again here once the session has ended; Tidegauge's waits for that (docs/not-emulated.md)",
     ),
+    Explained(
+        r"elr-saves, line 33, .*: broker 0: epoch cache",
+        r"\[Epoch=0, Offset=0\]",
+        "none",
+        "a broker that starts reads the metadata log while it registers: as long as it has not read what its "
+        "registration did, it leads in its former epoch again, and notes that; here Kafka's did for half a second",
+    ),
 )
 """Which of them are met depends on who is faster; so one that is not met is no error."""
 
