@@ -1,7 +1,7 @@
 """What befalls the nodes of a cluster, act by act, and what Apache Kafka's nodes may log at WARN and above meanwhile.
 
 A line is expected if an act explains it: it lasts at the time of the line, and befalls the node or the topic that the
-line names. Each cause is one of Kafka's own: its nodes log the same of one another.
+line names. The causes are in ``kafka_causes``.
 """
 
 from __future__ import annotations
