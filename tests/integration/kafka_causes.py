@@ -1,7 +1,7 @@
 """Why nodes of Apache Kafka log lines at WARN and above when nodes end, pause, return and lead no more.
 
-Each cause is one of Kafka's own. Most show among nodes of Kafka alone (``test_each_kind_in_each_role[kafka-kafka]``); the
-others are of a node that is not there, or of a race within one broker of Kafka's.
+Each cause is one of Kafka's own. Most show among nodes of Kafka alone (``test_each_kind_in_each_role[kafka-kafka]``);
+the others are of a node that is not there, or of a race within one broker of Kafka's.
 """
 
 from __future__ import annotations
