@@ -12,10 +12,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -23,8 +22,10 @@ from typing import Any, Self
 import differential_failures_rules as rules
 from differential_failures_look import Eyes
 from differential_failures_player import Player
+from differential_failures_shares import STATE, DurableSharePlayer, ShareSide
 from differential_failures_sides import INTERNAL
 from tests.clients.programs import Unavailable, kafka_classpath
+from tests.integration.kraft_nodes import FEATURES
 from tests.integration.mixed_kraft import OF_BROKERS, OF_CONTROLLERS, MixedKraft
 from tests.integration.quorum_nodes import KAFKA, OURS
 
@@ -35,6 +36,7 @@ from tidegauge_lab.local.broker_settings import OF_ZOOKEEPER, PROFILES
 from tidegauge_lab.scenario import Scenario, load, shipped_names, steps
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS, ExpectShare, WaitShare
 
 NOT_KAFKAS = (OF_ZOOKEEPER, "lab.", "replica.truncation", "event.log")
 """Beginnings of the names of settings that Apache Kafka 4 does not know."""
@@ -52,7 +54,8 @@ class Side:
 
     def __init__(self, scenario: Scenario, directory: Path, kind: str, classpath: str) -> None:
         self.name = "Kafka" if kind == KAFKA else "Tidegauge"
-        partitions = {INTERNAL[one.name]: str(len(one.assignment)) for one in scenario.topics if one.name in INTERNAL}
+        counted = {**INTERNAL, STATE.topic: "share.coordinator.state.topic.num.partitions"}
+        partitions = {counted[one.name]: str(len(one.assignment)) for one in scenario.topics if one.name in counted}
         given = PROFILES["fast"] | scenario.all_settings | partitions
         own = {name: value for name, value in given.items() if not name.startswith(NOT_KAFKAS)}
         directory.mkdir(parents=True)
@@ -61,10 +64,13 @@ class Side:
             [kind],
             [kind] * scenario.brokers,
             classpath,
+            [*FEATURES, *(word for one in scenario.features.items() for word in ("--feature", "{}={}".format(*one)))],
             of_controllers=OF_CONTROLLERS | own,
             of_brokers=OF_BROKERS | own,
         )
         self._paused: set[int] = set()
+        self._synced: dict[Path, int] = {}
+        self._topics = [one.name for one in scenario.topics]
         for node in self._mixed.brokers:  # where the lab's readers of files look
             (directory / f"broker-{node.id}").mkdir()
             (directory / f"broker-{node.id}" / "data").symlink_to(node.directories[0])
@@ -117,12 +123,17 @@ class Side:
         raise AssertionError(f"broker {broker_id} was not partitioned")
 
     def sync(self, broker_id: int, at: TopicPartition) -> None:
-        """Flush nothing, likewise."""
-        raise AssertionError(f"broker {broker_id}: {at} is not flushed")
+        """Note how long its log is: Apache Kafka can't be asked to flush, so a power loss is played by hand on both."""
+        [directory] = self._mixed.brokers[broker_id].directories
+        self._synced |= {path: path.stat().st_size for path in (directory / str(at)).glob("*.log")}
 
     def drop_unsynced(self, broker_id: int) -> None:
-        """Drop nothing, likewise."""
-        raise AssertionError(f"broker {broker_id} loses nothing")
+        """Take from a dead broker's logs of the scenario's topics what was written after ``sync``, or all of it."""
+        [directory] = self._mixed.brokers[broker_id].directories
+        for topic in self._topics:
+            for path in directory.glob(f"{topic}-*/*.log"):
+                with path.open("r+b") as file:
+                    file.truncate(self._synced.get(path, 0))
 
     def responds(self, broker_id: int) -> bool:
         """Whether its process lives and is not stopped."""
@@ -143,17 +154,6 @@ class MetadataEyes(Eyes):
         """Return -1: metadata do not have it; the story of the controllers compares it."""
         del at
         return -1
-
-    def metadata(self, broker_id: int, topics: Iterable[str] = ()) -> Any:
-        """Return a broker's metadata, with each ISR in one order.
-
-        A leader of 4.3.1 proposes a hash set of members, where 3.9's, and Tidegauge's, has a replica that joins last.
-        """
-        found = super().metadata(broker_id, topics)
-        for topic in found.topics:
-            for one in topic.partitions:
-                one.isr_nodes = sorted(one.isr_nodes)
-        return found
 
     def state(self, at: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
         """Return a partition's leader, leader epoch and ISR by the newest metadata."""
@@ -176,14 +176,40 @@ class MetadataEyes(Eyes):
 
 
 class KraftPlayer(Player):
-    """Plays a scenario in KRaft mode."""
+    """Plays a scenario in KRaft mode.
+
+    Args:
+        scenario: what is played.
+        side: where; its brokers run.
+        eyes: look at it.
+        say: takes a line for each step.
+    """
+
+    def __init__(self, scenario: Scenario, side: Side, eyes: MetadataEyes, say: Callable[[str], None]) -> None:
+        super().__init__(scenario, side, eyes, say)
+        addresses = {one.id: (one.host, one.kafka_port) for one in side.cluster.file.brokers}
+        self._share_side = ShareSide(eyes, addresses)
+        history = side.cluster.directory / "shares.jsonl"
+        self._shares = DurableSharePlayer(
+            self._share_side, self._wait_until_none, scenario.partition_of, history, self._say
+        )
+
+    def close(self) -> None:
+        """End all clients."""
+        self._shares.close()
+        super().close()
+
+    def _do(self, step: steps.Step) -> None:  # type: ignore[override] # a method that is dispatched by its argument
+        if not isinstance(step, OF_SHARE_GROUPS):
+            super()._do(step)
+            return
+        self._shares.do(step)
+        if isinstance(step, WaitShare | ExpectShare):
+            at = self._scenario.partition_of(step)
+            self._keep(self._at_rest(lambda: self._share_side.fields(step.group, at)))
 
     def _wait_controller(self, brokers: Sequence[int], epoch: int | None) -> None:
         """Wait for nothing: brokers are no controllers."""
-
-    def _problems(self, step: steps.Expect, at: TopicPartition) -> list[str]:
-        """Return how the cluster differs from the file, whatever the order of the ISR there is."""
-        return super()._problems(step if step.isr is None else replace(step, isr=tuple(sorted(step.isr))), at)
 
 
 def played(scenario: Scenario, side: Side) -> Player:

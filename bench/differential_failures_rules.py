@@ -21,6 +21,7 @@ from tidegauge_lab.scenario import Scenario, steps
 from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
+from tidegauge_lab.scenario.share_steps import SHARE_STEPS
 from tidegauge_lab.scenario.transaction_steps import StartProducer
 
 TODAY = "kip-320"
@@ -77,12 +78,14 @@ PLAYED = frozenset(
     }
 )
 """Verbs that both clusters can play."""
+OF_SHARES = frozenset(step.verb for step in SHARE_STEPS)
+"""Verbs about share groups, which both clusters can play in KRaft mode."""
 INSIDE_A_BROKER = frozenset(
     {"hold_fetch", "step_fetch", "hold_requests", "wait_held", "release_requests", "inject_error", "inject_disk"}
 )
 """Verbs that are switches inside of Tidegauge's brokers."""
-OF_ZOOKEEPER_SIDES = frozenset({"isolate", "heal", "sync", "drop_unsynced", "wait_controller"})
-"""Verbs for which a side in KRaft mode would need a gate before its controllers, or a look into a disk's cache."""
+OF_ZOOKEEPER_SIDES = frozenset({"isolate", "heal", "wait_controller"})
+"""Verbs for which a side in KRaft mode would need a gate before its controllers."""
 LEFT_OUT = {
     "wait_event": "looks into the event log of Tidegauge's brokers; what it waits for shows in the replicas' logs",
     "verify": "the accountant reads Tidegauge's directories; every record of every replica is compared all the same",
@@ -99,16 +102,21 @@ Fields = dict[str, str]
 
 
 def why_not(scenario: Scenario) -> str:
-    """Return why Apache Kafka can't play a scenario; empty where it can."""
+    """Return why Apache Kafka 3.9 can't play a scenario; empty where it can."""
     if scenario.mode == KRAFT_MODE:
         return "it needs KRaft mode, and this comparison has a cluster in ZooKeeper mode"
+    return _why_not(scenario, PLAYED)
+
+
+def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
+    """Return why no process of Apache Kafka can play a scenario; empty where it can."""
     rule = scenario.settings.get(TRUNCATION_RULE, TODAY)
     if rule != TODAY:
-        return f"its rule is {rule}, which Apache Kafka 3.9 does not have any more"
+        return f"its rule is {rule}, which Apache Kafka does not have any more"
     verbs = {step.verb for step in scenario.steps}
     if inside := sorted(verbs & INSIDE_A_BROKER):
         return f"no switch inside of a broker of Apache Kafka does what {', '.join(inside)} do"
-    if strange := sorted(verbs - PLAYED - LEFT_OUT.keys()):
+    if strange := sorted(verbs - played - LEFT_OUT.keys()):
         return f"{', '.join(strange)} can't be played on Apache Kafka"
     if any(isinstance(step, StartProducer) and step.library == "tidegauge" for step in scenario.steps):
         return "its producers are Tidegauge's own, which speak no Kafka protocol"
@@ -124,7 +132,7 @@ def why_not_in_kraft(scenario: Scenario) -> str:
     verbs = sorted({step.verb for step in scenario.steps} & OF_ZOOKEEPER_SIDES)
     if verbs:
         return f"no side in KRaft mode does {', '.join(verbs)}"
-    return why_not(scenario) or scenario.zookeeper_only
+    return _why_not(scenario, PLAYED | OF_SHARES) or scenario.zookeeper_only
 
 
 def sorted_out(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], dict[str, str]]:
@@ -182,6 +190,13 @@ EXPLAINED: tuple[Explained, ...] = (
         "started",
         "a broker that is started before its former session has ended: Kafka's ends with NodeExists, and is started "
         "again here once the session has ended; Tidegauge's waits for that (docs/not-emulated.md)",
+    ),
+    Explained(
+        r"elr-saves, line 33, .*: broker 0: epoch cache",
+        r"\[Epoch=0, Offset=0\]",
+        "none",
+        "a broker that starts reads the metadata log while it registers: as long as it has not read what its "
+        "registration did, it leads in its former epoch again, and notes that; here Kafka's did for half a second",
     ),
 )
 """Which of them are met depends on who is faster; so one that is not met is no error."""

@@ -31,12 +31,14 @@ class Artifact(NamedTuple):
         name: as Maven calls it.
         version: one, or a range.
         alone: without what it depends on.
+        classifier: of its jar: ``test`` for tests; empty for the jar itself.
     """
 
     group: str
     name: str
     version: str
     alone: bool = False
+    classifier: str = ""
 
 
 def resolve(name: str, artifacts: Sequence[Artifact]) -> Path:
@@ -70,7 +72,8 @@ def _java_home() -> str:
 
 def _dependency(one: Artifact) -> str:
     coordinates = f"<groupId>{one.group}</groupId><artifactId>{one.name}</artifactId><version>{one.version}</version>"
-    return f"<dependency>{coordinates}{ALONE if one.alone else ''}</dependency>"
+    classifier = f"<classifier>{one.classifier}</classifier>" if one.classifier else ""
+    return f"<dependency>{coordinates}{classifier}{ALONE if one.alone else ''}</dependency>"
 
 
 def _reason(output: str) -> str:

@@ -27,10 +27,9 @@ class LabReader(Reader):
 
     kafka_ports = _KAFKA
 
-    def __init__(self, directory: Path, base_port: int, *, kraft: bool = False, has_zookeeper: bool = True) -> None:
+    def __init__(self, directory: Path, base_port: int, *, kraft: bool = False) -> None:
         super().__init__(directory, base_port)
         self._kraft = kraft
-        self._has_zookeeper = has_zookeeper and not kraft
         if kraft:
             self.environment["TIDEGAUGE_MODE"] = "kraft"
         self.before: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Runs outside suites against Tidegauge and Apache Kafka 3.9.1, and writes docs/compatibility.md: ``make outside``."""
+"""Runs outside suites against Tidegauge and Apache Kafka, and writes docs/compatibility.md: ``make outside``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _run(suite: Suite, side: str, prepared: Path, record: Record, tests: Sequenc
     limit = min(suite.limit_seconds, REPEAT_LIMIT_SECONDS) if tests else suite.limit_seconds
     began = time.monotonic()
     with cluster(side, suite.shape) as at:
-        found = suite.run(Task(prepared, at.servers, tests, logs, limit, at.proxies))
+        found = suite.run(Task(prepared, at.servers, tests, logs, limit, at.proxies, side))
     if not found:
         raise Unavailable(f"it reported no test; see {logs.relative_to(page.ROOT)}")
     reported = {one.test for one in found}

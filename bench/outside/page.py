@@ -21,9 +21,10 @@ HEAD = """# Compatibility: the pass list
 
 What suites that others wrote say of Tidegauge. Each is fetched at the version given here, run as it is against a
 Tidegauge cluster and against Apache Kafka 3.9.1 (ZooKeeper mode) with the same settings on the same machine, and
-compared test by test. `make outside` fetches, runs and writes this page; `make outside SUITE=aiokafka` does it for
-one suite. What is recorded under `build/outside` is not run again (`AGAIN=1` does that). A test that fails is repeated
-by itself, and has passed when the repetition passes: the suites' own time limits are made for quiet machines.
+compared test by test; Kafka's own integration tests are those of 4.3.1, and their clusters are in KRaft mode.
+`make outside` fetches, runs and writes this page; `make outside SUITE=aiokafka` does it for one suite. What is
+recorded under `build/outside` is not run again (`AGAIN=1` does that). A test that fails is repeated by itself, and has
+passed when the repetition passes: the suites' own time limits are made for quiet machines.
 
 Releases of Python packages have no tests in them; `OUTSIDE_CHECKOUTS` names a directory with checkouts of the
 repositories `aiokafka`, `kafka-python` and `confluent-kafka-python`, without which those suites are skipped, as are
@@ -37,7 +38,9 @@ byte, is compared by `make differential`.
 Each column has the tests that passed, failed and were skipped.
 
 """
-TABLE_HEAD = "| suite | version | Apache Kafka 3.9.1 | Tidegauge | passed on Kafka alone |"
+ABORTED = "org.opentest4j.TestAbortedException: "
+"""What JUnit puts before the reason why a test was aborted, which counts as skipped."""
+TABLE_HEAD = "| suite | version | Apache Kafka | Tidegauge | passed on Kafka alone |"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,8 @@ def _section(one: Compared, reasons: Mapping[str, str]) -> str:
 
 
 def _why(test: str, results: Mapping[str, Result], reasons: Mapping[str, str]) -> str:
-    """Return the written reason, otherwise what the suite says."""
-    name = test.rsplit("::", maxsplit=1)[-1]
-    said = results[test].text if test in results else "not reported"
-    return reasons.get(name) or "`" + said.replace("|", "/").replace("`", "'") + "`"
+    """Return the written reason of a test or of its class, otherwise what the suite says."""
+    place, _, name = test.rpartition("::")
+    said = (results[test].text if test in results else "not reported").removeprefix(ABORTED)
+    written = reasons.get(name) or reasons.get(place.rpartition(".")[2])
+    return written or "`" + said.replace("|", "/").replace("`", "'") + "`"

@@ -30,7 +30,7 @@ class Shape:
     """What a suite expects of a cluster.
 
     Attributes:
-        brokers: how many.
+        brokers: how many; none: the suite has its clusters started itself.
         settings: of each broker, besides ``FOR_SUITES``; ``1:broker.rack`` is broker 1's alone.
         proxied: names and ports of the proxies at which brokers 0, 1, ... are known to clients; none where it is empty.
     """
@@ -70,6 +70,9 @@ def cluster(side: str, shape: Shape) -> Iterator[Cluster]:
     Raises:
         Unavailable: Apache Kafka or the proxies are wanted and can't be had.
     """
+    if not shape.brokers:
+        yield Cluster([])
+        return
     with (
         tempfile.TemporaryDirectory(prefix="outside-", ignore_cleanup_errors=True) as directory,
         contextlib.ExitStack() as stack,

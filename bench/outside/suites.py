@@ -13,10 +13,11 @@ from pathlib import Path
 
 from fetched import Unavailable
 from jars import KAFKA as KAFKA_VERSION
+from jars import KAFKA_4
 
-from outside import kafka_tools, packages
+from outside import kafka_suites, kafka_tools, packages
 from outside.proxies import toxiproxy
-from outside.results import Result, from_go, from_junit, from_librdkafka
+from outside.results import TIDEGAUGE, Result, from_go, from_junit, from_librdkafka
 from outside.sides import Shape
 
 HERE = Path(__file__).parent
@@ -37,6 +38,7 @@ class Task:
         directory: for reports and logs.
         limit_seconds: after which the run is ended; what has not ended by then has failed.
         proxies: the address that steers the proxies in front of the brokers.
+        side: whose cluster it is.
     """
 
     prepared: Path
@@ -45,6 +47,7 @@ class Task:
     directory: Path
     limit_seconds: float
     proxies: str = ""
+    side: str = TIDEGAUGE
 
     def run(self, command: Sequence[str], where: Path, environment: Mapping[str, str]) -> str:
         """Run a command in a process group of its own; return what it printed, also when it fails or is out of time."""
@@ -332,11 +335,24 @@ SUITES: Mapping[str, Suite] = {
             _librdkafka,
             "Some tests start Kafka's shell scripts, which are not there.",
         ),
+        *(
+            Suite(
+                f"kafka-{name}",
+                f"Kafka's own integration tests of {title}, in KRaft mode",
+                KAFKA_4,
+                Shape(0),
+                kafka_suites.prepare,
+                kafka_suites.runner(classes),
+                how,
+                limit_seconds=14_400.0,
+            )
+            for name, title, classes, how in kafka_suites.SUITES
+        ),
     )
 }
 NOT_RUN = {
     "kafkajs": "the package in npm's registry has no tests in it",
-    "Apache Kafka's integration tests and kafkatest": "they start brokers of their own, in the same JVM or over SSH",
+    "Apache Kafka's tests of core, and kafkatest": "they look into brokers in the same JVM, or start them over SSH",
 }
 """Suites that are not run, and why."""
 

@@ -288,18 +288,24 @@ class QuorumAdmin:
         raise problem or TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no controller was asked in time")
 
     async def _find_leader(self, deadline: float) -> tuple[str, str]:
-        """Return the cluster's id and the address of the active controller, by the first controller that knows it."""
+        """Return the cluster's id and the address of the active controller, by the first controller that knows it.
+
+        A controller that does not respond has its share of the time that is left, and is asked last from then on.
+        """
         loop = asyncio.get_running_loop()
         problem: TidegaugeError | None = None
-        for address in self._bootstrap:
+        for number, address in enumerate(tuple(self._bootstrap)):
             message = describe_cluster.DescribeClusterRequest(endpoint_type=_CONTROLLERS)
-            limit = min(2.0, max(0.1, deadline - loop.time()))
+            share = (deadline - loop.time()) / (len(self._bootstrap) - number + 1)  # one more is for the request itself
+            limit = min(2.0, max(0.1, share))
             try:
                 found = await self._channel(address).request(DESCRIBE_CLUSTER, message, limit)
             except NotAuthenticated as error:
                 problem = error
                 continue
             except TidegaugeError as error:
+                self._bootstrap.remove(address)
+                self._bootstrap.append(address)
                 text = f"The controller at {address} does not respond: {error.message}{self._hint}"
                 problem = _telling(problem, TidegaugeError(error.code, text))
                 continue

@@ -15,6 +15,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from tests.integration.kafka_complaints import Complaint, complaints_in
 from tests.integration.quorum_nodes import (
     CLUSTER,
     KAFKA,
@@ -132,7 +133,7 @@ class BrokerNode:
         command = [sys.executable, "-m", "tidegauge_broker.server.verb", "--config", str(self.config)]
         if self.kind == KAFKA:
             simple = "-Dorg.slf4j.simpleLogger."
-            log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
+            log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS")
             command = [java_program(), *_JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
         with self._out(len(self._kinds)).open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
@@ -189,6 +190,11 @@ class BrokerNode:
         """The lines at WARN and above of its processes of one kind."""
         logs = [self._out(start) for start, one in enumerate(self._kinds, 1) if one == kind]
         return [line for log in logs for line in lines_with_reasons(log, _COMPLAINT)]
+
+    def complaints_of_kafka(self) -> list[Complaint]:
+        """The lines at WARN and above of its processes of Apache Kafka's kind."""
+        logs = [self._out(start) for start, one in enumerate(self._kinds, 1) if one == KAFKA]
+        return [complaint for log in logs for complaint in complaints_in(log, self.id)]
 
 
 class KRaftBrokers:

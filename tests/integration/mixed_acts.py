@@ -27,8 +27,6 @@ from tidegauge.kafka.kraft.messages import (
 
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 PAIRS = [[0, 1], [1, 2], [2, 0]]
-OF_UNCLEAN = "Truncating unclean-"
-"""What a broker logs that follows a leader which was elected uncleanly: it has what the leader has not."""
 LEVELS = {
     "metadata.version": (29, 30),
     "eligible.leader.replicas.version": (0, 1),
@@ -50,66 +48,78 @@ def create_topics(cell: MixedKraft) -> None:
         cell.create_topic(topic, [list(one) for one in assignment], **{"min.insync.replicas": str(minimum)})
 
 
+def consume(cell: MixedKraft, load: Load) -> None:
+    """Members of groups and transactions begin, so the topics of the coordinators are made."""
+    with cell.acts.during("create", *INTERNAL):
+        load.consume()
+        load.wait_progress()
+        cell.wait_all_in_sync()
+
+
 def upgrade(cell: MixedKraft, load: Load) -> None:
     """Features are upgraded by Kafka's tool while nodes of both kinds are members and a producer writes."""
     load.wait_progress()
     words = [word for name, (_, level) in LEVELS.items() for word in ("--feature", f"{name}={level}")]
-    printed = cell.tool("FeatureCommand", "upgrade", *words)
-    assert all(f"{name} was upgraded to {level}." in printed for name, (_, level) in LEVELS.items()), printed
-    load.wait_progress()
+    with cell.acts.during("upgrade"):
+        printed = cell.tool("FeatureCommand", "upgrade", *words)
+        assert all(f"{name} was upgraded to {level}." in printed for name, (_, level) in LEVELS.items()), printed
+        load.wait_progress()
 
 
 def brokers_are_killed(cell: MixedKraft, load: Load, ids: Sequence[int] = ()) -> None:
     """A broker of each kind is killed: the leader, follower and coordinator of much; others take over, it returns."""
     for broker_id in ids or cell.one_of_each_kind(cell.brokers):
         assert {SOURCE, COPY, *INTERNAL} <= cell.led_by(broker_id), "it leads and coordinates"
-        cell.kill(broker_id)
-        cell.wait_led_by_others(broker_id)
-        load.wait_progress()
-        cell.start(broker_id)
-        returned(cell, load)
+        with cell.acts.during("kill", broker_id):
+            cell.kill(broker_id)
+            cell.wait_led_by_others(broker_id)
+            load.wait_progress()
+            cell.start(broker_id)
+            returned(cell, load)
 
 
 def brokers_are_paused(cell: MixedKraft, load: Load) -> None:
     """A broker of each kind does not run for longer than its session, and comes back as another leader's follower."""
     for broker_id in cell.one_of_each_kind(cell.brokers):
-        with cell.paused(broker_id):
-            cell.wait_led_by_others(broker_id)
-            load.wait_progress()
-        returned(cell, load)
+        with cell.acts.during("pause", broker_id):
+            with cell.paused(broker_id):
+                cell.wait_led_by_others(broker_id)
+                load.wait_progress()
+            returned(cell, load)
 
 
 def brokers_are_stopped(cell: MixedKraft, load: Load) -> None:
     """A controlled shutdown of a broker of each kind, and its return."""
     for broker_id in cell.one_of_each_kind(cell.brokers):
-        cell.stop(broker_id)
-        cell.wait_led_by_others(broker_id)
-        load.wait_progress()
-        cell.start(broker_id)
-        returned(cell, load)
+        with cell.acts.during("stop", broker_id):
+            cell.stop(broker_id)
+            cell.wait_led_by_others(broker_id)
+            load.wait_progress()
+            cell.start(broker_id)
+            returned(cell, load)
 
 
 def returned(cell: MixedKraft, load: Load) -> None:
     """Wait until all replicas are in sync, and have preferred leaders lead."""
     cell.wait_all_in_sync()
-    cell.elect_all_preferred()
-    load.wait_progress()
+    with cell.acts.during("elect"):
+        cell.elect_all_preferred()
+        load.wait_progress()
 
 
 def controllers_are_lost(cell: MixedKraft, load: Load) -> None:
-    """The active controller of each kind is killed, and paused; the next one makes a topic; it returns."""
-    for number, (node_id, is_killed) in enumerate(
-        itertools.product(cell.one_of_each_kind(cell.quorum.nodes), (True, False))
-    ):
-        leader = cell.make_controller(cell.node(node_id).kind)
-        if is_killed:
-            cell.kill(leader)
-            succeeded(cell, load, leader, f"later-{number}")
-            cell.start(leader)
-        else:
-            with cell.paused(leader):
-                succeeded(cell, load, leader, f"later-{number}")
-        cell.wait_quorum()
+    """The active controller of each kind is killed, paused, and stopped; the next one makes a topic; it returns."""
+    for kind, how in itertools.product(cell.kinds_of(cell.quorum.nodes), ("kill", "pause", "stop")):
+        leader = cell.make_controller(kind)
+        with cell.acts.during(how, leader):
+            if how == "pause":
+                with cell.paused(leader):
+                    succeeded(cell, load, leader, f"later-{kind}-{how}")
+            else:
+                cell.kill(leader) if how == "kill" else cell.stop(leader)
+                succeeded(cell, load, leader, f"later-{kind}-{how}")
+                cell.start(leader)
+            cell.wait_quorum()
 
 
 def succeeded(cell: MixedKraft, load: Load, former: int, topic: str) -> None:
@@ -121,27 +131,33 @@ def succeeded(cell: MixedKraft, load: Load, former: int, topic: str) -> None:
 
 def partitions_are_moved(cell: MixedKraft, load: Load) -> None:
     """Each partition of MOVED goes round all brokers under load, by controllers of each kind."""
-    kinds = [cell.node(one).kind for one in cell.one_of_each_kind(cell.quorum.nodes)]
+    kinds = cell.kinds_of(cell.quorum.nodes)
     for turn in range(1, 4):
         cell.make_controller(kinds[turn % len(kinds)])
         wanted = [PAIRS[(at + turn) % PARTITIONS] for at in range(PARTITIONS)]
-        partitions = [alter_partition_reassignments.ReassignablePartition(*one) for one in enumerate(wanted)]
-        message = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
-            topics=[alter_partition_reassignments.ReassignableTopic(MOVED, partitions)]
-        )
-        response = cell.ask(apis.ALTER_PARTITION_REASSIGNMENTS, message)
-        assert {one.error_code for one in response.responses[0].partitions} == {0}, response
-
-        def is_done() -> bool:
-            listed = cell.ask(
-                apis.LIST_PARTITION_REASSIGNMENTS, list_partition_reassignments.ListPartitionReassignmentsRequest()
+        with cell.acts.during("move", MOVED):
+            partitions = [alter_partition_reassignments.ReassignablePartition(*one) for one in enumerate(wanted)]
+            message = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+                topics=[alter_partition_reassignments.ReassignableTopic(MOVED, partitions)]
             )
-            return not listed.topics
+            response = cell.ask(apis.ALTER_PARTITION_REASSIGNMENTS, message)
+            assert {one.error_code for one in response.responses[0].partitions} == {0}, response
 
-        until(is_done, LIMIT_SECONDS, f"the partitions are at {wanted}")
-        cell.wait_in_sync(MOVED)
-        assert [one.replicas for _, one in sorted(cell.partitions(MOVED).items())] == wanted
-        load.wait_progress()
+            def is_done() -> bool:
+                listed = cell.ask(
+                    apis.LIST_PARTITION_REASSIGNMENTS, list_partition_reassignments.ListPartitionReassignmentsRequest()
+                )
+                return not listed.topics
+
+            until(is_done, LIMIT_SECONDS, f"the partitions are at {wanted}")
+            cell.wait_in_sync(MOVED)
+            until(lambda wanted=wanted: replicas_of_moved(cell) == wanted, LIMIT_SECONDS, f"replicas are {wanted}")
+            load.wait_progress()
+
+
+def replicas_of_moved(cell: MixedKraft) -> list[list[int]]:
+    """Return the replicas of each partition of MOVED in the metadata of some broker."""
+    return [list(one.replicas) for _, one in sorted(cell.partitions(MOVED).items())]
 
 
 # Without load
@@ -187,24 +203,25 @@ def an_unclean_leader_is_elected(cell: MixedKraft) -> None:
     """Of two replicas of different kinds the one that is behind is elected on demand; the other truncates."""
     for first, second in orders(cell):
         topic = f"unclean-{first}"
-        cell.create_topic(topic, [[first, second]], **{"min.insync.replicas": "1"})
-        produced(cell, topic, "kept")
-        cell.stop(second)
-        wait_state(cell, topic, first, {first}, set())
-        produced(cell, topic, "lost")
-        cell.stop(first)
-        cell.start(second)
-        wait_state(cell, topic, -1, set(), {first})
-        admin = cell.admin()
-        admin.elect_leaders(ElectionType.UNCLEAN, [Position(topic, 0)]).result(LIMIT_SECONDS)
-        wait_state(cell, topic, second, {second}, set())
-        produced(cell, topic, "later")
-        cell.start(first)
-        wait_state(cell, topic, second, {first, second}, set())
-        assert values(cell, topic) == ["kept", "later"]
-        admin.elect_leaders(ElectionType.PREFERRED, [Position(topic, 0)]).result(LIMIT_SECONDS)
-        wait_state(cell, topic, first, {first, second}, set())
-        assert values(cell, topic) == ["kept", "later"]
+        with cell.acts.during("unclean", topic, first, second):
+            cell.create_topic(topic, [[first, second]], **{"min.insync.replicas": "1"})
+            produced(cell, topic, "kept")
+            cell.stop(second)
+            wait_state(cell, topic, first, {first}, set())
+            produced(cell, topic, "lost")
+            cell.stop(first)
+            cell.start(second)
+            wait_state(cell, topic, -1, set(), {first})
+            admin = cell.admin()
+            admin.elect_leaders(ElectionType.UNCLEAN, [Position(topic, 0)]).result(LIMIT_SECONDS)
+            wait_state(cell, topic, second, {second}, set())
+            produced(cell, topic, "later")
+            cell.start(first)
+            wait_state(cell, topic, second, {first, second}, set())
+            assert values(cell, topic) == ["kept", "later"]
+            admin.elect_leaders(ElectionType.PREFERRED, [Position(topic, 0)]).result(LIMIT_SECONDS)
+            wait_state(cell, topic, first, {first, second}, set())
+            assert values(cell, topic) == ["kept", "later"]
     cell.wait_all_in_sync()
 
 
@@ -220,21 +237,23 @@ def eligible_replicas_lead(cell: MixedKraft) -> None:
     for first, second in orders(cell):
         [third] = set(cell.ids) - {first, second}
         topic = f"eligible-{first}"
-        cell.create_topic(topic, [[first, second, third]], **{"min.insync.replicas": "2"})
-        produced(cell, topic, "a")
-        cell.kill(third)
-        wait_state(cell, topic, first, {first, second}, set())
-        produced(cell, topic, "b")
-        cell.stop(second)
-        wait_state(cell, topic, first, {first}, {second})
-        cell.kill(first)
-        cell.start(third)
-        wait_state(cell, topic, -1, set(), {first, second})
-        cell.start(second)
-        wait_state(cell, topic, second, {second, third}, set())
-        cell.start(first)
-        wait_state(cell, topic, second, {first, second, third}, set())
-        produced(cell, topic, "c")
-        assert values(cell, topic) == ["a", "b", "c"]
+        with cell.acts.during("eligible", topic, first, second, third):
+            cell.create_topic(topic, [[first, second, third]], **{"min.insync.replicas": "2"})
+            produced(cell, topic, "a")
+            cell.kill(third)
+            wait_state(cell, topic, first, {first, second}, set())
+            produced(cell, topic, "b")
+            cell.stop(second)
+            wait_state(cell, topic, first, {first}, {second})
+            cell.kill(first)
+            cell.start(third)
+            wait_state(cell, topic, -1, set(), {first, second})
+            cell.start(second)
+            wait_state(cell, topic, second, {second, third}, set())
+            cell.start(first)
+            wait_state(cell, topic, second, {first, second, third}, set())
+            produced(cell, topic, "c")
+            assert values(cell, topic) == ["a", "b", "c"]
     cell.wait_all_in_sync()
-    cell.elect_all_preferred()
+    with cell.acts.during("elect"):
+        cell.elect_all_preferred()

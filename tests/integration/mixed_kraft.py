@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,8 @@ import confluent_kafka
 from confluent_kafka import ElectionType
 from tests.clients.programs import KAFKA_4
 from tests.integration.administered import Administered
+from tests.integration.kafka_causes import CAUSES
+from tests.integration.kafka_complaints import Acts, Complaint, unexpected
 from tests.integration.kraft_nodes import FEATURES, BrokerNode
 from tests.integration.quorum_nodes import KAFKA, OURS, Quorum, QuorumNode
 from tests.integration.swap_clients import LIMIT_SECONDS, retried
@@ -42,37 +43,6 @@ OF_BROKERS = {
 TRIES = 20
 KINDS = {"kafka": (KAFKA,) * 3, "tidegauge": (OURS,) * 3, "mixed": (OURS, KAFKA, OURS)}
 """Kinds of three nodes, by name."""
-FATAL = re.compile(r"fatal|metadata loading fault|Encountered .* fault|Unexpected error processing", re.IGNORECASE)
-"""What a node of Kafka says before it ends, or of a record that does not fit (``FaultHandler``): never expected."""
-EXPECTED = (
-    "Disconnecting from node",  # a node was stopped, killed or paused
-    "could not be established",  # likewise
-    "was disconnected",  # likewise
-    "disconnected",  # likewise
-    "with a network exception",  # likewise, a coordinator
-    "Error in response for fetch request",  # likewise, the leader
-    "Non-monotonic update of high watermark",  # a follower's is one fetch behind its former leader's, among Kafka's own
-    "marked as failed",  # a fetch meets a leader's newer epoch before the follower has it
-    "to exist, but it was missing. Creating",  # a new replica of a topic that the broker knows
-    "no such share session found",  # the leader at which the member had its session was restarted
-    "while releasing acquired topic partitions",  # likewise: it leads the share partition no more
-    "Write request leader epoch is smaller than last recorded",  # a leader that is replaced writes a share state
-    "older than the epoch on the broker",  # likewise
-    "Upgrading metadata.version from",  # as it was asked
-    "This is not the correct coordinator",  # a coordinator that has moved meanwhile
-    "NOT_COORDINATOR",  # likewise
-    "NOT_LEADER_OR_FOLLOWER",  # a leader that has moved meanwhile
-    "NotLeaderOrFollowerException",  # likewise
-    "failed to write an epoch fence transition",  # likewise
-    "Rollback of ongoing transaction",  # likewise
-    "with error 'TOPIC_ALREADY_EXISTS'",  # two brokers create the same internal topic
-    "This error may be returned transiently",  # a follower knows a new topic before its leader does
-    "It might because the topic is already deleted",  # a last fetch of a replica that was moved away
-    "channel manager timed out before sending the request",  # a controller registers while the active one changes
-    "NotControllerException",  # a request reached a controller that is not active yet, or any more
-    "Renouncing the leadership",  # a controller that was paused comes back
-)
-"""What a node of Kafka may log at WARN and above, each with its reason."""
 
 
 class MixedKraft(Administered):
@@ -101,6 +71,7 @@ class MixedKraft(Administered):
         of_brokers: Mapping[str, str] = OF_BROKERS,
         directories: int = 1,
     ) -> None:
+        self.acts = Acts(at / "acts.jsonl")
         self.quorum = Quorum(at, controllers, classpath, of_controllers, features)
         self.brokers = [
             BrokerNode(number, kind, at, self.quorum.servers, classpath, directories=directories, settings=of_brokers)
@@ -121,9 +92,10 @@ class MixedKraft(Administered):
 
     def begin(self) -> None:
         """Start all nodes for the first time."""
-        self.quorum.start()
-        self.quorum.wait_leader()
-        self.start(*self.ids)
+        with self.acts.during("start", *(node.id for node in self.nodes)):
+            self.quorum.start()
+            self.quorum.wait_leader()
+            self.start(*self.ids)
 
     def close(self) -> None:
         """Kill what still runs."""
@@ -153,6 +125,10 @@ class MixedKraft(Administered):
         """Return the id of the first node of each kind."""
         return list({node.kind: node.id for node in reversed(list(nodes))}.values())
 
+    def kinds_of(self, nodes: Iterable[BrokerNode | QuorumNode]) -> list[str]:
+        """Return the kinds that nodes are of, each once."""
+        return [self.node(node_id).kind for node_id in self.one_of_each_kind(nodes)]
+
     # Nodes that end and return
 
     def start(self, *ids: int) -> None:
@@ -176,11 +152,14 @@ class MixedKraft(Administered):
         self.node(node_id).kill()
 
     def change(self, node_id: int) -> None:
-        """Stop a node, and start one of the other kind in its place."""
-        self.stop(node_id)
-        node = self.node(node_id)
-        node.become(OURS if node.kind == KAFKA else KAFKA)
-        self.start(node_id)
+        """Stop a node, and start one of the other kind in its place; return when it has all replicas in sync."""
+        with self.acts.during("swap", node_id):
+            self.stop(node_id)
+            node = self.node(node_id)
+            node.become(OURS if node.kind == KAFKA else KAFKA)
+            self.start(node_id)
+            if isinstance(node, BrokerNode):
+                self.wait_all_in_sync()
 
     @contextlib.contextmanager
     def paused(self, node_id: int) -> Iterator[None]:
@@ -190,6 +169,11 @@ class MixedKraft(Administered):
             yield
         finally:
             self.node(node_id).send(signal.SIGCONT)
+
+    def create_topic(self, name: str, assignment: list[list[int]], **config: str) -> None:
+        """Create a topic with its replicas placed."""
+        with self.acts.during("create", name):
+            super().create_topic(name, assignment, **config)
 
     # What is true
 
@@ -206,9 +190,10 @@ class MixedKraft(Administered):
         while self.quorum.node(leader := self.controller()).kind != kind:
             assert len(killed) < TRIES, f"after {killed} no controller of {kind} becomes active"
             killed.append(leader)
-            self.kill(leader)
-            self.quorum.wait_leader(other_than=leader)
-            self.start(leader)
+            with self.acts.during("kill", leader):
+                self.kill(leader)
+                self.quorum.wait_leader(other_than=leader)
+                self.start(leader)
         return leader
 
     def wait_quorum(self) -> None:
@@ -273,25 +258,21 @@ class MixedKraft(Administered):
 
     # The judgement of Kafka's own nodes
 
-    def check_judges(self, also: Sequence[str] = ()) -> None:
-        """All nodes run, Kafka's have logged nothing at WARN and above but what is expected, and ours no exception.
+    def complaints(self) -> list[Complaint]:
+        """Return what nodes of Kafka have logged at WARN and above, but for what an act explains."""
+        found = [one for node in self.nodes for one in node.complaints_of_kafka()]
+        ports = {str(node.port): str(node.id) for node in self.nodes}
+        return unexpected(found, CAUSES, self.acts.all, ports)
 
-        Args:
-            also: further texts that are expected.
-        """
+    def check_judges(self) -> None:
+        """All nodes run, Kafka's have logged nothing at WARN and above that no act explains, and ours no exception."""
         ended = [f"{node.id} has ended: {node.log()[-1_000:]}" for node in self.nodes if not node.runs]
-        complaints = [
-            f"{node.id} {line}"
-            for node in self.nodes
-            for line in node.complaints_of(KAFKA)
-            if FATAL.search(line) or not any(one in line for one in (*EXPECTED, *also))
-        ]
         exceptions = [
             f"{log.name} has a traceback"
             for log in self.quorum.at.glob("*-*.log")
             if "Traceback (most recent call last)" in log.read_text(errors="replace")
         ]
-        found = [*ended, *complaints, *exceptions]
+        found = [*ended, *map(str, self.complaints()), *exceptions]
         assert not found, "\n".join(found)
 
 

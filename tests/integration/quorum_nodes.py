@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.clients import programs
+from tests.integration import kafka_complaints
 from tests.integration.conftest import free_base_port
+from tests.integration.kafka_complaints import Complaint
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
@@ -148,7 +150,7 @@ class QuorumNode:
         command = [sys.executable, "-m", "tidegauge_broker.server.quorum.verb", "--config", str(self.config)]
         if self.kind == KAFKA:
             simple = "-Dorg.slf4j.simpleLogger."
-            log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=HH:mm:ss,SSS")
+            log = (f"{simple}showDateTime=true", f"{simple}dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS")
             command = [java_program(), *JVM, *log, "-cp", self._classpath, "kafka.Kafka", str(self.config)]
         with self._out(len(self._kinds)).open("wb") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
@@ -201,6 +203,11 @@ class QuorumNode:
     def complaints_of(self, kind: str) -> list[str]:
         """Those of its processes of one kind."""
         return complaints_in(self._out(start) for start, one in enumerate(self._kinds, 1) if one == kind)
+
+    def complaints_of_kafka(self) -> list[Complaint]:
+        """All lines at WARN and above of its processes of Apache Kafka's kind."""
+        logs = [self._out(start) for start, one in enumerate(self._kinds, 1) if one == KAFKA]
+        return [complaint for log in logs for complaint in kafka_complaints.complaints_in(log, self.id)]
 
     def segments(self) -> bytes:
         """The bytes of its metadata log."""

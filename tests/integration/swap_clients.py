@@ -38,6 +38,7 @@ PASSING = {
     confluent_kafka.KafkaError._TIMED_OUT,
     confluent_kafka.KafkaError._NOENT,
     confluent_kafka.KafkaError.NOT_CONTROLLER,
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
     confluent_kafka.KafkaError.UNKNOWN_LEADER_EPOCH,
     confluent_kafka.KafkaError.FENCED_LEADER_EPOCH,
 }

@@ -25,7 +25,7 @@ def of(lab: Lab) -> object:
 
 @pytest.mark.parametrize("lab", [of(lab) for lab in LABS])
 def test_a_lab_leads_where_its_page_says_and_not_before(lab: Lab, tmp_path: Path) -> None:
-    reader = LabReader(tmp_path, free_base_port(PORTS), has_zookeeper=not lab.kraft_only)
+    reader = LabReader(tmp_path, free_base_port(PORTS))
     try:
         reader.follow(ROOT / "docs" / "labs" / lab.page)
         assert reader.before is not None

@@ -65,5 +65,7 @@ def test_controllers_and_brokers_are_swapped_one_at_a_time_and_back_under_load(t
     with MixedKraft(tmp_path, KINDS["kafka"], KINDS["kafka"], kafka_classpath()) as cluster:
         ids = [*(node.id for node in cluster.quorum.nodes), *cluster.ids]
         with Programs(cluster.servers, tmp_path, creator(cluster), KAFKA_4, "consumer") as programs:
+            with cluster.acts.during("create", "__consumer_offsets", "__transaction_state"):
+                programs.wait_progress()
             swap(cluster, programs, [*ids, *ids])
         cluster.check_judges()

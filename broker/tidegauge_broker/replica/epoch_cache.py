@@ -77,7 +77,7 @@ class EpochCache:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Return where an epoch ends in this log, as LeaderEpochFileCache.endOffsetFor does."""
         entries = self._entries
-        if epoch < 0 or not entries:
+        if epoch == UNDEFINED_EPOCH_END.epoch or not entries:
             return UNDEFINED_EPOCH_END
         if epoch == entries[-1].epoch:
             return EpochEnd(epoch, log_end_offset)

@@ -65,6 +65,7 @@ class Reader:
             return self._out_of_range(result, offset)
         if end is not None and (end.epoch < (wanted.last_fetched_epoch or 0) or end.end_offset < offset):
             result.diverging = end
+            result.aborted_transactions = None
             return result
         return None
 

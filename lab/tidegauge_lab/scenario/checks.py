@@ -38,7 +38,7 @@ def _cluster_differences(expect: Expect, facts: Facts) -> Iterator[str]:
         yield says_not(facts.leader)
     if expect.epoch is not None and facts.epoch != expect.epoch:
         yield f"the leader epoch is {facts.epoch}, not {expect.epoch}"
-    if expect.isr is not None and facts.isr != expect.isr:
+    if expect.isr is not None and set(facts.isr) != set(expect.isr):
         yield f"the ISR is {show.numbers(facts.isr)}, not {show.numbers(expect.isr)}"
 
 

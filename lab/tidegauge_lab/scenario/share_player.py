@@ -17,6 +17,7 @@ from tidegauge_client.operation_history import OperationHistory
 from tidegauge_client.sent_record import INFO, OK
 from tidegauge_client.share_explanation import ShareFacts
 from tidegauge_client.share_member import Delivered, Says, ShareMember
+from tidegauge_client.share_views import KeptShare
 from tidegauge_lab.accountant.reading.share_history import read_share_histories
 from tidegauge_lab.accountant.shares.findings import NOTES
 from tidegauge_lab.accountant.shares.judging import judge_shares
@@ -343,8 +344,13 @@ def _durable_differences(step: steps.ShareState, facts: ShareFacts) -> list[str]
     if (step.durable_start, step.durable, step.durable_leader_epoch) == (None, None, None):
         return []
     kept = facts.kept
-    if kept is None:
-        return [f"the share coordinator keeps no state of {facts.name}"]
+    return (
+        [f"the share coordinator keeps no state of {facts.name}"] if kept is None else durable_differences(step, kept)
+    )
+
+
+def durable_differences(step: steps.ShareState, kept: KeptShare) -> list[str]:
+    """Return what the share coordinator keeps instead of what a step says; nothing if all of it is so."""
     assert NO_LEADER == NO_START_OFFSET, "a start offset that is not there is read as a leader that is not there"
     found: list[str] = []
     if step.durable_start not in {None, kept.start_offset}:

@@ -481,7 +481,7 @@ class Expect(PartitionStep):
 
     leader: int | None = argument(readers.leader, "a broker id, or none", default=None)
     epoch: int | None = argument(readers.integer, "the partition's leader epoch", default=None)
-    isr: tuple[int, ...] | None = argument(readers.many(readers.integer), "the ISR, in stored order", default=None)
+    isr: tuple[int, ...] | None = argument(readers.many(readers.integer), "the ISR, in any order", default=None)
     leo: Mapping[int, int] | None = argument(
         readers.by_broker(readers.integer), "{broker: log end offset}", default=None
     )

@@ -52,3 +52,22 @@ async def test_that_the_time_was_over_does_not_hide_what_was_in_the_way(monkeypa
     problem = await Controllers(_1=[UNREACHABLE, LATE]).describe(monkeypatch, 0.2)
     assert problem.code is ErrorCode.NETWORK_EXCEPTION
     assert "no connection to 127.0.0.1:1: refused; if its listener has TLS or SASL, --command-config" in problem.message
+
+
+async def test_a_controller_that_does_not_respond_leaves_time_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is paused accepts no request and refuses none; the next controller has the rest of the time."""
+    asked: list[tuple[str, float]] = []
+
+    async def request(channel: KafkaChannel, _key: int, _message: Any, limit_seconds: float, **_: Any) -> Any:
+        asked.append((channel.address, limit_seconds))
+        raise LATE if channel.address == "127.0.0.1:1" else REFUSED
+
+    monkeypatch.setattr(KafkaChannel, "request", request)
+    async with QuorumAdmin(["127.0.0.1:1", "127.0.0.1:2"], 1.2) as admin:
+        for _ in range(2):
+            with pytest.raises(TidegaugeError) as found:
+                await admin.describe()
+            assert found.value is REFUSED
+    assert [address[-1] for address, _ in asked] == ["1", "2", "2", "1"], "it is asked last from then on"
+    assert asked[0][1] == pytest.approx(0.4, abs=0.1), "a third of the time: another controller and a request follow"
+    assert asked[1][1] == pytest.approx(0.6, abs=0.1)

@@ -88,6 +88,7 @@ def test_negative_values_are_illegal(illegal: tuple[int, int]):
         (-1, (-1, -1)),  # case 1: no epoch
         (7, (7, 30)),  # case 2: the latest goes to the log's end
         (8, (-1, -1)),  # case 3: newer than all that is known
+        (-2, (-2, 10)),  # no epoch is negative, but -1 alone stands for none
         (1, (1, 10)),  # case 4: older than all: the asked epoch with the first start
         (2, (2, 20)),  # case 5: known: up to the next one's start
         (3, (2, 20)),  # case 5: unknown, in between: the largest below it (KIP-279)

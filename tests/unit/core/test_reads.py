@@ -76,3 +76,12 @@ def test_a_fetch_reads_what_the_rule_says(log: Log, offset: int, epoch: int | No
         assert (result.high_watermark, result.log_start_offset) == (log.high_watermark, log.start)
     else:
         assert (result.high_watermark, result.log_end_offset) == (-1, log.end)
+
+
+def test_a_reader_of_committed_data_that_must_truncate_is_given_no_list_of_aborted_transactions() -> None:
+    """An empty list is that of records without aborted ones; there are no records here (``FetchDataInfo.empty``)."""
+    loaded = LoadedLog(0, 9, 9, [EpochEntry(0, 0), EpochEntry(2, 5)], ProducerState())
+    leader = Leader(Partition(AT, 1, CoreSettings(), TopicRules(), "", loaded))
+    diverging = leader.read(FetchPartition(AT, 7, 100, None, 1), CONSUMER, reads_committed=True)
+    assert (diverging.diverging, diverging.aborted_transactions) == (EpochEnd(0, 5), None)
+    assert leader.read(FetchPartition(AT, 7, 100, None, 2), CONSUMER, reads_committed=True).aborted_transactions == ()

@@ -30,10 +30,33 @@ def test_sentences_may_differ_and_codes_may_not(rules: Any) -> None:
 
 def test_a_reason_covers_its_own_field_alone(rules: Any) -> None:
     """A second difference in the same response needs a reason of its own."""
-    dead = {"groups": [{"group_state": "Dead", "error_code": 69}]}
-    assert rules.excuse(apis.SHARE_GROUP_DESCRIBE, {}, {"groups": [{"group_state": "", "error_code": 69}]}, dead)
-    assert rules.excuse(apis.SHARE_GROUP_DESCRIBE, {}, {"groups": [{"group_state": "", "error_code": 0}]}, dead) is None
-    assert rules.excuse(apis.LIST_GROUPS, {}, {"groups": [{"group_state": "", "error_code": 69}]}, dead) is None
+    asked = {"groups": [{"group_id": "", "topics": []}]}
+    kafkas = {"groups": [{"group_id": "", "error_code": -1, "lag": 0}]}
+    assert rules.excuse(
+        apis.DESCRIBE_SHARE_GROUP_OFFSETS, asked, kafkas, {"groups": [{"group_id": "", "error_code": 0, "lag": 0}]}
+    )
+    lagging = {"groups": [{"group_id": "", "error_code": 0, "lag": 1}]}
+    assert rules.excuse(apis.DESCRIBE_SHARE_GROUP_OFFSETS, asked, kafkas, lagging) is None
+    assert (
+        rules.excuse(apis.LIST_GROUPS, asked, kafkas, {"groups": [{"group_id": "", "error_code": 0, "lag": 0}]}) is None
+    )
+
+
+def test_a_reason_needs_the_request_that_is_its_cause(rules: Any) -> None:
+    """Kafka's broker fails over a producer id of -1, and over no other."""
+    kafkas, ours = ({"markers": [{"error_code": code}]} for code in (-1, 0))
+    markers = [{"producer_id": "ID", "producer_epoch": 1}, {"producer_id": -1, "producer_epoch": 1}]
+    assert rules.excuse(apis.WRITE_TXN_MARKERS, {"markers": markers}, kafkas, ours)
+    assert rules.excuse(apis.WRITE_TXN_MARKERS, {"markers": markers[:1]}, kafkas, ours) is None
+    assert rules.excuse(apis.WRITE_TXN_MARKERS, {"markers": markers}, ours, kafkas) is None, "ours must not fail"
+
+
+@pytest.mark.parametrize(("key", "is_excused"), [(apis.LIST_TRANSACTIONS, True), (apis.FETCH, False)])
+def test_of_the_advertised_versions_those_may_differ_that_are_listed(rules: Any, key: int, *, is_excused: bool) -> None:
+    token = {"api_key": 38, "min_version": 1, "max_version": 3}
+    of_kafka = {"api_keys": [token, {"api_key": key, "min_version": 0, "max_version": 2}]}
+    of_ours = {"api_keys": [{"api_key": key, "min_version": 0, "max_version": 1}]}
+    assert (rules.excuse(apis.API_VERSIONS, {}, of_kafka, of_ours) is not None) is is_excused
 
 
 def test_a_list_of_another_length_is_one_difference(rules: Any) -> None:

@@ -123,6 +123,23 @@ def test_the_page_names_each_test_that_passes_on_kafka_alone_with_its_reason(pag
         assert line in text.splitlines()
 
 
+def test_a_reason_may_be_that_of_a_whole_class(page: Any, results: Any) -> None:
+    """JUnit's classes; a test that was aborted says why without the exception's name."""
+    made, passed, skipped = results.Result, results.Outcome.PASSED, results.Outcome.SKIPPED
+    names = ("org.a.BTest::one()[1]", "org.a.BTest::two()", "org.a.CTest::one()[1]")
+    here = {name: made(name, skipped, "org.opentest4j.TestAbortedException: not here") for name in names}
+    kafka = {name: made(name, passed) for name in names}
+    suite = page.SUITES["kafka-streams"]
+    reasons = {"kafka-streams": {"BTest": "B is not for us", "two()": "nor is two"}}
+    text = page.rendered("", [page.Compared(suite, kafka, here, repeated={"kafka": 0, "tidegauge": 0})], reasons)
+    rows = [line for line in text.splitlines() if line.startswith("| `org.a.")]
+    assert rows == [
+        "| `org.a.BTest::one()[1]` | B is not for us |",
+        "| `org.a.BTest::two()` | nor is two |",
+        "| `org.a.CTest::one()[1]` | `not here` |",
+    ]
+
+
 def test_a_suite_without_results_keeps_its_row_and_section(page: Any, results: Any) -> None:
     """A machine without Go, or a run of one suite, takes nothing from the page."""
     one = {"m::a": results.Result("m::a", results.Outcome.PASSED)}

@@ -53,6 +53,11 @@ OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
     ),
 }
 """The operations that there are for a kind of resource (``AclEntry.supportedOperations``)."""
+OPERATIONS_IN_KRAFT: Mapping[ResourceType, tuple[Operation, ...]] = {
+    **OPERATIONS,
+    ResourceType.GROUP: (*OPERATIONS[ResourceType.GROUP], Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+}
+"""Likewise of Kafka 4, whose groups have settings."""
 
 
 class Rules(NamedTuple):

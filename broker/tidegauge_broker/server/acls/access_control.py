@@ -7,12 +7,13 @@ Source: ``AclAuthorizer``, ``AuthHelper``; ``kafka.authorizer.logger``.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, Pattern, PatternType, ResourceType, camel
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import Values
-from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
+from tidegauge_broker.security.acls.authorizer import OPERATIONS, AclAuthorizer, Rules
 
 if TYPE_CHECKING:  # the package of the caller imports the settings, which import the lists
     from tidegauge_broker.server.service.caller import Caller
@@ -53,7 +54,12 @@ class AccessControl:
 
     Args:
         authorizer: decides, by the lists that it has been given.
+
+    Attributes:
+        operations: that there are for each kind of resource.
     """
+
+    operations: Mapping[ResourceType, tuple[Operation, ...]] = OPERATIONS
 
     def __init__(self, authorizer: AclAuthorizer) -> None:
         self.authorizer = authorizer

@@ -128,6 +128,11 @@ class AccessLists(Protocol):
 
     authorizer: AclAuthorizer
 
+    @property
+    def operations(self) -> Mapping[ResourceType, tuple[Operation, ...]]:
+        """The operations that there are for each kind of resource."""
+        ...
+
     def allows(
         self, caller: Caller, operation: Operation, kind: ResourceType, name: str, api: str, *, logs: bool = True
     ) -> bool:

@@ -17,7 +17,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.apis import CREATE_ACLS, DELETE_ACLS
 from tidegauge.kafka.kraft.messages.create_acls import AclCreation, CreateAclsRequest
 from tidegauge.kafka.kraft.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
-from tidegauge_broker.security.acls.authorizer import AclAuthorizer
+from tidegauge_broker.security.acls.authorizer import OPERATIONS_IN_KRAFT, AclAuthorizer
 from tidegauge_broker.server.acls.access_control import AccessControl, Outcome
 from tidegauge_broker.server.acls.message_forms import binding_of
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
@@ -32,6 +32,8 @@ class ImageAccessLists(AccessControl):
         forwarding: to the controller.
         authorizer: decides.
     """
+
+    operations = OPERATIONS_IN_KRAFT
 
     def __init__(self, image: Callable[[], MetadataImage], forwarding: Forwarding, authorizer: AclAuthorizer) -> None:
         super().__init__(authorizer)

@@ -18,6 +18,7 @@ from tidegauge.kafka.kraft.messages.allocate_producer_ids import AllocateProduce
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.cluster.kraft.controller_channel import ControllerChannel
+from tidegauge_broker.server.cluster.kraft.isr_order import order_of_expansion, order_of_shrinking
 from tidegauge_controller.admin import NewTopic, TopicOutcome
 
 LOG = logging.getLogger("tidegauge.controller-client")
@@ -90,10 +91,13 @@ class KRaftRequests:
         return kafka.AlterPartitionRequest(request.broker_id, request.broker_epoch, topics)
 
     def _partition(self, proposal: IsrProposal) -> kafka.PartitionData:
-        """Return Kafka's form of a proposal; the last member is the one that joins, if any does."""
-        members = [kafka.BrokerState(member, self._epoch_of(member)) for member in proposal.new_isr]
-        if members and proposal.joiner_epoch >= 0:
-            members[-1].broker_epoch = proposal.joiner_epoch
+        """Return Kafka's form of a proposal, whose last member is the one that joins, if any does."""
+        epochs = {member: self._epoch_of(member) for member in proposal.new_isr}
+        expands = proposal.joiner_epoch >= 0
+        if expands:
+            epochs[proposal.new_isr[-1]] = proposal.joiner_epoch
+        order = order_of_expansion(epochs) if expands else order_of_shrinking(epochs)
+        members = [kafka.BrokerState(member, epochs[member]) for member in order]
         return kafka.PartitionData(
             proposal.topic_partition.partition,
             proposal.leader_epoch,

@@ -148,7 +148,7 @@ def _delete_topics(
         return
     names: list[str] = list(message.topic_names)
     ids: list[str] = []
-    ambiguous: list[topics.TopicResult] = []
+    ambiguous: list[delete_topics.DeletableTopicResult] = []
     if call.version >= _STATES:
         ambiguous = [_ambiguous(one) for one in message.topics if (one.name is None) == (one.topic_id == NIL_UUID)]
         names = [one.name for one in message.topics if one.name is not None and one.topic_id == NIL_UUID]
@@ -165,7 +165,7 @@ def _delete_topics(
         return topics.delete_topics(active.view, names, ids, mutations.mutate)
 
     def done(results: Sequence[topics.TopicResult]) -> None:
-        found = [_deleted(one) for one in (*ambiguous, *unauthorized, *results)]
+        found = [*ambiguous, *map(_deleted, (*unauthorized, *results))]
         call.respond(delete_topics.DeleteTopicsResponse(mutations.throttle_ms, found))
 
     deadline_ms = controller.now_ms + message.timeout_ms
@@ -173,12 +173,12 @@ def _delete_topics(
     controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count))
 
 
-def _ambiguous(one: delete_topics.DeleteTopicState) -> topics.TopicResult:
-    """Return the refusal of a topic that is named in both ways, or in none."""
+def _ambiguous(one: delete_topics.DeleteTopicState) -> delete_topics.DeletableTopicResult:
+    """Return the refusal of a topic that is named in both ways, or in none; it is named as in the request."""
     text = "Neither topic name nor id were specified."
     if one.name is not None:
         text = "You may not specify both topic name and topic id."
-    return topics.TopicResult(one.name or "", ErrorCode.INVALID_REQUEST, text, topic_id_text(one.topic_id))
+    return delete_topics.DeletableTopicResult(one.name, one.topic_id, ErrorCode.INVALID_REQUEST, text)
 
 
 def _deleted(one: topics.TopicResult) -> delete_topics.DeletableTopicResult:

@@ -39,6 +39,7 @@ from tidegauge_broker.server.wire.kafka.authorization.asking import Ask
 from tidegauge_broker.server.wire.kafka.callers import is_of_broker
 from tidegauge_broker.server.wire.kafka.client_software import is_valid
 from tidegauge_broker.server.wire.kafka.handlers import (
+    as_of_kafka_4,
     describe_topic_partitions,
     forwarded_configs,
     list_config_resources,
@@ -104,6 +105,7 @@ def serving_of(
         return Serving(BROKER_PROTOCOL, SERVED, found | _versions_by_caller(found, seen), of_clients)
     known = {
         **SERVED,
+        **{one.key: one for one in as_of_kafka_4.KRAFT_VARIANTS},
         **{one.key: one for one in (describe_topic_partitions.KRAFT_API, list_config_resources.KRAFT_API)},
     }
     apis = {key: _served(key, known.get(key)) for key in KRAFT_BROKER_APIS if key in known or key in FORWARDED}

@@ -20,7 +20,6 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import APIS, message_class
 from tidegauge.kafka.kraft.apis import KRAFT_APIS
 from tidegauge.with_turns import with_turns
-from tidegauge_broker.security.acls.authorizer import OPERATIONS
 from tidegauge_broker.server.cluster.ports import AccessLists
 from tidegauge_broker.server.wire.kafka import error_forms
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
@@ -79,7 +78,7 @@ class Ask(NamedTuple):
 
     def operations(self, kind: ResourceType, name: str) -> int:
         """Return what the caller may do with a resource, as bits (``AuthHelper.authorizedOperations``)."""
-        return sum(1 << one for one in OPERATIONS[kind] if self.may(one, kind, name, logs=False))
+        return sum(1 << one for one in self.acls.operations[kind] if self.may(one, kind, name, logs=False))
 
     def refused(self, request: Any, error: ErrorCode, message: str | None = None) -> Any:
         """Return the response that refuses all of a request; an empty one for a Produce with acks=0."""

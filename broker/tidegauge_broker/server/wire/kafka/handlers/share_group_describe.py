@@ -50,7 +50,7 @@ def response_of(result: share_groups.DescribeShareGroupResult, *, with_operation
         error_code=result.error,
         error_message=result.message,
         group_id=result.group_id,
-        group_state=result.state,
+        group_state="" if result.error else result.state,
         group_epoch=result.group_epoch,
         assignment_epoch=result.assignment_epoch,
         assignor_name=result.assignor,

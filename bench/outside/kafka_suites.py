@@ -1,0 +1,294 @@
+"""Apache Kafka's own integration tests, whose clusters are Tidegauge's in place of those of Kafka's test kit.
+
+The tests of streams, connect and clients make their clusters by one class, ``KafkaClusterTestKit``, in the JVM of the
+test. On Kafka's side it is Kafka's own; on Tidegauge's the one in ``java/`` stands in for it, first on the class path,
+and has ``test_kit.py`` start each test's cluster in KRaft mode. Each class of tests has a JVM of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from fetched import Unavailable, kept
+from jars import KAFKA_4
+from maven import Artifact, resolve
+
+from outside.results import TIDEGAUGE, Outcome, Result, from_junit
+from tidegauge.java import java_program
+
+HERE = Path(__file__).parent
+SOURCES = HERE / "java"
+SERVICE, EXTENSION = "org.junit.jupiter.api.extension.Extension", "org.apache.kafka.common.test.WithoutStreamsGroups"
+"""By which JUnit finds the extension that skips what a cluster here does not have."""
+CLASS_SECONDS = 600.0
+"""Limit of one class of tests."""
+TEST_SECONDS = 180
+"""Limit of one test."""
+JVM = ("-Xmx900m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+REPORT = "TEST-junit-jupiter.xml"
+_OF_KAFKA = (
+    ("kafka_2.13", ""),
+    ("kafka-streams", ""),
+    ("kafka-tools", ""),
+    ("connect-runtime", ""),
+    ("kafka-test-common-runtime", ""),
+    ("kafka_2.13", "test"),
+    ("kafka-clients", "test"),
+    ("kafka-server-common", "test"),
+    ("kafka-streams", "test"),
+    ("kafka-streams-integration-tests", "test"),
+    ("kafka-clients-integration-tests", "test"),
+    ("connect-runtime", "test"),
+)
+_OF_OTHERS = (
+    Artifact("org.junit.platform", "junit-platform-console", "1.13.1"),
+    Artifact("org.junit.jupiter", "junit-jupiter", "5.13.1"),
+    Artifact("org.mockito", "mockito-junit-jupiter", "5.20.0"),
+    Artifact("org.hamcrest", "hamcrest", "3.0"),
+    Artifact("org.bouncycastle", "bcpkix-jdk18on", "1.80"),
+    Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+)
+
+
+class Work(Protocol):
+    """What a run needs to know: a ``suites.Task``."""
+
+    @property
+    def prepared(self) -> Path:
+        """The directory that ``prepare`` returned."""
+
+    @property
+    def tests(self) -> Sequence[str]:
+        """The tests to run; all where it is empty."""
+
+    @property
+    def directory(self) -> Path:
+        """For reports and logs."""
+
+    @property
+    def side(self) -> str:
+        """Whose clusters the tests get."""
+
+
+class Classes(NamedTuple):
+    """Classes of tests.
+
+    Attributes:
+        package: of all of them.
+        names: without that package.
+    """
+
+    package: str
+    names: Sequence[str]
+
+    def qualified(self) -> list[str]:
+        """Return the names with the package."""
+        return [f"{self.package}.{name}" for name in self.names]
+
+
+def prepare() -> Path:
+    """Return the directory with the jars of the tests, and the stand-in's classes beside it.
+
+    Raises:
+        Unavailable: no Maven, no Java compiler, or the repository does not have the tests.
+    """
+    artifacts = [Artifact("org.apache.kafka", name, KAFKA_4, classifier=kind) for name, kind in _OF_KAFKA]
+    jars = resolve(f"kafka-tests-{KAFKA_4}", [*artifacts, *_OF_OTHERS])
+    compiled(jars)
+    return jars
+
+
+def compiled(jars: Path) -> Path:
+    """Return the directory with the stand-in's classes.
+
+    Raises:
+        Unavailable: there is no compiler, or it refuses.
+    """
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise Unavailable("there is no Java compiler (javac)")
+    sources = sorted(SOURCES.glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+    def compile_them(directory: Path) -> None:
+        command = [compiler, "-cp", f"{jars}/*", "-d", str(directory), *map(str, sources)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Unavailable(f"the stand-in for Kafka's test kit does not compile: {done.stderr.strip()[:300]}")
+        services = directory / "META-INF" / "services"
+        services.mkdir(parents=True)
+        (services / SERVICE).write_text(f"{EXTENSION}\n", encoding="utf-8")
+
+    return kept(f"kafka-test-kit-{digest}", compile_them)
+
+
+def runner(classes: Classes) -> Callable[[Work], list[Result]]:
+    """Return what runs these classes, or those of them that have a test which is asked for."""
+
+    def run(work: Work) -> list[Result]:
+        asked = {test.partition("::")[0].partition("$")[0] for test in work.tests}
+        chosen = [name for name in classes.qualified() if not asked or name in asked]
+        return [result for name in chosen for result in _run(work, name)]
+
+    return run
+
+
+def _run(work: Work, name: str) -> Iterator[Result]:
+    """Run one class; what has no report has failed."""
+    directory = work.directory / name.rpartition(".")[2]
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    said = ""
+    with (directory / "output.txt").open("w", encoding="utf-8") as output:
+        try:
+            subprocess.run(
+                _command(work, name, directory), stdout=output, stderr=output, check=False, timeout=CLASS_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            said = f"the class did not end in {CLASS_SECONDS:.0f} s"
+    report = directory / REPORT
+    found = from_junit(report.read_text(encoding="utf-8")) if report.exists() else []
+    if not found:
+        found = [Result(name, Outcome.FAILED, said or _why(directory / "output.txt"))]
+    print(f"{name}: {', '.join(f'{sum(one.outcome is way for one in found)} {way}' for way in Outcome)}", flush=True)
+    yield from found
+
+
+def _command(work: Work, name: str, directory: Path) -> list[str]:
+    """Return the command that runs a class of tests."""
+    classpath, cluster = [f"{work.prepared}/*"], []
+    if work.side == TIDEGAUGE:
+        classpath.insert(0, str(compiled(work.prepared)))
+        cluster = [f"-Doutside.cluster={sys.executable}|-m|outside.test_kit"]
+    return [
+        java_program(),
+        *JVM,
+        *cluster,
+        "-Dlog4j2.level=WARN",
+        "-cp",
+        ":".join(classpath),
+        "org.junit.platform.console.ConsoleLauncher",
+        "execute",
+        "--disable-banner",
+        "--details=none",
+        f"--reports-dir={directory}",
+        "--config=junit.jupiter.extensions.autodetection.enabled=true",
+        "--config=junit.jupiter.execution.timeout.testable.method.default=" + f"{TEST_SECONDS}s",
+        f"--select-class={name}",
+    ]
+
+
+def _why(output: Path) -> str:
+    """Return the line of a run without a report that names the problem."""
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    reasons = [line.strip() for line in lines if line.strip().startswith(("=> ", "Caused by: "))]
+    return reasons[-1] if reasons else "it reported nothing"
+
+
+STREAMS = Classes(
+    "org.apache.kafka.streams.integration",
+    (
+        "AdjustStreamThreadCountTest",
+        "EosIntegrationTest",
+        "FineGrainedAutoResetIntegrationTest",
+        "GlobalKTableEOSIntegrationTest",
+        "GlobalKTableIntegrationTest",
+        "GlobalThreadShutDownOrderTest",
+        "InternalTopicIntegrationTest",
+        "JoinStoreIntegrationTest",
+        "JoinWithIncompleteMetadataIntegrationTest",
+        "KStreamAggregationDedupIntegrationTest",
+        "KStreamAggregationIntegrationTest",
+        "KStreamRepartitionIntegrationTest",
+        "KTableKTableForeignKeyJoinIntegrationTest",
+        "KTableSourceTopicRestartIntegrationTest",
+        "LagFetchIntegrationTest",
+        "MetricsIntegrationTest",
+        "OptimizedKTableIntegrationTest",
+        "PauseResumeIntegrationTest",
+        "PurgeRepartitionTopicIntegrationTest",
+        "QueryableStateIntegrationTest",
+        "RegexSourceIntegrationTest",
+        "ResetPartitionTimeIntegrationTest",
+        "RestoreIntegrationTest",
+        "SmokeTestDriverIntegrationTest",
+        "StandbyTaskCreationIntegrationTest",
+        "StandbyTaskEOSIntegrationTest",
+        "StoreQueryIntegrationTest",
+        "SuppressionDurabilityIntegrationTest",
+        "SuppressionIntegrationTest",
+        "TaskMetadataIntegrationTest",
+    ),
+)
+CLIENTS = Classes(
+    "org.apache.kafka.clients",
+    (
+        "ClientRebootstrapTest",
+        "TransactionsExpirationTest",
+        "TransactionsWithMaxInFlightOneTest",
+        "admin.AdminFenceProducersTest",
+        "admin.AutoTopicCreationTest",
+        "admin.ConcurrentListOffsetsRequestTest",
+        "admin.DeleteTopicTest",
+        "admin.DescribeFeaturesTest",
+        "admin.DescribeProducersWithBrokerIdTest",
+        "admin.DynamicGroupConfigIntegrationTest",
+        "admin.ListOffsetsIntegrationTest",
+        "admin.RackAwareAutoTopicCreationTest",
+        "admin.StaticBrokerConfigTest",
+        "consumer.ConsumerBounceTest",
+        "consumer.ConsumerIntegrationTest",
+        "consumer.ConsumerTopicCreationTest",
+        "consumer.PlaintextConsumerAssignTest",
+        "consumer.PlaintextConsumerCallbackTest",
+        "consumer.PlaintextConsumerCloseTest",
+        "consumer.PlaintextConsumerCommitTest",
+        "consumer.PlaintextConsumerFetchTest",
+        "consumer.PlaintextConsumerPollTest",
+        "consumer.PlaintextConsumerSubscriptionTest",
+        "consumer.PlaintextConsumerTest",
+        "consumer.ShareConsumerRackAwareTest",
+        "consumer.ShareConsumerTest",
+        "producer.ProducerCompressionTest",
+        "producer.ProducerFailureHandlingTest",
+        "producer.ProducerIdExpirationTest",
+        "producer.ProducerIntegrationTest",
+        "producer.ProducerSendWhileDeletionTest",
+    ),
+)
+CONNECT = Classes(
+    "org.apache.kafka.connect.integration",
+    (
+        "ConnectorTopicsIntegrationTest",
+        "ErrorHandlingIntegrationTest",
+        "ExactlyOnceSourceIntegrationTest",
+        "ExampleConnectIntegrationTest",
+        "InternalTopicsIntegrationTest",
+        "OffsetsApiIntegrationTest",
+        "RebalanceSourceConnectorsIntegrationTest",
+        "SinkConnectorsIntegrationTest",
+        "SourceConnectorsIntegrationTest",
+        "TransformationIntegrationTest",
+    ),
+)
+_HOW = (
+    "Tidegauge's clusters are started outside of the test's JVM; `bench/outside/java/KafkaClusterTestKit.java` stands "
+    "in for Kafka's test kit. A test that looks into a broker's process is skipped."
+)
+SUITES = (
+    ("streams", "Kafka Streams", STREAMS, _HOW + " Clusters have no groups of the streams protocol."),
+    (
+        "clients",
+        "its clients",
+        CLIENTS,
+        _HOW + " Without classes that need SASL, an authorizer, or a plugin in brokers.",
+    ),
+    ("connect", "Kafka Connect", CONNECT, _HOW),
+)
+"""Name, title, classes, and how they are run."""

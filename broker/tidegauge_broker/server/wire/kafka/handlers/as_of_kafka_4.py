@@ -1,0 +1,102 @@
+"""What brokers in KRaft mode respond otherwise than those in ZooKeeper mode: as Apache Kafka 4.3, not as 3.9.
+
+- Groups have settings (KIP-1043), so DESCRIBE_CONFIGS and ALTER_CONFIGS are operations of theirs
+  (``AclEntry.supportedOperations``).
+- Settings of topics that Kafka 4 has removed are not described (KIP-724, KIP-937).
+- A filter of client quotas that names an entity beside a match that needs no name, or none beside one that needs it,
+  is refused (``ClientQuotasImage.describe``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidegauge.cluster_metadata.access_lists import ResourceType
+from tidegauge.cluster_metadata.client_quotas import TYPES
+from tidegauge.errors import ErrorCode
+from tidegauge.kafka import apis
+from tidegauge.kafka.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from tidegauge.settings.topic import REMOVED_IN_KAFKA_4
+from tidegauge_broker.security.acls.authorizer import OPERATIONS_IN_KRAFT
+from tidegauge_broker.server.configs.resource_types import ConfigResourceType
+from tidegauge_broker.server.wire.kafka.authorization.asking import changed
+from tidegauge_broker.server.wire.kafka.handlers import (
+    client_quotas,
+    consumer_group_describe,
+    describe_configs,
+    describe_groups,
+    share_group_describe,
+)
+from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
+from tidegauge_broker.server.wire.kafka.request import Context, Handler
+from tidegauge_broker.server.wire.kafka.responses import Response
+from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+
+GROUP_OPERATIONS = sum(1 << one for one in OPERATIONS_IN_KRAFT[ResourceType.GROUP])
+_EXACT, _DEFAULT, _SPECIFIED = "MATCH_TYPE_EXACT", "MATCH_TYPE_DEFAULT", "MATCH_TYPE_SPECIFIED"
+_MATCHES = {0: _EXACT, 1: _DEFAULT, 2: _SPECIFIED}
+
+
+def _with_operations_of(handler: Handler) -> Handler:
+    """Return a handler that describes groups with all operations that there are for a group."""
+
+    def change(message: Any) -> None:
+        for group in message.groups:
+            if group.authorized_operations != NOT_ASKED_FOR:
+                group.authorized_operations = GROUP_OPERATIONS
+
+    return lambda request, context: changed(handler(request, context), change)
+
+
+def _describe_configs(request: Any, context: Context) -> Response:
+    """Describe resources without the settings of topics that are no longer there."""
+
+    def change(message: Any) -> None:
+        for one in message.results:
+            if one.resource_type == ConfigResourceType.TOPIC:
+                one.configs = [entry for entry in one.configs if entry.name not in REMOVED_IN_KAFKA_4]
+
+    return changed(describe_configs.handle(request, context), change)
+
+
+def _describe_quotas(request: DescribeClientQuotasRequest, context: Context) -> Response:
+    """Return the quotas that the filter matches, if each of its components can be matched."""
+    refused = _refusal(request.components)
+    if refused is not None:
+        return DescribeClientQuotasResponse(0, ErrorCode.INVALID_REQUEST, refused, None)
+    return client_quotas.describe(request, context)
+
+
+def _refusal(components: Sequence[ComponentData]) -> str | None:
+    """Return why a filter can't be used for the match of one of its components; None: it can, as far as that goes.
+
+    What is wrong with a type comes before that, component by component; it is left to the handler.
+    """
+    seen: set[str] = set()
+    for one in components:
+        if one.entity_type not in TYPES or one.entity_type in seen:
+            return None
+        seen.add(one.entity_type)
+        match = _MATCHES.get(one.match_type)
+        if match is None:
+            return f"Unknown match type {one.match_type}"
+        if match == _EXACT and one.match is None:
+            return f"Request specified {match}, but set match string to null."
+        if match != _EXACT and one.match is not None:
+            return f"Request specified {match}, but also specified a match string."
+    return None
+
+
+_OF_GROUPS = (describe_groups.API, consumer_group_describe.API, share_group_describe.API)
+_QUOTAS = next(one for one in client_quotas.SERVED_APIS if one.key == apis.DESCRIBE_CLIENT_QUOTAS)
+KRAFT_VARIANTS: tuple[ServedApi, ...] = (
+    *(one._replace(handle=_with_operations_of(one.handle)) for one in _OF_GROUPS),
+    describe_configs.API._replace(handle=_describe_configs),
+    _QUOTAS._replace(handle=_describe_quotas),
+)
+"""The APIs whose responses differ; the rest of each is that of ZooKeeper mode."""
