@@ -85,7 +85,7 @@ json.dumps({{"histories": [digest_of(*one) for one in %r], "stories": digests}})
 def from_webassembly(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The digests of histories and of stories that Python gives as WebAssembly; its start takes longer than both."""
     scratch = tmp_path_factory.mktemp("webassembly")
-    (scratch / "code.zip").write_bytes(archive((ENTRY, LATER, _DIGESTS), runtime / MODULES))
+    (scratch / "code.zip").write_bytes(archive((ENTRY, *LATER, _DIGESTS), runtime / MODULES))
     scenarios = json.dumps([one["scenario"] for one in stories()])
     (scratch / "program.py").write_text(_CALCULATIONS % (scenarios, HISTORIES))
     named = {"runtime": runtime, "code": scratch / "code.zip", "program": scratch / "program.py"}

@@ -348,7 +348,7 @@ class HandDriven(HandCluster):
         """Do what concerns transactions or groups."""
         if self.applications is None:
             raise ActionError("this cluster has no coordinators: choose 'transactions and groups' in the settings")
-        said: str = getattr(self.applications, action.kind)(action)
+        said: str = self.applications.do(action)
         return said
 
     # What actions need
