@@ -97,6 +97,14 @@ class Applications:
         said: str = getattr(one, action.kind)(action)
         return said
 
+    def news(self) -> list[str]:
+        """Return what responses have brought since the last call, as sentences."""
+        found = []
+        for one in self.others:
+            found += one.news
+            one.news = []
+        return found
+
     # Transactions
 
     def _producer(self, action: Action) -> TransactionalProducer:

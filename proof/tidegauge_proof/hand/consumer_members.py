@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegauge.errors import ErrorCode
 from tidegauge_proof.hand.actions import Action, ActionError
 from tidegauge_proof.hand.coordination import Call, Coordination
 from tidegauge_proof.hand.group_names import CONSUMER_GROUP, OFFSETS
@@ -32,6 +33,8 @@ class ConsumerMembers:
         self._coordination = coordination
         self._world = coordination.world
         self.members: dict[int, Consumer] = {}
+        self.news: list[str] = []
+        """What responses have brought since the last action, as sentences."""
         self._processes: dict[int, int] = {}
         self._sent_ms: dict[int, int] = {}
         self._said: dict[int, frozenset[int]] = {}
@@ -148,12 +151,25 @@ class ConsumerMembers:
         self._said[number] = member.reads
         self._ask(number, member, "heartbeat", wanted)
 
+    def _note(self, number: int, member: Consumer, result: Any) -> None:
+        """Note a refusal, and other partitions than those that it could read before."""
+        error = getattr(result, "error", ErrorCode.NONE)
+        if error is not ErrorCode.NONE:
+            self.news.append(f"The heartbeat of k{number} was refused: {error.name}.")
+            return
+        assignment = getattr(result, "assignment", None)
+        given = frozenset() if assignment is None else frozenset(one for _, ones in assignment for one in ones)
+        if assignment is not None and given != member.given:
+            named = ", ".join(f"t-{one}" for one in sorted(given)) or "nothing"
+            self.news.append(f"k{number} may own {named}, epoch {result.member_epoch}.")
+
     def _ask(self, number: int, member: Consumer, kind: str, request: Any) -> None:
         token = object()
 
         def done(result: Any) -> None:
             if member.in_flight.get(kind) is token:
                 del member.in_flight[kind]
+                self._note(number, member, result)
                 member.responded(kind, result)
                 if self.members.get(number) is member:
                     self._act_as(number)

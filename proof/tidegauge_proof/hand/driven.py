@@ -44,7 +44,8 @@ class HandDriven(HandCluster):
             self.guarded(self.send_all)
         self.guarded(self.look_at_clients)
         self.date_events()
-        return said or ""
+        news = [] if self.applications is None else self.applications.news()
+        return " ".join([*([said] if said else []), *news])
 
     # Actions
 

@@ -79,6 +79,8 @@ class ShareMembers:
         self.leaders = leaders
         self._send = send
         self.members: dict[int, ShareMember] = {}
+        self.news: list[str] = []
+        """What responses have brought since the last action, as sentences."""
         self._processes: dict[int, int] = {}
         leaders.disconnected = self._disconnected
 
@@ -197,6 +199,7 @@ class ShareMembers:
 
     def _fetched(self, member: ShareMember, broker_id: int, found: Fetched) -> None:
         self._counted(member, broker_id, found.error)
+        self._note(member, found.error, _text_of(found), "fetch")
         for one in found.acquired:
             for offset in range(one.first_offset, one.last_offset + 1):
                 if offset in found.numbers:
@@ -204,6 +207,14 @@ class ShareMembers:
 
     def _acknowledged(self, member: ShareMember, broker_id: int, error: ErrorCode) -> None:
         self._counted(member, broker_id, error)
+        self._note(member, error, "", "acknowledgement")
+
+    def _note(self, member: ShareMember, error: ErrorCode, text: str, what: str) -> None:
+        name = member.name.partition("-")[0]
+        if error is not ErrorCode.NONE:
+            self.news.append(f"The {what} of {name} was refused: {error.name}.")
+        elif text:
+            self.news.append(f"{name} got: {text}.")
 
     @staticmethod
     def _counted(member: ShareMember, broker_id: int, error: ErrorCode) -> None:

@@ -78,7 +78,9 @@ function makeApplications(value) {
   const client = () => ({ client: value("client") });
   const member = () => ({ member: value("member") });
   const consumer = () => ({ member: value("consumer") });
-  const does = (kind, values, name = kind) => own(word(name), () => act(kind, values()), `${word(name)}: ${word("group")}`);
+  const does = (kind, values, name = kind, of = "group") => own(word(name), () => act(kind, values()), `${word(name)}: ${word(of)}`);
+  const asProducer = (kind) => does(kind, client, kind, "transactions");
+  const asConsumer = (kind, name = kind) => does(kind, consumer, name, "consumer-group");
   const beginWith = (name, coordinators) => own(word(name), () => request({ op: "begin", settings: { ...desk.state.settings, coordinators } }));
   hand.without = beginWith("with-coordinators", 1);
   hand.withoutShares = beginWith("with-share-groups", WITH_SHARE_GROUPS);
@@ -87,9 +89,9 @@ function makeApplications(value) {
     group(
       word("transactions"),
       choice("client", [1, 2, 3, 4].map((one) => [one, `t${(one + 1) >> 1}${one % 2 ? "" : ` (${word("second-process")})`}`]), word("producer")),
-      does("init_transactions", client), does("begin_transaction", client),
+      asProducer("init_transactions"), asProducer("begin_transaction"),
       own(word("produce"), () => act("produce_in_transaction", { count: value("count"), ...client() }), word("produce_in_transaction")),
-      does("commit_transaction", client), does("abort_transaction", client),
+      asProducer("commit_transaction"), asProducer("abort_transaction"),
       own(word("read_committed"), () => act("read_committed", { broker: value("at") })),
     ),
     group(
@@ -100,10 +102,9 @@ function makeApplications(value) {
     group(
       word("consumer-group"),
       choice("consumer", MEMBERS.map((one) => [one, `k${one}`]), word("member")),
-      does("join_consumers", consumer, "join_group"), does("beat_consumer", consumer, "beat"),
-      does("keep_partitions", consumer), does("revoke_partitions", consumer),
-      does("commit_as_consumer", consumer, "commit_offsets"),
-      does("leave_consumers", consumer, "leave_group"), does("stop_consumer", consumer, "stop_member"),
+      asConsumer("join_consumers", "join_group"), asConsumer("beat_consumer", "beat"),
+      asConsumer("keep_partitions"), asConsumer("revoke_partitions"), asConsumer("commit_as_consumer", "commit_offsets"),
+      asConsumer("leave_consumers", "leave_group"), asConsumer("stop_consumer", "stop_member"),
     ),
   );
   hand.withShares = makeShareMembers(value);

@@ -26,6 +26,8 @@ const STAGE_WORDS = {
     "kip-279": "Rule kip-279: a replica that fetches with an old epoch is not fenced, and takes records that diverge (KIP-320).",
     own: "By a rule of your own.",
     "kip-320": "Rule kip-320, that of today: every fetch names the last epoch, and the leader says where the logs diverge.",
+    memberEpoch: "member epoch {0}", reads: "reads", revoking: "to give up", awaits: "waits for {0}",
+    members: "A box is a partition of the group's topic. Dashed: the member reads it, and has yet to give it up. Dotted: it waits until the other has given it up.",
     shares: "Small print on the leader's boxes, of share group {0}: s1 has it, ↺ it is available again, ✓ acknowledged, ✕ archived, done: the group is past it; the number counts deliveries.", done: "done",
     legend: "A box is a record, its colour the leader epoch. Dashed: above this replica's high watermark (HW), so not known to be committed here. ▲ how far the leader knows a follower.",
   },
@@ -51,6 +53,8 @@ const STAGE_WORDS = {
     "kip-279": "规则 kip-279：带着旧 epoch 来 fetch 的副本没有被隔离，会拿到分叉的记录（KIP-320）。",
     own: "按你自己写的规则。",
     "kip-320": "规则 kip-320（今天的规则）：每次 fetch 都带上最后的 epoch，Leader 指出日志从哪里分叉。",
+    memberEpoch: "成员 epoch {0}", reads: "在读", revoking: "该交出", awaits: "等 {0}",
+    members: "方框是组所读主题的一个分区。虚线：成员还在读，但该交出。点线：等另一个成员交出。",
     shares: "Leader 方框上的小字属于共享组 {0}：s1 正持有它，↺ 可再次投递，✓ 已确认，✕ 已归档，“完”表示组已越过它；数字是投递次数。", done: "完",
     legend: "方框是一条记录，颜色是 Leader Epoch。虚线：高于该副本的高水位（HW），在这里还不知道是否已提交。▲ Leader 所知的 Follower 进度。",
   },
@@ -139,7 +143,9 @@ function drawStage() {
   write(byId("stage-state"), stateOf(partition));
   const from = firstBox(partition, scene);
   const share = Object.values(view.shares || {}).find((one) => one.partition === `${partition.topic}-${partition.partition}`);
-  write(byId("stage-legend"), `${phrase("legend")}${share ? ` ${phrase("shares", share.group)}` : ""}`);
+  const hasMembers = drawMemberLanes(partition.high === partition.low);
+  show(byId("lanes"), !hasMembers);
+  write(byId("stage-legend"), hasMembers ? phrase("members") : `${phrase("legend")}${share ? ` ${phrase("shares", share.group)}` : ""}`);
   write(byId("stage-left-out"), from > partition.low ? phrase("earlier", from) : "");
   drawLanes(scene, view, partition, from, follows);
 }
@@ -224,7 +230,7 @@ function drawShared(records, share) {
     const range = share && share.records.find(({ first, last }) => first <= one.offset && one.offset <= last);
     const count = range && range.count ? ` ${range.count}` : "";
     const member = range && range.state === "acquired" ? (range.member || "").split("-")[0].slice(0, 4) : "";
-    if (range && range.state in SHARE_MARKS) Object.assign(one, { shared: `${SHARE_MARKS[range.state]}${member}${count}`, state: range.state });
+    if (range && range.state in SHARE_MARKS && range.count) Object.assign(one, { shared: `${SHARE_MARKS[range.state]}${member}${count}`, state: range.state });
     else if (share && one.offset < share.start) Object.assign(one, { shared: phrase("done"), state: "done" });
   }
 }
