@@ -71,6 +71,11 @@ def exercises() -> list[Json]:
     return found
 
 
+def sentences_in_chinese() -> Json:
+    """Return what actions, events and views say, by the English sentence; ``{}`` stands for anything."""
+    return _texts("sentences_zh.yaml")
+
+
 def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
     scenario = {
         "cluster": {"brokers": 3, "controller": 0, "settings": {_RULE: one["rule"]}},
