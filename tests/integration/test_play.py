@@ -507,12 +507,12 @@ _ENGLISH = """
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const text = walker.currentNode.nodeValue, at = walker.currentNode.parentElement;
-    if (isEnglish(text) && !at.closest("script, #sequence, #flight .text") && at.checkVisibility()) found.push(text);
+    if (isEnglish(text) && !at.closest("script, #sequence, #flight .text, .flies") && at.checkVisibility()) found.push(text);
   }
   for (const name of ["title", "aria-label", "placeholder"])
     for (const node of document.querySelectorAll(`[${name}]`)) {
       const text = node.getAttribute(name);
-      if (isEnglish(text) && !node.closest("#sequence, #flight .text") && node.checkVisibility()) found.push(text);
+      if (isEnglish(text) && !node.closest("#sequence, #flight .text, .flies") && node.checkVisibility()) found.push(text);
     }
   return JSON.stringify(found);
 })()
