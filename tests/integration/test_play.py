@@ -503,17 +503,17 @@ def test_axe_finds_nothing_at_three_widths_light_and_dark(playing: Playing, page
 
 _ENGLISH = """
 (() => {
-  const found = [], isEnglish = text => !/[\\u4e00-\\u9fff]/.test(text) && /[a-z]{2} [a-z]{2}/.test(text);
+  const found = [], few = /[a-z]{2} [a-z]{2}/, several = /[a-z]{2} [a-z]{2,} [a-z]{2}/; // beside Chinese
+  const isEnglish = text => (/[\\u4e00-\\u9fff]/.test(text) ? several : few).test(text);
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const isProse = node => !node.closest("script, #sequence, #flight .text, .flies") && node.checkVisibility();
   while (walker.nextNode()) {
-    const text = walker.currentNode.nodeValue, at = walker.currentNode.parentElement;
-    if (isEnglish(text) && !at.closest("script, #sequence, #flight .text, .flies") && at.checkVisibility()) found.push(text);
+    const text = walker.currentNode.nodeValue;
+    if (isEnglish(text) && isProse(walker.currentNode.parentElement)) found.push(text);
   }
   for (const name of ["title", "aria-label", "placeholder"])
-    for (const node of document.querySelectorAll(`[${name}]`)) {
-      const text = node.getAttribute(name);
-      if (isEnglish(text) && !node.closest("#sequence, #flight .text, .flies") && node.checkVisibility()) found.push(text);
-    }
+    for (const node of document.querySelectorAll(`[${name}]`))
+      if (isEnglish(node.getAttribute(name)) && isProse(node)) found.push(node.getAttribute(name));
   return JSON.stringify(found);
 })()
 """

@@ -76,6 +76,14 @@ def sentences_in_chinese() -> Json:
     return _texts("sentences_zh.yaml")
 
 
+def in_chinese(name: str) -> tuple[str, str]:
+    """Return the title and the first paragraph of a shipped scenario in Chinese; one that plays, or of the gallery."""
+    texts = _texts()
+    title = texts["titles_zh"].get(name) or texts["gallery_zh"][name]["title"]
+    introduction = _texts("notes_zh.yaml")["introductions"].get(name) or texts["gallery_zh"][name]["text"]
+    return title, introduction.strip().partition("\n")[0]
+
+
 def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
     scenario = {
         "cluster": {"brokers": 3, "controller": 0, "settings": {_RULE: one["rule"]}},

@@ -23,15 +23,12 @@ function learnChinese(sentences) {
   chinese.templates.sort((one, other) => other.size - one.size); // the one that says most comes first
 }
 
-// A whole text, or sentence by sentence; null if a part of it is not known.
+// Sentence by sentence, or the whole text; null if a part of it is not known.
 function inChinese(text, depth = 0) {
-  if (HAN.test(text) || !/[a-z]{2}/i.test(text)) return text;
-  const whole = sentenceInChinese(text, depth);
-  if (whole !== null) return whole;
+  if (!/[a-z]{2}/i.test(text)) return text;
   const parts = text.split(/(?<=[.?!]) /);
-  if (parts.length === 1) return null;
   const found = parts.map((part) => sentenceInChinese(part, depth));
-  return found.includes(null) ? null : found.join("");
+  return found.includes(null) ? sentenceInChinese(text, depth) : found.join("");
 }
 
 // Whether a text may match: the pattern is tried after that, which takes long where it fails.

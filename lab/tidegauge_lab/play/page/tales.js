@@ -226,7 +226,7 @@ async function find(rule, from, stop) {
   }
   leaveStory();
   await request({ op: "open", schedule: found.schedule });
-  write(byId("search-said"), `${word("found")}${found.broken}. ${phrase(found.rule)} (seed ${found.seed}, ${tried} ${word("tried")})`);
+  write(byId("search-said"), `${word("found")}${spoken(found.broken)}. ${phrase(found.rule)} (${word("seed")} ${found.seed}, ${tried} ${word("tried")})`);
 }
 
 // --- Share ---------------------------------------------------------------------------------------------------------

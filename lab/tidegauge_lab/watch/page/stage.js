@@ -76,16 +76,19 @@ function gradeOf(one) {
   return ["broken", "unread", "told"].includes(one.kind) || (one.acks === "all" && one.by === "truncation") ? "bad" : "warn";
 }
 
+// A sentence of the cluster's in the page's language; `spoken` is that of the page `play`.
+const spokenHere = (text) => (typeof spoken === "function" ? spoken(text) : text);
+
 function verdictLines(one) {
   const values = (one.values || []).join(", ");
   if (one.kind === "kept" && !values) return [phrase("keptAll")];
   if (one.kind === "kept") return [one.holders.length ? phrase("kept", values, one.holders.join(", ")) : phrase("keptElse", values)];
-  if (one.kind === "broken") return [phrase("broken", one.text), ...(one.rule ? [phrase(one.rule)] : [])];
+  if (one.kind === "broken") return [phrase("broken", spokenHere(one.text)), ...(one.rule ? [phrase(one.rule)] : [])];
   if (one.kind === "told") return [one.text, phrase("audited", one.step)];
   if (one.kind === "unread") return [phrase("unread", values)];
   const what = one.kind === "lost" ? phrase("lost", values, one.acks, one.offset) : phrase("missing", values, one.acks, one.offset, one.leader, one.holders.join(", "));
   const why = phrase(one.by === "truncation" ? one.rule : one.by);
-  return [what, one.action === undefined ? why : `${why} ${phrase("since", one.action, one.said)}`];
+  return [what, one.action === undefined ? why : `${why} ${phrase("since", one.action, spokenHere(one.said))}`];
 }
 
 function drawVerdict() {
