@@ -529,6 +529,15 @@ def test_no_english_sentence_shows_in_chinese(playing: Playing, page: Page) -> N
             page.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
             page.until(f"document.getElementById('story-place').textContent.startsWith('{place} ')")
             assert json.loads(page.run(_ENGLISH)) == [], (name, place)
+    page.run("document.querySelectorAll('#table .who button').forEach(one => one.click())")
+    page.until("document.querySelector('.more p') !== null")
+    assert json.loads(page.run(_ENGLISH)) == []
+    page.run("document.getElementById('moment').focus()")
+    for _ in range(6):
+        page.press("PageUp", 33)
+        page.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => 0)")
+        assert json.loads(page.run(_ENGLISH)) == []
+    page.press("Escape", 27)
     page.run("act('start', { broker: 0 }).then(() => 0)")
     assert json.loads(page.run(_ENGLISH)) == []
     fresh(page, "#9~~k0")

@@ -28,7 +28,15 @@ function inChinese(text, depth = 0) {
   if (!/[a-z]{2}/i.test(text)) return text;
   const parts = text.split(/(?<=[.?!]) /);
   const found = parts.map((part) => sentenceInChinese(part, depth));
-  return found.includes(null) ? sentenceInChinese(text, depth) : found.join("");
+  if (!found.includes(null)) return found.join("");
+  return sentenceInChinese(text, depth) ?? clausesInChinese(text, depth);
+}
+
+// Clauses between semicolons, all of which are known.
+function clausesInChinese(text, depth) {
+  const clauses = text.replace(/\.$/, "").split("; ");
+  const found = clauses.length > 1 ? clauses.map((one) => sentenceInChinese(one, depth)) : [null];
+  return found.includes(null) ? null : `${found.join("；")}${text.endsWith(".") ? "。" : ""}`;
 }
 
 // Whether a text may match: the pattern is tried after that, which takes long where it fails.
