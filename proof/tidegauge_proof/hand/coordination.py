@@ -45,6 +45,7 @@ from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoor
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import ACKS_ALL, ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.server.service.produce_verification import ProduceVerification, Verified
+from tidegauge_broker.share.partition import SharePartition
 from tidegauge_proof.hand import messages as kinds
 from tidegauge_proof.hand.coordinator_texts import text_of, text_of_response
 from tidegauge_proof.hand.group_names import OFFSETS, SHARE_STATES, TRANSACTIONS
@@ -120,6 +121,10 @@ def unjudged() -> CoordinatorChecker:
 
 class Shares(Protocol):
     """The leaders of share partitions (``share_leaders``)."""
+
+    def hosted(self) -> Iterator[tuple[int, SharePartition]]:
+        """Yield the share partitions of the processes that respond, with their brokers."""
+        ...
 
     def settle(self) -> None:
         """Serve the fetches that are due."""

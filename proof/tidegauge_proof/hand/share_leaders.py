@@ -80,7 +80,7 @@ class _Fetch(NamedTuple):
     """A fetch that waits at a leader."""
 
     member_id: str
-    count: int
+    max_records: int
     deadline_ms: int
     respond: Callable[[Fetched], None]
 
@@ -285,7 +285,7 @@ class ShareLeaders:
         if not headers:
             return Fetched(_NONE)
         read = Read(offset, log_batches(records, headers))
-        wanted = Wanted(fetch.count, fetch.count, AcquireMode.RECORD_LIMIT)
+        wanted = Wanted(fetch.max_records, fetch.max_records, AcquireMode.RECORD_LIMIT)
         acquired = core.acquire(fetch.member_id, read, wanted, self._world.now_ms)
         return Fetched(_NONE, acquired, self._numbers_in(records))
 

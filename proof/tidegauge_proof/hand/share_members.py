@@ -152,7 +152,10 @@ class ShareMembers:
         self._need_idle(member, leader)
         epoch = member.sessions.get(leader, _OPENING)
         text = f"at most {count} record{'s' if count > 1 else ''}, session epoch {epoch}"
-        arrive = lambda broker_id, respond: self.leaders.fetch(broker_id, member.name, epoch, count, respond)  # noqa: E731
+
+        def arrive(broker_id: int, respond: Callable[[Any], None]) -> None:
+            self.leaders.fetch(broker_id, member.name, epoch, count, respond)
+
         self._request(member, leader, "ShareFetch", text, arrive, partial(self._fetched, member, leader))
         return f"Member s{number} sent a ShareFetch for at most {count} to broker {leader}."
 
@@ -181,7 +184,10 @@ class ShareMembers:
         self._need_idle(member, held.broker)
         said = Acknowledgement(offset, offset, (int(kind),))
         epoch = member.sessions.get(held.broker, _OPENING)
-        arrive = lambda broker_id, respond: self.leaders.acknowledge(broker_id, member.name, epoch, said, respond)  # noqa: E731
+
+        def arrive(broker_id: int, respond: Callable[[Any], None]) -> None:
+            self.leaders.acknowledge(broker_id, member.name, epoch, said, respond)
+
         text = f"offset {offset}: {kind.name}, session epoch {epoch}"
         if kind is not AcknowledgeType.RENEW:
             del member.held[offset]
