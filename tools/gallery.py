@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import yaml
 
 from tidegauge.faults.schema import vocabulary
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.play.stories import stories
+from tidegauge_lab.play.stories import in_chinese, stories
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_lab.timeline.reading import Timeline
@@ -28,7 +30,9 @@ from tidegauge_lab.watch.history import Recorded, history_of
 from tidegauge_lab.watch.progress import verdict_of
 from tidegauge_lab.watch.recording import recording_of
 
-GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
+DOCS = Path(__file__).parents[1] / "docs"
+GALLERY = DOCS / "gallery"
+CHINESE = DOCS / "zh" / "gallery"
 SCENARIOS = Path(__file__).parents[1] / "lab" / "tidegauge_lab" / "scenario" / "files"
 BIN = Path(sys.executable).parent
 PAIRS: dict[str, tuple[str, ...]] = {
@@ -53,6 +57,8 @@ _SHOWN_KINDS = frozenset({"role", "isr", "truncation", "fault", "election", "bro
 _SECONDS = 600
 _HEAD = """\
 # Gallery
+
+[简体中文](../zh/gallery/README.md)
 
 A dozen failures. Each was played on real broker processes by `make gallery`; the drawing is made from the event logs
 that they wrote: time goes down, a column is a process. Click a drawing to see it large. On the documentation's site
@@ -119,6 +125,33 @@ def page(names: Sequence[str] = NAMES) -> str:
     return "\n".join(parts)
 
 
+@cache
+def _chinese() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("gallery_zh.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def page_in_chinese() -> str:
+    """Return docs/zh/gallery/README.md, from the runs that are kept."""
+    words, in_browser = _chinese(), {one["name"] for one in stories()}
+    parts = [words["head"]]
+    for title, pair in PAIRS.items():
+        parts.append(f"## {words['pairs'][title]}\n")
+        for name in pair:
+            heading, text = in_chinese(name)
+            verdict = verdict_in_chinese(verdict_line(kept_run(name)["story"]["verdict"]))
+            by_story = words["in_browser"].format(name=name) if name in in_browser else ""
+            parts.append(words["entry"].format(title=heading, text=text, verdict=verdict, name=name, by_story=by_story))
+    return "\n".join(parts)
+
+
+def verdict_in_chinese(line: str) -> str:
+    """Return the line of a verdict in Chinese."""
+    for english, chinese in _chinese()["verdicts"].items():
+        line = re.sub(english, chinese, line)
+    return line
+
+
 def _entry(name: str, story: dict[str, Any], in_browser: set[str]) -> str:
     text = story["text"].partition("\n")[0]
     commands = [f"`tidegauge scenario run {name}`"]
@@ -159,6 +192,8 @@ def main() -> None:
         kept = play(name)
         sys.stderr.write(f"{name}: {len(kept['steps'])} steps, {verdict_line(kept['story']['verdict'])}\n")
     (GALLERY / "README.md").write_text(page(), encoding="utf-8")
+    CHINESE.mkdir(parents=True, exist_ok=True)
+    (CHINESE / "README.md").write_text(page_in_chinese(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -203,6 +203,12 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         default = self._runtime.settings.consumer_assignors[0]
         return None if group is None else viewed_consumer_group(group, self._topics, default)
 
+    def share_group_view(self, group_id: str) -> DescribeShareGroupResult | None:
+        """Return a share group as ShareGroupDescribe shows it; None if this broker does not have it."""
+        shard = self._shard_of(group_id)
+        group = None if shard is None else shard.share_groups.get(group_id)
+        return None if group is None else described_share_group(group_id, group, self._topics, is_of_another_type=False)
+
     def group_ids(self) -> list[str]:
         """Return the ids of the groups of either protocol that this broker has, sorted."""
         classic = [group.group_id for group in self._groups()]

@@ -20,8 +20,10 @@ from tidegauge_lab.play.bytecode import carried_hash, hash_of
 
 ENTRY = "tidegauge_proof.hand.desk"
 """The module whose ``Desk`` is the worker's whole interface. It is named, not imported: the lab knows no proofs."""
-LATER = "tidegauge_proof.hand.applications"
-"""What the worker imports when a cluster has coordinators."""
+LATER = tuple(
+    f"tidegauge_proof.hand.{name}" for name in ("applications", "coordinator_facts", "share_leaders", "share_members")
+)
+"""What the worker imports when a cluster has coordinators, or share groups."""
 _OURS = (
     "tidegauge",
     "tidegauge_broker",
@@ -96,7 +98,7 @@ def _imported(statements: list[ast.stmt]) -> Iterator[str]:
 
 
 @cache
-def archive(entries: tuple[str, ...] = (ENTRY, LATER), compiled: Path | None = None) -> bytes:
+def archive(entries: tuple[str, ...] = (ENTRY, *LATER), compiled: Path | None = None) -> bytes:
     """Return the archive, made once: a ZIP file whose paths are those of the modules.
 
     Args:

@@ -21,10 +21,20 @@ from tidegauge.faults.schema import vocabulary
 from tidegauge_lab.play.code_archive import archive
 from tidegauge_lab.play.compiling import MODULES
 from tidegauge_lab.play.runtime import DIRECTORY, FILES
-from tidegauge_lab.play.stories import exercises, stories
+from tidegauge_lab.play.stories import exercises, sentences_in_chinese, stories
 from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
 
-OWN_SCRIPTS = ("texts.js", "desk.js", "flight.js", "hand.js", "tales.js", "beside.js", "rule.js", "play.js")
+OWN_SCRIPTS = (
+    "texts.js",
+    "chinese.js",
+    "desk.js",
+    "flight.js",
+    "hand.js",
+    "tales.js",
+    "beside.js",
+    "rule.js",
+    "play.js",
+)
 OWN_STYLES = ("play.css",)
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; "
@@ -78,6 +88,7 @@ def site_files(runtime: Path = DIRECTORY) -> dict[str, bytes]:
     found |= {name: own_file(name).encode() for name in (*OWN_STYLES, *OWN_SCRIPTS, "source.js", "worker.js")}
     found["vocabulary.json"] = _json(vocabulary())
     found["stories.json"] = _json(stories())
+    found["sentences.json"] = _json(sentences_in_chinese())
     found["exercises.json"] = _json(exercises())
     found["code.zip"] = archive(compiled=runtime / MODULES)
     found |= {f"runtime/{name}": (runtime / name).read_bytes() for name in FILES}

@@ -38,6 +38,7 @@ def stories() -> list[Json]:
     cures: dict[str, str] = texts["cures"]
     found = [_tour(one, texts["tour"]["steps"], cures) for one in texts["tour"]["versions"]]
     found += map(_lab, _texts("labs.yaml")["labs"])
+    found += map(_of_groups, _texts("groups.yaml")["stories"])
     files = resources.files("tidegauge_lab.scenario").joinpath("files")
     for name, title_zh in texts["titles_zh"].items():
         scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
@@ -52,12 +53,12 @@ def stories() -> list[Json]:
 
 def _by_theme(found: list[Json]) -> list[Json]:
     """Return the stories theme by theme, a cure after its loss; the tour first."""
-    places = {"first": -2, "labs": -1} | {theme.name: place for place, theme in enumerate(themes())}
+    places = {"first": -3, "labs": -2, "groups": -1} | {theme.name: place for place, theme in enumerate(themes())}
     order = [name for theme in themes() for name in theme.scenarios]
 
     def place(story: Json) -> tuple[int, int]:
-        if story["theme"] == "labs":
-            return places["labs"], 0
+        if story["theme"] in {"labs", "groups"}:
+            return places[story["theme"]], 0
         name = story["name"].removesuffix("-cured") if story["name"] not in order else story["name"]
         return places[story["theme"]], order.index(name) if name in order else -1
 
@@ -68,6 +69,19 @@ def exercises() -> list[Json]:
     """Return the ladder of rules to write, each with the task, hints and a solution."""
     found: list[Json] = _texts("exercises.yaml")["exercises"]
     return found
+
+
+def sentences_in_chinese() -> Json:
+    """Return what actions, events and views say, by the English sentence; ``{}`` stands for anything."""
+    return _texts("sentences_zh.yaml")
+
+
+def in_chinese(name: str) -> tuple[str, str]:
+    """Return the title and the first paragraph of a shipped scenario in Chinese; one that plays, or of the gallery."""
+    texts = _texts()
+    title = texts["titles_zh"].get(name) or texts["gallery_zh"][name]["title"]
+    introduction = _texts("notes_zh.yaml")["introductions"].get(name) or texts["gallery_zh"][name]["text"]
+    return title, introduction.strip().partition("\n")[0]
 
 
 def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
@@ -85,6 +99,13 @@ def _lab(lab: Json) -> Json:
     scenario = {"settings": lab["settings"], "steps": lab["steps"]}
     named = {name: lab[name] for name in ("title", "intro")}
     return {"name": f"lab-{lab['lab']}", **named, "theme": "labs", "scenario": scenario, "cure": None}
+
+
+def _of_groups(one: Json) -> Json:
+    """Return a story of a group of Kafka 4, with the settings and actions of a schedule."""
+    scenario = {"settings": one["settings"], "steps": one["steps"]}
+    named = {name: one[name] for name in ("name", "title", "intro")}
+    return {**named, "theme": "groups", "scenario": scenario, "cure": None}
 
 
 def labs_elsewhere() -> Json:

@@ -11,7 +11,7 @@ SCRIPTS = tuple(
     for name in (
         *("source", "page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "shares"),
         "transactions",
-        *("history", "events", "lessons", "labs", "stories", "timeline", "stage"),
+        *("history", "events", "lessons", "labs", "stories", "timeline", "stage", "members"),
         "watch",  # the last: it begins
     )
 )

@@ -18,6 +18,7 @@ MOST_MESSAGES = 99_999
 MOST_CLIENTS = 4
 """Transactional producers: two for each of two transactional ids, so that one can fence the other."""
 MOST_MEMBERS = 4
+MOST_OFFSET = 99_999
 ACKS = (0, 1, -1)
 """Acknowledgements by their number in a schedule: none, the leader's, those of all in-sync replicas."""
 
@@ -60,6 +61,7 @@ _BROKER = Parameter("broker", 0, 9, is_broker=True)
 _OTHER = Parameter("other", 0, 9, is_broker=True)
 _CLIENT = Parameter("client", 1, MOST_CLIENTS)
 _MEMBER = Parameter("member", 1, MOST_MEMBERS)
+_OFFSET = Parameter("offset", 0, MOST_OFFSET)
 _MESSAGE = Parameter("message", 1, MOST_MESSAGES)
 _TABLE = (
     Kind(
@@ -107,10 +109,27 @@ _TABLE = (
     Kind("leave_group", "L", (_MEMBER,), "a consumer leaves the group in order"),
     Kind("stop_member", "K", (_MEMBER,), "a consumer is killed: no heartbeat any more"),
     Kind("commit_offsets", "O", (_MEMBER,), "a consumer commits an offset"),
+    Kind("join_consumers", "G", (_MEMBER,), "a consumer of the consumer protocol (KIP-848) starts and joins its group"),
+    Kind("beat_consumer", "H", (_MEMBER,), "it sends a heartbeat now"),
+    Kind("keep_partitions", "Q", (_MEMBER,), "it goes on with what it is to give up: its revocation callback hangs"),
+    Kind("revoke_partitions", "V", (_MEMBER,), "it gives up what it is to give up, and says so"),
+    Kind("commit_as_consumer", "M", (_MEMBER,), "it commits an offset with its member epoch"),
+    Kind("leave_consumers", "E", (_MEMBER,), "it leaves the group in order"),
+    Kind("stop_consumer", "D", (_MEMBER,), "it is killed: no heartbeat any more"),
+    Kind("join_share_group", "S", (_MEMBER,), "a member of the share group (KIP-932) starts and joins"),
+    Kind("beat_share_member", "T", (_MEMBER,), "it sends a heartbeat now"),
+    Kind("share_fetch", "F", (Parameter("count", 1, MOST_RECORDS), _MEMBER), "it fetches: it acquires records"),
+    Kind("accept", "N", (_MEMBER, _OFFSET), "it acknowledges a record as processed"),
+    Kind("release", "U", (_MEMBER, _OFFSET), "it releases a record: it will be delivered again"),
+    Kind("reject", "X", (_MEMBER, _OFFSET), "it rejects a record: it will never be delivered again"),
+    Kind("renew", "Y", (_MEMBER, _OFFSET), "it renews its lock on a record (KIP-1222)"),
+    Kind("leave_share_group", "W", (_MEMBER,), "it closes: what it has is released, and it leaves"),
+    Kind("stop_share_member", "Z", (_MEMBER,), "it is killed: its connections close, which releases what it has"),
 )
 KINDS: Mapping[str, Kind] = {one.name: one for one in _TABLE}
 BY_LETTER: Mapping[str, Kind] = {one.letter: one for one in _TABLE}
 OF_COORDINATORS = frozenset(one.name for one in _TABLE if one.letter.isupper())
+OF_SHARE_GROUPS = frozenset(one.name for one in _TABLE if one.letter in "STFNUXYWZ")
 ABOUT_MESSAGES = frozenset({"deliver", "lose", "repeat", "delay"})
 
 

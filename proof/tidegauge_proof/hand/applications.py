@@ -1,4 +1,4 @@
-"""Client applications of a cluster that is driven by hand: transactional producers, and members of a group.
+"""Client applications of a cluster that is driven by hand: transactional producers, and members of groups.
 
 A producer sends what a person asks for, one request at a time, and goes on by what the response says
 (``TransactionManager`` of Kafka's clients); errors that pass are retried when time goes on. A member joins, gets an
@@ -19,7 +19,9 @@ from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchReq
 from tidegauge_client.isolation import Aborted, without_aborted
 from tidegauge_proof.hand import messages as kinds
 from tidegauge_proof.hand.actions import Action, ActionError
-from tidegauge_proof.hand.coordination import OFFSETS, TRANSACTION_TIMEOUT_MS, TRANSACTIONS, Call, Coordination
+from tidegauge_proof.hand.consumer_members import ConsumerMembers
+from tidegauge_proof.hand.coordination import TRANSACTION_TIMEOUT_MS, Call, Coordination
+from tidegauge_proof.hand.group_names import OFFSETS, TRANSACTIONS
 from tidegauge_proof.hand.messages import CLIENT, Coordinated
 from tidegauge_proof.simulator.clients import Produced
 from tidegauge_proof.simulator.groups.members import GROUP, Member
@@ -76,6 +78,32 @@ class Applications:
         self._heartbeats: dict[int, int] = {}
         self._positions: dict[int, int] = {}
         self._again: list[Callable[[], None]] = []
+        self.others: list[Any] = [ConsumerMembers(coordination)]
+        """Members of groups of other protocols; each acts by itself, and has methods of its own actions' names."""
+
+    def add(self, members: Any) -> None:
+        """Add the members of a share group."""
+        self.others.append(members)
+
+    def do(self, action: Action) -> str:
+        """Do an action, by whichever application has it.
+
+        Raises:
+            ActionError: it has no object now, or the cluster has no such applications.
+        """
+        one = next((one for one in (self, *self.others) if hasattr(one, action.kind)), None)
+        if one is None:
+            raise ActionError("this cluster has no share groups: choose them in the settings")
+        said: str = getattr(one, action.kind)(action)
+        return said
+
+    def news(self) -> list[str]:
+        """Return what responses have brought since the last call, as sentences."""
+        found = []
+        for one in self.others:
+            found += one.news
+            one.news = []
+        return found
 
     # Transactions
 
@@ -275,7 +303,7 @@ class Applications:
                 del member.in_flight[kind]
 
         member.in_flight[kind] = token
-        is_sent = self._coordination.ask(OFFSETS, Call(CLIENT, request, done), lose=lost)
+        is_sent = self._coordination.ask(OFFSETS, Call(CLIENT, request, done, lost))
         if not is_sent:
             lost()
         return is_sent
@@ -300,6 +328,8 @@ class Applications:
         """Let members send what they have to send now."""
         for number in list(self.members):
             self._act_as(number)
+        for one in self.others:
+            one.act()
 
     def time_passes(self) -> None:
         """Send again what failed for now, and heartbeats that are due."""

@@ -26,7 +26,7 @@ from tidegauge_controller.rules.election import Choose
 from tidegauge_proof.hand import messages as kinds
 from tidegauge_proof.hand.messages import CLIENT, LOST, Message
 from tidegauge_proof.hand.post import Post
-from tidegauge_proof.hand.settings import LAG_TIME_MAX_MS, RULE_NAMES, SESSION_TIMEOUT_MS, Settings
+from tidegauge_proof.hand.settings import LAG_TIME_MAX_MS, RULE_NAMES, SESSION_TIMEOUT_MS, WITH_SHARE_GROUPS, Settings
 from tidegauge_proof.simulator.clients import Produced
 from tidegauge_proof.simulator.controllers import chosen
 from tidegauge_proof.simulator.controllers.ports import Store, Term
@@ -44,7 +44,10 @@ _MOST_WAITS = 12
 
 _RESPONSES = frozenset({kinds.FETCH_RESPONSE, kinds.VERDICT, kinds.COORDINATOR_RESPONSE})
 """A response takes the way of its call."""
-_INTERNAL = (partition_named("__transaction_state", 0), partition_named("__consumer_offsets", 0))
+_INTERNAL = tuple(
+    partition_named(one, 0) for one in ("__transaction_state", "__consumer_offsets", "__share_group_state")
+)
+"""Partitions of internal topics, the last of which only a cluster with share groups has."""
 
 
 class _Configured:
@@ -96,7 +99,8 @@ class HandCluster:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        count = 3 if settings.coordinators else 1
+        internal = _INTERNAL[: settings.coordinators + 1] if settings.coordinators else ()
+        count = 1 + len(internal)
         self.checkers = [Witness(settings.min_insync_replicas, may_lose=not settings.flushes) for _ in range(count)]
         self.checker = self.checkers[0]
         config = {"unclean.leader.election.enable": "true"} if settings.unclean else {}
@@ -106,7 +110,7 @@ class HandCluster:
             replica_fetch_backoff_ms=100,
             truncation_rule=RULE_NAMES[settings.rule],
             tried=settings.own,
-            coordinator_topics=frozenset({AT.topic, *INTERNAL_TOPICS}),
+            coordinator_topics=frozenset({AT.topic, *INTERNAL_TOPICS, _INTERNAL[-1].topic}),
             refuses_previous_incarnation=not chosen.trusts_restarted_brokers(),
         )
         rules = TopicRules(
@@ -117,7 +121,7 @@ class HandCluster:
             core,
             rules,
             *self.checkers,
-            names=(AT, *_INTERNAL) if settings.coordinators else None,
+            names=(AT, *internal) if internal else None,
             controller=settings.controller,
             controllers=lambda: cast("Store", _Configured(chosen.DEFAULT(), config, election)),
         )
@@ -153,6 +157,10 @@ class HandCluster:
         self.coordination = begin(self.world, self.post.send)
         applications = import_module("tidegauge_proof.hand.applications").Applications
         self.applications = applications(self.coordination, self.has_sent, self.post.send)
+        if self.settings.coordinators == WITH_SHARE_GROUPS:
+            leaders = import_module("tidegauge_proof.hand.share_leaders").ShareLeaders(self.coordination)
+            members = import_module("tidegauge_proof.hand.share_members").ShareMembers
+            self.applications.add(members(self.coordination, leaders, self.post.send))
 
     def has_sent(self, produced: Produced) -> None:
         """Take in a batch that a client has sent."""

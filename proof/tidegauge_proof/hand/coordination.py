@@ -1,4 +1,4 @@
-"""Transaction and group coordinators in a cluster that is driven by hand, and the requests that concern them.
+"""Transaction, group and share coordinators in a cluster that is driven by hand, and the requests that concern them.
 
 The coordinators are those of broker processes, on every broker; their logs are replicated partitions of the same
 cluster (``CoordinatorWorld``). What a broker's shell does around them is done here as there: a transactional batch is
@@ -13,22 +13,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
-from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.partition import TopicPartition
+from tidegauge.share_groups import SharePartitionKey, ShareStateRequest, ShareStateResult
 from tidegauge.transaction_marker import make_marker
-from tidegauge.transactions import TRANSACTION_TOPIC, AddPartitionsToTxn, SupportedOperation
+from tidegauge.transactions import AddPartitionsToTxn, SupportedOperation
+from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
-from tidegauge_broker.coordinator.effects import AllocateProducerId, Effect, FindLeaders, WriteMarkers
+from tidegauge_broker.coordinator.effects import (
+    AllocateProducerId,
+    ChangeShareStates,
+    Effect,
+    FindLeaders,
+    WriteMarkers,
+)
 from tidegauge_broker.coordinator.events import (
     NO_BROKER,
     LeadersFound,
     MarkersWritten,
     ProducerIdAllocated,
     RequestArrived,
+    ShareStatesChanged,
+    TopicsChanged,
     TransactionRequestArrived,
 )
 from tidegauge_broker.coordinator.settings import GroupSettings, TransactionSettings
@@ -36,10 +45,13 @@ from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoor
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.messages import ACKS_ALL, ProducePartition, ProduceRequest, ProduceResult
 from tidegauge_broker.server.service.produce_verification import ProduceVerification, Verified
+from tidegauge_broker.share.partition import SharePartition
 from tidegauge_proof.hand import messages as kinds
-from tidegauge_proof.hand.coordinator_texts import text_of
+from tidegauge_proof.hand.coordinator_texts import text_of, text_of_response
+from tidegauge_proof.hand.group_names import OFFSETS, SHARE_STATES, TRANSACTIONS
 from tidegauge_proof.hand.messages import Coordinated
 from tidegauge_proof.simulator.clients import Produced
+from tidegauge_proof.simulator.consumer_groups.consumers import TOPIC, TOPIC_ID
 from tidegauge_proof.simulator.coordinator_world import (
     Arrived,
     CoordinatorChecker,
@@ -49,13 +61,18 @@ from tidegauge_proof.simulator.coordinator_world import (
     Sending,
 )
 from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
+from tidegauge_proof.simulator.groups.members import PARTITIONS
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.traffic import Sent
 from tidegauge_proof.simulator.world import World
 
 E = ErrorCode
-TRANSACTIONS, OFFSETS = TopicPartition(TRANSACTION_TOPIC, 0), TopicPartition(OFFSETS_TOPIC, 0)
-NAMES = (AT, TRANSACTIONS, OFFSETS)
+ORDERS_ID = b"the id of orders"
+TOPICS = {
+    TOPIC: TopicDescription(TOPIC, TOPIC_ID, ((),) * PARTITIONS),
+    AT.topic: TopicDescription(AT.topic, ORDERS_ID, ((),)),
+}
+"""What coordinators know of topics that groups read."""
 TRANSACTION_TIMEOUT_MS = 60_000
 """transaction.timeout.ms of a producer by default."""
 _PRODUCE_TIMEOUT_MS = 30_000
@@ -72,11 +89,13 @@ class Call:
         source: the broker that sent it, or ``CLIENT``.
         request: what is sent.
         done: takes the result, each time that a response arrives.
+        lost: called if no response will arrive: a message was lost, or the process ended.
     """
 
     source: int
     request: Any
     done: Callable[[Any], None]
+    lost: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +117,25 @@ class Unjudged:
 def unjudged() -> CoordinatorChecker:
     """Return a checker that judges nothing."""
     return cast("CoordinatorChecker", Unjudged())
+
+
+class Shares(Protocol):
+    """The leaders of share partitions (``share_leaders``)."""
+
+    def hosted(self) -> Iterator[tuple[int, SharePartition]]:
+        """Yield the share partitions of the processes that respond, with their brokers."""
+        ...
+
+    def settle(self) -> None:
+        """Serve the fetches that are due."""
+
+    def step_timers(self) -> None:
+        """Run the timers that are due."""
+
+    def ask_state(
+        self, broker: MemoryBroker, request: ShareStateRequest, done: Callable[[ShareStateResult], None]
+    ) -> None:
+        """Send a broker's request to the share coordinator; ``done`` takes the result once."""
 
 
 class _Transactions(CoordinatorWorld[TransactionCoordinator]):
@@ -133,21 +171,32 @@ class _Groups(CoordinatorWorld[GroupCoordinator]):
 
     def __init__(self, owner: Coordination, world: World) -> None:
         self._member_ids = 0
+        self.owner = owner
         super().__init__(world, unjudged(), owner.partitions[OFFSETS])
 
     def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
         """Return the coordinator of a new process, after the first retention run, which finds nothing."""
         settings = GroupSettings(
-            partitions=1, offsets_retention_ms=_RETENTION_MS, offsets_retention_check_interval_ms=1 << 40
+            partitions=1,
+            offsets_retention_ms=_RETENTION_MS,
+            offsets_retention_check_interval_ms=1 << 40,
+            serves_consumer_groups=True,
+            serves_share_groups=SHARE_STATES in self.owner.partitions,
         )
         coordinator = GroupCoordinator(settings, self.world.now_ms, broker.wall)
         coordinator.step(self.world.now_ms)
+        coordinator.handle(TopicsChanged(TOPICS), self.world.now_ms)
         return coordinator
 
     def event_of(self, token: Arrived[GroupCoordinator]) -> object:
         """Return the event of a request that arrives, with a member id of its own."""
         self._member_ids += 1
         return RequestArrived(token, token.call.request, f"{self._member_ids}")
+
+    def carry_out_other(self, process: Process[GroupCoordinator], effect: Effect) -> None:
+        """Have the share coordinator begin the states of share partitions."""
+        if isinstance(effect, ChangeShareStates):
+            self.owner.change_share_states(process, effect)
 
 
 class Coordination:
@@ -165,15 +214,25 @@ class Coordination:
         self.partitions = {partition.at: partition for partition in world.partitions}
         self.transactions = _Transactions(self, world)
         self.groups = _Groups(self, world)
+        self._of: dict[TopicPartition, CoordinatorWorld[Any]] = {TRANSACTIONS: self.transactions, OFFSETS: self.groups}
+        self._open: dict[Call, Process[Any]] = {}
+        """Requests that have arrived and have no response yet."""
+        self.shares: Shares | None = None
         world.coordinators = self
+        self.settle()
+
+    def serve_shares(self, shares: Shares, states: CoordinatorWorld[Any]) -> None:
+        """Take in what serves share groups, if the cluster has them: the leaders, and the share coordinators."""
+        self.shares, self._of[SHARE_STATES] = shares, states
+        self.world.coordinators = self
         self.settle()
 
     # What the replica cores report
 
     def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
         """Hand a leadership that was gained or lost to the coordinators."""
-        self.transactions.leadership_changed(broker, change)
-        self.groups.leadership_changed(broker, change)
+        for one in self._of.values():
+            one.leadership_changed(broker, change)
 
     def produced(self, broker: MemoryBroker, token: object, results: Sequence[ProduceResult]) -> None:
         """Hand the outcome of an append to whoever waits for it."""
@@ -181,38 +240,54 @@ class Coordination:
             if token.incarnation == broker.incarnation:
                 token.done(results)
             return
-        self.transactions.produced(broker, token, results)
-        self.groups.produced(broker, token, results)
+        for one in self._of.values():
+            one.produced(broker, token, results)
 
     # What follows by itself
 
     def settle(self) -> None:
         """Carry out what is to be done inside the processes, and put the responses into flight."""
-        both = self._both
+        kinds_of = self._of.values()
+        if self.shares is not None:
+            self.shares.settle()
         for _ in range(_MOST_ROUNDS):
-            for one in both:
+            for one in kinds_of:
                 one.run()
                 for process in one.loading():
                     one.go_on_loading(process)
-            if not any(process.events or process.load for one in both for process in self._running(one)):
+            if not any(process.events or process.load for one in kinds_of for process in self._running(one)):
                 break
-        for one in both:
+        for one in kinds_of:
             responses, one.responses = one.responses, []
             for response in responses:
                 self._respond(response)
+        self._end_calls()
 
-    @property
-    def _both(self) -> tuple[CoordinatorWorld[Any], ...]:
-        return self.transactions, self.groups
+    def _end_calls(self) -> None:
+        """Break the connections of requests whose process has ended without a response."""
+        there = {id(process) for one in self._of.values() for process in one.processes.values()}
+        ended = [call for call, process in self._open.items() if id(process) not in there]
+        for call in ended:
+            del self._open[call]
+        for call in ended:
+            call.lost()
 
     def _running(self, one: CoordinatorWorld[Any]) -> Iterator[Process[Any]]:
         return (process for broker, process in one.processes.items() if self.world.is_up(broker))
 
     def step_timers(self) -> None:
         """Run the timers of the coordinators that are due."""
-        self.transactions.step_timers()
-        self.groups.step_timers()
+        for one in self._of.values():
+            one.step_timers()
+        if self.shares is not None:
+            self.shares.step_timers()
         self.settle()
+
+    def coordinator(self, at: TopicPartition) -> Process[Any] | None:
+        """Return the process whose coordinator serves a partition of an internal topic; None: none does now."""
+        process = self._of[at].processes.get(self.leader_of(at))
+        serves = process is not None and process.load is None and self.world.is_up(process.broker.broker_id)
+        return process if serves else None
 
     # Messages
 
@@ -223,25 +298,28 @@ class Coordination:
     def _in_flight(self, kind: str, ends: tuple[int, int], text: str, arrive: Callable[[], str], lose: Any) -> None:
         self._send(kind, *ends, text, Coordinated(arrive, lose))
 
-    def ask(self, at: TopicPartition, call: Call, lose: Callable[[], None] = lambda: None) -> bool:
+    def ask(self, at: TopicPartition, call: Call) -> bool:
         """Send a request to the coordinator that leads a partition; return whether there is one."""
         broker_id = self.leader_of(at)
         if broker_id == NO_LEADER:
             return False
-        coordinators: CoordinatorWorld[Any] = self.transactions if at == TRANSACTIONS else self.groups
+        coordinators = self._of[at]
 
         def arrive() -> str:
-            if coordinators.arrive(Sending(call, broker_id)):
+            process = coordinators.processes.get(broker_id)
+            if coordinators.arrive(Sending(call, broker_id)) and process is not None:
+                self._open[call] = process
                 self.settle()
                 return ""
-            lose()
+            call.lost()
             return f"broker {broker_id} does not take connections"
 
-        self._in_flight(kinds.COORDINATOR_REQUEST, (call.source, broker_id), text_of(call.request), arrive, lose)
+        self._in_flight(kinds.COORDINATOR_REQUEST, (call.source, broker_id), text_of(call.request), arrive, call.lost)
         return True
 
     def _respond(self, response: Response) -> None:
         call: Call = response.call
+        self._open.pop(call, None)
 
         def arrive() -> str:
             call.done(response.result)
@@ -249,7 +327,8 @@ class Coordination:
             return ""
 
         ends = (response.process.broker.broker_id, call.source)
-        self._in_flight(kinds.COORDINATOR_RESPONSE, ends, text_of(response.result), arrive, lambda: None)
+        text = text_of_response(call.request, response.result)
+        self._in_flight(kinds.COORDINATOR_RESPONSE, ends, text, arrive, call.lost)
 
     # Transactional batches
 
@@ -301,8 +380,24 @@ class Coordination:
             errors = dict.fromkeys(wanted.partitions, E.NETWORK_EXCEPTION) if result is None else result.partitions
             responded({at: known.get(error, error) for at, error in errors.items() if error is not E.NONE})
 
-        if not self.ask(TRANSACTIONS, Call(broker.broker_id, wanted, end), lose=lambda: end(None)):
+        if not self.ask(TRANSACTIONS, Call(broker.broker_id, wanted, end, lambda: end(None))):
             responded(dict.fromkeys(wanted.partitions, E.COORDINATOR_NOT_AVAILABLE))
+
+    # Share groups
+
+    def change_share_states(self, process: Process[GroupCoordinator], effect: ChangeShareStates) -> None:
+        """Have the share coordinator begin or forget states, and report the outcome once."""
+        own, incarnation = process.broker, process.incarnation
+        errors: dict[SharePartitionKey, ErrorCode] = {}
+
+        def take(key: SharePartitionKey, result: ShareStateResult) -> None:
+            errors[key] = result.error
+            if len(errors) == len(effect.requests) and own.is_running and own.incarnation == incarnation:
+                process.events.append(ShareStatesChanged(effect.change_id, errors))
+
+        assert self.shares is not None, "a group coordinator without share groups begins no states"
+        for request in effect.requests:
+            self.shares.ask_state(own, request, partial(take, request.key))
 
     # Markers
 

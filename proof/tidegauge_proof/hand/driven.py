@@ -44,7 +44,8 @@ class HandDriven(HandCluster):
             self.guarded(self.send_all)
         self.guarded(self.look_at_clients)
         self.date_events()
-        return said or ""
+        news = [] if self.applications is None else self.applications.news()
+        return " ".join([*([said] if said else []), *news])
 
     # Actions
 
@@ -348,7 +349,7 @@ class HandDriven(HandCluster):
         """Do what concerns transactions or groups."""
         if self.applications is None:
             raise ActionError("this cluster has no coordinators: choose 'transactions and groups' in the settings")
-        said: str = getattr(self.applications, action.kind)(action)
+        said: str = self.applications.do(action)
         return said
 
     # What actions need

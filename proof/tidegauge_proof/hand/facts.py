@@ -7,13 +7,13 @@ more, which message is in flight.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from tidegauge.control import NO_LEADER
 from tidegauge.record_batch import iterate_headers
 from tidegauge.transaction_marker import read_marker
 from tidegauge_broker.replica.messages import ACKS_ALL
-from tidegauge_proof.hand import coordinator_facts
 from tidegauge_proof.hand.driven import HandDriven
 from tidegauge_proof.hand.messages import IN_FLIGHT, Message
 from tidegauge_proof.hand.settings import SESSION_TIMEOUT_MS
@@ -41,9 +41,16 @@ def view_of(cluster: HandDriven) -> Json:
         "zookeeper": {"address": "in memory", "state": "up", "managed": False, "answers": True},
         "brokers": {str(b): _broker(cluster, broker) for b, broker in world.brokers.items()},
         "partitions": {str(one.at): _partition(cluster, one) for one in world.partitions},
-        "groups": {} if cluster.coordination is None else coordinator_facts.groups_of(cluster.coordination),
-        "transactions": {} if cluster.coordination is None else coordinator_facts.transactions_of(cluster.coordination),
+        **_coordinated(cluster),
     }
+
+
+def _coordinated(cluster: HandDriven) -> Json:
+    """Return groups, share partitions and transactions; their module is read when there are coordinators."""
+    if cluster.coordination is None:
+        return {"groups": {}, "shares": {}, "transactions": {}}
+    found: Json = import_module("tidegauge_proof.hand.coordinator_facts").view_of(cluster.coordination)
+    return found
 
 
 def _state(cluster: HandDriven, broker_id: int) -> str:

@@ -14,6 +14,8 @@ MOST_REPLICAS = 5
 RULE_NAMES = tuple(rule.name for rule in RULES)
 SESSION_TIMEOUT_MS = 18_000
 """zookeeper.session.timeout.ms by default."""
+WITH_SHARE_GROUPS = 2
+"""Value of ``Settings.coordinators`` with which a cluster has share groups."""
 LAG_TIME_MAX_MS = 30_000
 """replica.lag.time.max.ms by default."""
 
@@ -30,8 +32,8 @@ class Settings:
         unclean: ``unclean.leader.election.enable`` of the topic.
         flushes: ``log.flush.interval.messages=1``: every append is on disk before it counts.
         by_hand: messages wait in flight until they are delivered, each by an action of its own.
-        coordinators: the cluster has ``__transaction_state`` and ``__consumer_offsets``, each with one partition, and
-            the coordinators of transactions and groups.
+        coordinators: 1: the cluster has ``__transaction_state`` and ``__consumer_offsets``, each with one partition,
+            and the coordinators of transactions and groups; 2: it has ``__share_group_state`` and share groups, too.
         own: rules of the caller, in place of Kafka's; no schedule's text holds them.
         apart: broker 0 is the controller and has no replica; else the last broker of the assignment is the controller.
     """
@@ -90,5 +92,5 @@ FIELDS = (
     Field("flushes", "f", 0, 1),
     Field("by_hand", "h", 0, 1),
     Field("apart", "c", 0, 1),
-    Field("coordinators", "g", 0, 1),
+    Field("coordinators", "g", 0, WITH_SHARE_GROUPS),
 )

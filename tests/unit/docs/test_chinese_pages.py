@@ -14,7 +14,8 @@ ENGLISH_PAGES = sorted(
     [
         ROOT / "README.md",
         ROOT / "docs" / "glossary.md",
-        ROOT / "docs" / "questions.md",
+        *ROOT.glob("docs/questions/*.md"),
+        ROOT / "docs" / "gallery" / "README.md",
         *ROOT.glob("docs/guide/*.md"),
         *ROOT.glob("docs/labs/*.md"),
     ]

@@ -7,13 +7,20 @@ import re
 from pathlib import Path
 
 import pytest
-from tools.gallery import GALLERY, NAMES, kept_run, page, verdict_line, write_recordings
+from tools.gallery import CHINESE, GALLERY, NAMES, kept_run, page, page_in_chinese, verdict_line, write_recordings
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_the_page_is_what_make_gallery_writes() -> None:
     assert (GALLERY / "README.md").read_text(encoding="utf-8") == page()
+    assert (CHINESE / "README.md").read_text(encoding="utf-8") == page_in_chinese()
+
+
+def test_no_sentence_of_the_chinese_page_is_english() -> None:
+    text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", (CHINESE / "README.md").read_text(encoding="utf-8"))
+    lines = [one for one in text.splitlines() if re.search(r"[a-z]{2} [a-z]{2}", one)]
+    assert [one for one in lines if not re.search("[\u4e00-\u9fff]", one)] == []
 
 
 def test_a_dozen_runs_are_kept_each_with_its_drawing_and_nothing_else() -> None:

@@ -165,7 +165,7 @@ def test_a_member_that_leaves_says_so_at_once() -> None:
 @pytest.mark.parametrize("kind", sorted(OF_COORDINATORS))
 def test_a_cluster_without_coordinators_refuses_in_words(kind: str) -> None:
     session = Session()
-    wanted = {"do": kind, "client": 1, "member": 1, "broker": 0, "count": 1}
+    wanted = {"do": kind, "client": 1, "member": 1, "broker": 0, "count": 1, "offset": 0}
     names = ["do", *(one.name for one in KINDS[kind].parameters)]
     action = read_action({name: wanted[name] for name in names}, Settings())
     with pytest.raises(ActionError, match="has no coordinators"):

@@ -173,6 +173,28 @@ def test_every_lab_plays_or_the_reason_stands_in_the_documentation() -> None:
     assert page.partition("<!-- labs -->\n")[2].partition("\n<!-- end of labs -->")[0].splitlines()[2:] == rows
 
 
+def test_every_story_of_a_group_of_kafka_4_stands_in_the_documentation() -> None:
+    rows = [f"| `{one['name']}` | {one['title']['en']} |" for one in stories() if one["theme"] == "groups"]
+    page = (Path(__file__).parents[3] / "docs" / "play.md").read_text()
+    assert page.partition("<!-- groups -->\n")[2].partition("\n<!-- end of groups -->")[0].splitlines()[2:] == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("group-gives-up-first", "UNKNOWN_MEMBER_ID"),
+        ("share-group", "ShareAcknowledge response(INVALID_RECORD_STATE)"),
+        ("share-leader-dies", "ReadShareGroupState response(start offset 1, 2 acknowledged)"),
+    ],
+)
+def test_a_story_of_a_group_of_kafka_4_has_the_message_that_its_text_is_about(name: str, wanted: str) -> None:
+    desk = Desk()
+    story = next(one for one in stories() if one["name"] == name)
+    desk.request(json.dumps({"op": "story", "scenario": story["scenario"]}))
+    desk.request(json.dumps({"op": "story_to", "place": 99}))
+    assert [one.text for one in desk.cluster.post.kept if wanted in one.text]
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

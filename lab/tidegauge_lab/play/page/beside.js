@@ -43,7 +43,7 @@ function drawBeside() {
   write(byId("beside-state"), stateOf(partition));
   show(byId("beside-verdict"), moment.verdict.length > 0);
   drawVerdictIn(byId("beside-verdict"), moment.verdict);
-  write(byId("beside-said"), moment.refused ? `${word("refused-there")} ${moment.refused}` : "");
+  write(byId("beside-said"), moment.refused ? `${word("refused-there")} ${spoken(moment.refused)}` : "");
   drawLanes(beside, shown, partition, firstBox(partition, beside), number >= beside.last);
   beside.last = number;
 }

@@ -70,29 +70,71 @@ function makeHand() {
   );
 }
 
-// Transactional producers and members of a group, where the cluster has coordinators; else a button that begins one.
+const MEMBERS = [1, 2, 3, 4];
+const WITH_SHARE_GROUPS = 2; // value of the setting `coordinators`
+
+// Transactional producers and members of groups, where the cluster has coordinators; else a button that begins one.
 function makeApplications(value) {
   const client = () => ({ client: value("client") });
   const member = () => ({ member: value("member") });
-  const does = (kind, values) => own(word(kind), () => act(kind, values()));
-  hand.without = own(word("with-coordinators"), () => request({ op: "begin", settings: { ...desk.state.settings, coordinators: 1 } }));
+  const consumer = () => ({ member: value("consumer") });
+  const does = (kind, values, name = kind, of = "group") => own(word(name), () => act(kind, values()), `${word(name)}: ${word(of)}`);
+  const asProducer = (kind) => does(kind, client, kind, "transactions");
+  const asConsumer = (kind, name = kind) => does(kind, consumer, name, "consumer-group");
+  const beginWith = (name, coordinators) => own(word(name), () => request({ op: "begin", settings: { ...desk.state.settings, coordinators } }));
+  hand.without = beginWith("with-coordinators", 1);
+  hand.withoutShares = beginWith("with-share-groups", WITH_SHARE_GROUPS);
   hand.with = make(
     "div", { class: "tools" },
     group(
       word("transactions"),
       choice("client", [1, 2, 3, 4].map((one) => [one, `t${(one + 1) >> 1}${one % 2 ? "" : ` (${word("second-process")})`}`]), word("producer")),
-      does("init_transactions", client), does("begin_transaction", client),
+      asProducer("init_transactions"), asProducer("begin_transaction"),
       own(word("produce"), () => act("produce_in_transaction", { count: value("count"), ...client() }), word("produce_in_transaction")),
-      does("commit_transaction", client), does("abort_transaction", client),
+      asProducer("commit_transaction"), asProducer("abort_transaction"),
       own(word("read_committed"), () => act("read_committed", { broker: value("at") })),
     ),
     group(
       word("group"),
-      choice("member", [1, 2, 3, 4].map((one) => [one, `c${one}`])),
+      choice("member", MEMBERS.map((one) => [one, `c${one}`])),
       does("join_group", member), does("commit_offsets", member), does("leave_group", member), does("stop_member", member),
     ),
+    group(
+      word("consumer-group"),
+      choice("consumer", MEMBERS.map((one) => [one, `k${one}`]), word("member")),
+      asConsumer("join_consumers", "join_group"), asConsumer("beat_consumer", "beat"),
+      asConsumer("keep_partitions"), asConsumer("revoke_partitions"), asConsumer("commit_as_consumer", "commit_offsets"),
+      asConsumer("leave_consumers", "leave_group"), asConsumer("stop_consumer", "stop_member"),
+    ),
   );
-  return make("div", {}, hand.without, hand.with);
+  hand.withShares = makeShareMembers(value);
+  return make("div", {}, hand.without, hand.with, hand.withoutShares, hand.withShares);
+}
+
+// Members of the share group: they fetch, and say what became of a record.
+function makeShareMembers(value) {
+  const member = () => ({ member: value("sharer") });
+  const does = (kind, name = kind) => own(word(name), () => act(kind, member()), `${word(name)}: ${word("share-group")}`);
+  const says = (kind) => own(word(kind), () => act(kind, { ...member(), offset: value("offset") }));
+  return group(
+    word("share-group"),
+    choice("sharer", MEMBERS.map((one) => [one, `s${one}`]), word("member")),
+    does("join_share_group", "join_group"), does("beat_share_member", "beat"),
+    numberField("most", 1, 20, 1),
+    own(word("share_fetch"), () => act("share_fetch", { count: value("most"), ...member() })),
+    numberField("offset", 0, 99999, 0),
+    says("accept"), says("release"), says("reject"), says("renew"),
+    does("leave_share_group", "leave_group"), does("stop_share_member", "stop_member"),
+  );
+}
+
+// The offset that the chosen member may speak of: the first that it has, unless it has the one that is there.
+function followShare() {
+  const chosen = `s${hand.fields.sharer()}-`;
+  const own = Object.values(desk.view().shares || {}).flatMap((share) => share.records)
+    .filter((range) => range.state === "acquired" && range.member?.startsWith(chosen));
+  const offset = hand.fields.offset();
+  if (own.length && !own.some((range) => range.first <= offset && offset <= range.last)) byId("hand-offset").value = String(own[0].first);
 }
 
 // The action up to which the time line shows the run; all of them while it is not dragged back.
@@ -102,8 +144,12 @@ function actionShown() {
 }
 
 function drawHand() {
-  show(hand.without, !desk.state.settings.coordinators);
-  show(hand.with, Boolean(desk.state.settings.coordinators));
+  const { coordinators } = desk.state.settings;
+  show(hand.without, !coordinators);
+  show(hand.with, coordinators > 0);
+  show(hand.withoutShares, coordinators < WITH_SHARE_GROUPS);
+  show(hand.withShares, coordinators === WITH_SHARE_GROUPS);
+  followShare();
   const known = Object.keys(desk.view().brokers).map(Number).sort((a, b) => a - b);
   if (known.join() !== hand.brokers) drawChoices(known);
   followLeader();
@@ -132,6 +178,7 @@ function makeSettings() {
   for (const { name, least, most } of desk.vocabulary.settings) {
     let node;
     if (name === "rule") node = make("select", {}, ...desk.vocabulary.rules.map((rule, place) => make("option", { value: place }, rule)));
+    else if (name === "coordinators") node = make("select", {}, ...["no", "coordinators", "and-share-groups"].map((one, value) => make("option", { value }, word(one))));
     else if (most === 1) node = make("select", {}, make("option", { value: 0 }, word("no")), make("option", { value: 1 }, word("yes")));
     else node = make("input", { type: "number", min: least, max: most });
     node.id = `setting-${name}`;

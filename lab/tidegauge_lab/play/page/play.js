@@ -83,7 +83,7 @@ async function beginPlay() {
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
   const other = new URL(window.location.href);
   other.searchParams.set("lang", language === "zh" ? "en" : "zh");
-  byId("by-hand").before(byId("transactions"), byId("groups")); // beside the stage, not below the partitions
+  byId("by-hand").before(byId("transactions"), byId("groups"), byId("shares")); // beside the stage, not below the partitions
   byId("other-language").textContent = word("language");
   byId("other-language").addEventListener("click", () => {
     other.hash = window.location.hash;

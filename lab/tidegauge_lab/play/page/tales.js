@@ -149,7 +149,7 @@ const noteOf = (step) => (typeof step.note === "object" ? step.note[language] ||
 
 function plainStep(step) {
   const [name, value] = Object.entries(step).find(([key]) => key !== "note" && key !== "kraft");
-  return `${name}: ${typeof value === "object" ? JSON.stringify(value).replaceAll('"', "") : String(value)}`;
+  return spoken(`${name}: ${typeof value === "object" ? JSON.stringify(value).replaceAll('"', "") : String(value)}`);
 }
 
 const stepText = (step) => (noteOf(step) ? `${noteOf(step)} (${plainStep(step)})` : plainStep(step));
@@ -201,7 +201,7 @@ function makeSearch() {
   const go = own(word("go"), () => find(Number(rule.value), Number(seed.value), stop));
   show(stop, false);
   byId("search-tools").append(
-    make("label", {}, `${word("rule")} `, rule), make("label", {}, "seed ", seed), go, stop,
+    make("label", {}, `${word("rule")} `, rule), make("label", {}, `${word("seed")} `, seed), go, stop,
   );
 }
 
@@ -226,7 +226,7 @@ async function find(rule, from, stop) {
   }
   leaveStory();
   await request({ op: "open", schedule: found.schedule });
-  write(byId("search-said"), `${word("found")}${found.broken}. ${phrase(found.rule)} (seed ${found.seed}, ${tried} ${word("tried")})`);
+  write(byId("search-said"), `${word("found")}${spoken(found.broken)}. ${phrase(found.rule)} (${word("seed")} ${found.seed}, ${tried} ${word("tried")})`);
 }
 
 // --- Share ---------------------------------------------------------------------------------------------------------

@@ -26,8 +26,13 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
+// What was written into a node whose text another script has replaced since, by a translation.
+const originals = new WeakMap();
+
 function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  if (node.textContent === text || originals.get(node) === text) return;
+  originals.delete(node);
+  node.textContent = text;
 }
 
 function mark(node, name, value) {

@@ -26,6 +26,9 @@ const STAGE_WORDS = {
     "kip-279": "Rule kip-279: a replica that fetches with an old epoch is not fenced, and takes records that diverge (KIP-320).",
     own: "By a rule of your own.",
     "kip-320": "Rule kip-320, that of today: every fetch names the last epoch, and the leader says where the logs diverge.",
+    memberEpoch: "member epoch {0}", reads: "reads", revoking: "to give up", awaits: "waits for {0}",
+    members: "A box is a partition of the group's topic. Dashed: the member reads it, and has yet to give it up. Dotted: it waits until the other has given it up.",
+    shares: "Small print on the leader's boxes, of share group {0}: s1 has it, ↺ it is available again, ✓ acknowledged, ✕ archived, done: the group is past it; the number counts deliveries.", done: "done",
     legend: "A box is a record, its colour the leader epoch. Dashed: above this replica's high watermark (HW), so not known to be committed here. ▲ how far the leader knows a follower.",
   },
   zh: {
@@ -50,6 +53,9 @@ const STAGE_WORDS = {
     "kip-279": "规则 kip-279：带着旧 epoch 来 fetch 的副本没有被隔离，会拿到分叉的记录（KIP-320）。",
     own: "按你自己写的规则。",
     "kip-320": "规则 kip-320（今天的规则）：每次 fetch 都带上最后的 epoch，Leader 指出日志从哪里分叉。",
+    memberEpoch: "成员 epoch {0}", reads: "在读", revoking: "该交出", awaits: "等 {0}",
+    members: "方框是组所读主题的一个分区。虚线：成员还在读，但该交出。点线：等另一个成员交出。",
+    shares: "Leader 方框上的小字属于共享组 {0}：s1 正持有它，↺ 可再次投递，✓ 已确认，✕ 已归档，“完”表示组已越过它；数字是投递次数。", done: "完",
     legend: "方框是一条记录，颜色是 Leader Epoch。虚线：高于该副本的高水位（HW），在这里还不知道是否已提交。▲ Leader 所知的 Follower 进度。",
   },
 };
@@ -70,16 +76,19 @@ function gradeOf(one) {
   return ["broken", "unread", "told"].includes(one.kind) || (one.acks === "all" && one.by === "truncation") ? "bad" : "warn";
 }
 
+// A sentence of the cluster's in the page's language; `spoken` is that of the page `play`.
+const spokenHere = (text) => (typeof spoken === "function" ? spoken(text) : text);
+
 function verdictLines(one) {
   const values = (one.values || []).join(", ");
   if (one.kind === "kept" && !values) return [phrase("keptAll")];
   if (one.kind === "kept") return [one.holders.length ? phrase("kept", values, one.holders.join(", ")) : phrase("keptElse", values)];
-  if (one.kind === "broken") return [phrase("broken", one.text), ...(one.rule ? [phrase(one.rule)] : [])];
+  if (one.kind === "broken") return [phrase("broken", spokenHere(one.text)), ...(one.rule ? [phrase(one.rule)] : [])];
   if (one.kind === "told") return [one.text, phrase("audited", one.step)];
   if (one.kind === "unread") return [phrase("unread", values)];
   const what = one.kind === "lost" ? phrase("lost", values, one.acks, one.offset) : phrase("missing", values, one.acks, one.offset, one.leader, one.holders.join(", "));
   const why = phrase(one.by === "truncation" ? one.rule : one.by);
-  return [what, one.action === undefined ? why : `${why} ${phrase("since", one.action, one.said)}`];
+  return [what, one.action === undefined ? why : `${why} ${phrase("since", one.action, spokenHere(one.said))}`];
 }
 
 function drawVerdict() {
@@ -136,6 +145,10 @@ function drawStage() {
   if (!partition) return;
   write(byId("stage-state"), stateOf(partition));
   const from = firstBox(partition, scene);
+  const share = Object.values(view.shares || {}).find((one) => one.partition === `${partition.topic}-${partition.partition}`);
+  const hasMembers = drawMemberLanes(partition.high === partition.low);
+  show(byId("lanes"), !hasMembers);
+  write(byId("stage-legend"), hasMembers ? phrase("members") : `${phrase("legend")}${share ? ` ${phrase("shares", share.group)}` : ""}`);
   write(byId("stage-left-out"), from > partition.low ? phrase("earlier", from) : "");
   drawLanes(scene, view, partition, from, follows);
 }
@@ -212,6 +225,19 @@ function drawTools(lane, replica, state, isSwitchable) {
   show(lane.step, lane.held && replica.role === "follower" && !replica.old);
 }
 
+// What a share group has said of records at the leader, as the small print of their boxes.
+const SHARE_MARKS = { available: "↺", acknowledged: "✓", archived: "✕", acquired: "" };
+
+function drawShared(records, share) {
+  for (const one of records) {
+    const range = share && share.records.find(({ first, last }) => first <= one.offset && one.offset <= last);
+    const count = range && range.count ? ` ${range.count}` : "";
+    const member = range && range.state === "acquired" ? (range.member || "").split("-")[0].slice(0, 4) : "";
+    if (range && range.state in SHARE_MARKS && range.count) Object.assign(one, { shared: `${SHARE_MARKS[range.state]}${member}${count}`, state: range.state });
+    else if (share && one.offset < share.start) Object.assign(one, { shared: phrase("done"), state: "done" });
+  }
+}
+
 function drawLane(lane, shown, partition, id, from, follows) {
   const replica = partition.replicas[id] || { role: "unknown" };
   const broker = shown.brokers[id];
@@ -223,6 +249,7 @@ function drawLane(lane, shown, partition, id, from, follows) {
   write(lane.flags, flags.filter(Boolean).join(", "));
   const known = Number.isInteger(replica.leo);
   const records = known ? recordsOf(replica, from) : [];
+  drawShared(records, Object.values(shown.shares || {}).find((one) => one.partition === `${partition.topic}-${partition.partition}` && one.broker === id));
   drawBoxes(lane, records, replica, follows);
   drawTools(lane, replica, state, Boolean(shown.switchable));
   show(lane.hw, known && replica.hw !== null && replica.hw >= from);
@@ -263,6 +290,8 @@ function drawBoxes(lane, records, replica, follows) {
       if (follows) box.node.classList.add("arrives");
     }
     const open = replica.hw !== null && one.offset >= replica.hw;
+    write(box.node.lastChild, one.shared || `@${one.epoch}`);
+    for (const state of [...Object.keys(SHARE_MARKS), "done"]) box.node.classList.toggle(state, one.state === state);
     for (const [name, on] of [[`e${one.epoch % COLOURS}`, true], ["open", open], ["plain", one.plain], ["long", one.value.length > 4]]) box.node.classList.toggle(name, on);
     style(box.node, "--place", String(one.place));
     mark(box.node, "title", phrase("on", one.plain ? "" : one.value, one.epoch, one.offset));

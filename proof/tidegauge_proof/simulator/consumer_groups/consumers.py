@@ -9,6 +9,7 @@ Source: ConsumerHeartbeatRequestManager and ConsumerMembershipManager of Kafka's
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tidegauge.consumer_groups import (
     JOINING_EPOCH,
@@ -51,14 +52,23 @@ class Consumer:
         reads: the partitions that it reads, those that it is to give up included.
         given: the partitions that it may read, by the last response that had some.
         broker: where it takes its coordinator to be; -1: it has to look.
-        in_flight: its heartbeat and its commit.
+        in_flight: its heartbeat and its commit, each with what tells it apart from a later one.
     """
 
-    def __init__(self, name: str, instance_id: str | None, broker: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        instance_id: str | None,
+        broker: int,
+        group_id: str = GROUP,
+        rebalance_timeout_ms: int = REBALANCE_MS,
+    ) -> None:
         self.name = name
         self.instance_id = instance_id
         self.broker = broker
-        self.in_flight: dict[str, Call] = {}
+        self._group_id = group_id
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self.in_flight: dict[str, Any] = {}
         self._processes = 0
         self.restart()
 
@@ -99,11 +109,11 @@ class Consumer:
         self, epoch: int, owned: tuple[tuple[bytes, tuple[int, ...]], ...] | None, *, is_full: bool
     ) -> ConsumerGroupHeartbeat:
         return ConsumerGroupHeartbeat(
-            GROUP,
+            self._group_id,
             self.member_id,
             epoch,
             instance_id=self.instance_id,
-            rebalance_timeout_ms=REBALANCE_MS if is_full else -1,
+            rebalance_timeout_ms=self._rebalance_timeout_ms if is_full else -1,
             topic_names=(TOPIC,) if is_full else None,
             owned=owned,
             client_id=self.name,
@@ -131,7 +141,7 @@ class Consumer:
             return None
         partition = min(self.reads)
         return OffsetCommit(
-            group_id=GROUP,
+            group_id=self._group_id,
             offsets=(OffsetToCommit(TopicPartition(TOPIC, partition), position, -1, ""),),
             generation=self.epoch,
             member_id=self.member_id,

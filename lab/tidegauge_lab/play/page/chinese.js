@@ -1,0 +1,112 @@
+// What brokers, events and views say in English, in Chinese: texts, titles and labels are replaced as they come into the
+// page, by the sentences of sentences.json. What has no translation there stays: names, requests, settings.
+"use strict";
+
+const chinese = { plain: new Map(), templates: [], known: new Map() };
+const HAN = /[\u4e00-\u9fff]/;
+const LABELS = ["title", "aria-label", "placeholder"];
+const MOST_KNOWN = 4000; // translations that are kept; then it begins again
+const DEEPEST = 3; // of translations within translations
+
+const withValues = (text, values) => text.replace(/\{(\d)\}/g, (_, place) => values[place] ?? "");
+
+function learnChinese(sentences) {
+  chinese.known.clear();
+  for (const [english, text] of Object.entries(sentences)) {
+    const parts = english.split("{}");
+    if (parts.length === 1) chinese.plain.set(english, text);
+    else {
+      const pattern = parts.map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+?)");
+      chinese.templates.push({ parts, size: english.length, pattern: new RegExp(`^${pattern}$`), text });
+    }
+  }
+  chinese.templates.sort((one, other) => other.size - one.size); // the one that says most comes first
+}
+
+// Sentence by sentence, or the whole text; null if a part of it is not known.
+function inChinese(text, depth = 0) {
+  if (!/[a-z]{2}/i.test(text)) return text;
+  const parts = text.split(/(?<=[.?!]) /);
+  const found = parts.map((part) => sentenceInChinese(part, depth));
+  if (!found.includes(null)) return found.join("");
+  return sentenceInChinese(text, depth) ?? clausesInChinese(text, depth);
+}
+
+// Clauses between semicolons, all of which are known.
+function clausesInChinese(text, depth) {
+  const clauses = text.replace(/\.$/, "").split("; ");
+  const found = clauses.length > 1 ? clauses.map((one) => sentenceInChinese(one, depth)) : [null];
+  return found.includes(null) ? null : `${found.join("；")}${text.endsWith(".") ? "。" : ""}`;
+}
+
+// Whether a text may match: the pattern is tried after that, which takes long where it fails.
+function hasInOrder(text, parts) {
+  if (!text.startsWith(parts[0]) || !text.endsWith(parts[parts.length - 1])) return false;
+  let from = 0;
+  for (const part of parts) {
+    const place = text.indexOf(part, from);
+    if (place < 0) return false;
+    from = place + part.length;
+  }
+  return true;
+}
+
+function sentenceInChinese(text, depth) {
+  if (HAN.test(text)) return text;
+  if (chinese.plain.has(text)) return chinese.plain.get(text);
+  for (const { parts, pattern, text: wanted } of chinese.templates) {
+    const found = hasInOrder(text, parts) && pattern.exec(text);
+    if (found) return withValues(wanted, found.slice(1).map((value) => (depth < DEEPEST ? inChinese(value, depth + 1) ?? value : value)));
+  }
+  return null;
+}
+
+// A text with what stands around it: white space, and the mark of a step's outcome.
+function translated(text) {
+  if (!chinese.known.has(text)) {
+    if (chinese.known.size > MOST_KNOWN) chinese.known.clear();
+    const [, before, inner, after] = /^([\s✓✕·]*)([^]*?)(\s*)$/.exec(text);
+    const found = inner && inChinese(inner.replace(/\s+/g, " "));
+    chinese.known.set(text, found ? `${before}${found}${after}` : text);
+  }
+  return chinese.known.get(text);
+}
+
+function translateNode(node) {
+  if (node.nodeType === Node.TEXT_NODE) {
+    const { parentElement } = node;
+    if (!parentElement || parentElement.closest("script, style, textarea, pre, #sequence")) return;
+    const text = translated(node.nodeValue);
+    if (text === node.nodeValue) return;
+    if (parentElement.childNodes.length === 1) originals.set(parentElement, node.nodeValue);
+    node.nodeValue = text;
+    return;
+  }
+  if (node.nodeType !== Node.ELEMENT_NODE) return;
+  for (const name of LABELS) translateLabel(node, name);
+  for (const child of node.childNodes) translateNode(child);
+}
+
+function translateLabel(node, name) {
+  const said = node.getAttribute(name);
+  if (said === null) return;
+  const text = translated(said);
+  if (text !== said) node.setAttribute(name, text);
+}
+
+async function speakChinese() {
+  learnChinese(await (await fetch("sentences.json")).json());
+  translateNode(document.body);
+  new MutationObserver((changes) => {
+    for (const change of changes) {
+      if (change.type === "attributes") translateLabel(change.target, change.attributeName);
+      else if (change.type === "characterData") translateNode(change.target);
+      else change.addedNodes.forEach(translateNode);
+    }
+  }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: LABELS });
+}
+
+// A text of the page's own that becomes a part of a longer one.
+const spoken = (text) => (language === "zh" ? translated(text) : text);
+
+if (language === "zh") speakChinese();
