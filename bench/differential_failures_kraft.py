@@ -32,7 +32,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.broker_settings import OF_ZOOKEEPER, PROFILES
-from tidegauge_lab.scenario import Scenario, load, shipped_names, steps
+from tidegauge_lab.scenario import Scenario, load, shipped_names, state_steps
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.readers import NO_LEADER
 
@@ -181,7 +181,7 @@ class KraftPlayer(Player):
     def _wait_controller(self, brokers: Sequence[int], epoch: int | None) -> None:
         """Wait for nothing: brokers are no controllers."""
 
-    def _problems(self, step: steps.Expect, at: TopicPartition) -> list[str]:
+    def _problems(self, step: state_steps.Expect, at: TopicPartition) -> list[str]:
         """Return how the cluster differs from the file, whatever the order of the ISR there is."""
         return super()._problems(step if step.isr is None else replace(step, isr=tuple(sorted(step.isr))), at)
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidegauge_client.cluster_file import KRAFT_MODE
-from tidegauge_lab.scenario import Scenario, steps
+from tidegauge_lab.scenario import Scenario
 from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts
+from tidegauge_lab.scenario.fault_steps import FaultStep
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
 from tidegauge_lab.scenario.transaction_steps import StartProducer
 
@@ -114,7 +115,7 @@ def why_not(scenario: Scenario) -> str:
         return "its producers are Tidegauge's own, which speak no Kafka protocol"
     if scenario.name in TOO_SLOW:
         return TOO_SLOW[scenario.name]
-    if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, steps.FaultStep)):
+    if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, FaultStep)):
         return "a process of Apache Kafka can be partitioned from ZooKeeper alone"
     return ""
 

@@ -1,4 +1,4 @@
-"""The steps of scenario files about the quorum of a cluster in KRaft mode; part of the vocabulary in ``steps``."""
+"""The steps of scenario files about the quorum of a cluster in KRaft mode."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import readers
 from tidegauge_lab.scenario.step_base import Step, argument
+from tidegauge_lab.scenario.wording import brokers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,10 @@ class AddController(Step):
 
     verb = "add_controller"
     about = "in KRaft mode: start one more controller, and make it a voter of the quorum once it has caught up"
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return "Start one more controller, and make it a voter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +31,10 @@ class RemoveController(Step):
 
     broker: int | Role = argument(readers.broker_or_role, "the controller, or its role: controller, follower_of")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Take {brokers([self.broker])} out of the voters"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseDisk(Step):
@@ -37,24 +46,9 @@ class LoseDisk(Step):
 
     brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "their ids, or roles")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitQuorum(Step):
-    """Until a controller leads the quorum."""
-
-    verb = "wait_quorum"
-    main = "leader"
-    about = (
-        "in KRaft mode: wait until this controller, or any, leads the quorum and has committed a record of its epoch"
-    )
-
-    leader: int | str = argument(readers.quorum_leader, "a controller's id, any, or none: until no controller leads")
-    changed: bool | None = argument(
-        readers.truth, "true: in another epoch than at the last such step; false: still in that one", default=None
-    )
-    caught_up: int | None = argument(
-        readers.positive, "so many voters have all that is committed, as the leader knows", default=None
-    )
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Take all data of {brokers(self.brokers)} away"
 
 
-QUORUM_STEPS: tuple[type[Step], ...] = (AddController, RemoveController, LoseDisk, WaitQuorum)
+QUORUM_STEPS: tuple[type[Step], ...] = (AddController, RemoveController, LoseDisk)

@@ -28,7 +28,8 @@ from tidegauge_lab.cli.inject import hold_requests, inject_disk, inject_error, s
 from tidegauge_lab.cli.isolate import isolate
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.pytest_plugin.cluster import AsyncCluster, Cluster
-from tidegauge_lab.scenario.steps import STEPS, arguments_of, in_a_line
+from tidegauge_lab.scenario.step_base import in_a_line
+from tidegauge_lab.scenario.steps import STEPS
 from tidegauge_lab.switches.fault_calls import FaultCalls
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +79,7 @@ def test_options_arguments_and_keywords_are_the_parameters(kind):
     names = [one.name for one in kind.parameters]
     options = {option for one in VERBS[kind.name].params if one.name.startswith("fault_") for option in one.opts}
     assert options == {"--" + name.replace("_", "-") for name in names}
-    assert list(arguments_of(STEPS[kind.name])) == ["broker", *names]
+    assert list(STEPS[kind.name].arguments()) == ["broker", *names]
     keywords = [one.keyword for one in kind.parameters]
     for owner in (FaultCalls, Cluster):
         assert list(inspect.signature(getattr(owner, kind.name)).parameters) == ["self", "broker", *keywords]
@@ -144,7 +145,7 @@ def test_each_action_is_a_verb_a_step_and_a_method_with_its_parameters(kind):
     assert set(flags) <= {option for one in command.params for option in one.opts}
     if not flags:
         assert command.help.startswith(kind.meaning)
-    assert parameters <= set(arguments_of(STEPS[kind.verb]))
+    assert parameters <= set(STEPS[kind.verb].arguments())
     if kind.verb != "hold_fetch" or kind.name == "hold_fetch":
         assert STEPS[kind.verb].about == in_a_line(kind.meaning)
     for owner in (AsyncCluster, Cluster, *([LocalCluster] if kind.room == "process" else [])):
