@@ -1,31 +1,15 @@
-"""What is known of a partition, and a statement about it: the input and the output of ``explanation``. Pure."""
+"""The facts about a partition: the input of ``explanation``. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from tidegauge.in_sync import effective_min_isr
 from tidegauge.partition import TopicPartition
 from tidegauge_client.explanation_modes import ZOOKEEPER, MembershipWords
 from tidegauge_client.open_transaction_explanation import PartitionTransactions
 from tidegauge_client.topic_ids import TopicIds
-
-About = Literal[
-    "leader",
-    "refusal",
-    "process",
-    "high-watermark",
-    "isr",
-    "follower",
-    "producers",
-    "consumers",
-    "transactions",
-    "health",
-    "lab",
-    "reassignment",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +128,3 @@ class Facts:
             return f"{self.words.store}, which does not respond"
         is_silent = self.words.names_controller and self.controller in {None, *self.silent}
         return "the controller, which does not respond" if is_silent else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """One statement about the partition.
-
-    Attributes:
-        about: what it explains.
-        text: the state, and its cause.
-        rule: Kafka's rule.
-        change: what would change it; empty where nothing needs to.
-        broker: the broker concerned.
-        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
-    """
-
-    about: About
-    text: str
-    rule: str
-    change: str = ""
-    broker: int | None = None
-    wait_ms: int | None = None
