@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self, assert_never
 
 from tidegauge.faults.model import FaultKind, Parameter, WantedFault
-from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, ISOLATE, SKEW_CLOCK
+from tidegauge.faults.table import FAULTS
 from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import readers
@@ -81,6 +81,4 @@ def _fault_step(kind: FaultKind) -> type[FaultStep]:
     return type(kind.name, (FaultStep,), {"verb": kind.name, "about": about, "kind": kind, "__doc__": kind.meaning})
 
 
-FAULT_STEPS: tuple[type[FaultStep], ...] = tuple(
-    _fault_step(kind) for kind in (ISOLATE, INJECT_ERROR, HOLD_REQUESTS, INJECT_DISK, SKEW_CLOCK)
-)
+FAULT_STEPS: tuple[type[FaultStep], ...] = tuple(map(_fault_step, FAULTS.values()))
