@@ -11,7 +11,7 @@ WORKERS ?= 4
 # Hundreds of processes are started by what stands here: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations coverage mutation test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
@@ -120,6 +120,18 @@ durations: .venv ## tests/durations.txt, by which make test orders its files: ru
 	@touch .venv-proto
 
 ##@ Longer proofs
+coverage: .venv ## Branch coverage of the unit tests by room: docs/results/coverage.md.
+	mkdir -p build
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m 'not long' --cov --cov-report=json:build/coverage.json --cov-report= tests/unit
+	$(BIN)/python -m tools.coverage_page build/coverage.json
+
+mutation: .venv ## Deliberate defects in replica, coordinator and decisions, and how many their unit tests see; hours (ROOM=replica SAMPLE=10: some).
+	mkdir -p build
+	for room in $(or $(ROOM),replica coordinator decisions); do \
+		$(BIN)/python -m tools.mutation $$room --sample $(or $(SAMPLE),40) --seed $(or $(SEED),1) --output build/mutation.jsonl || exit; \
+	done
+	$(BIN)/python -m tools.coverage_page --mutation build/mutation.jsonl
+
 test-long: whole ## What takes longer: repetitions and soaks, and all examples of each property.
 	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not long' --hypothesis-profile thorough tests/unit

@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -23,9 +24,7 @@ from tidegauge.faults.table import FAULTS, INJECT_DISK, INJECT_ERROR, ISOLATE, k
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_client.cli.main import root
-from tidegauge_lab.cli.inject import hold_requests, inject_disk, inject_error, skew_clock
-from tidegauge_lab.cli.isolate import isolate
+from tidegauge_client.cli.main import GROUP, root
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.pytest_plugin.cluster import AsyncCluster, Cluster
 from tidegauge_lab.scenario.step_base import in_a_line
@@ -34,13 +33,7 @@ from tidegauge_lab.switches.fault_calls import FaultCalls
 
 ROOT = Path(__file__).parents[3]
 KINDS = list(FAULTS.values())
-VERBS = {
-    "isolate": isolate,
-    "inject_error": inject_error,
-    "hold_requests": hold_requests,
-    "inject_disk": inject_disk,
-    "skew_clock": skew_clock,
-}
+VERBS = {kind.name: entry_points(group=GROUP)[kind.name.replace("_", "-")].load() for kind in KINDS}
 UNION = {"partitioned"}
 """A field that says only that neither of its alternatives is given."""
 
@@ -121,6 +114,7 @@ SAMPLES = {
 @pytest.mark.parametrize(("kind", "name"), [(kind, one.name) for kind in KINDS for one in kind.parameters])
 def test_each_parameter_shows_in_both_wordings(kind, name):
     """A fault is worded by its declaration: a parameter that is added there can't be forgotten in the sentences."""
+    assert kind.name in BASES, f"{kind.name} needs examples in BASES"
     value = SAMPLES[kind.parameter(name).kind]
     value = {"operation": "append", "caller": "brokers"}.get(name, value)
     pairs = [(kind.wanted(base), kind.wanted({**base, name: value})) for base in BASES[kind.name]]
