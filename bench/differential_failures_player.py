@@ -132,7 +132,7 @@ class Player:
         return until(lambda: _unless_silent(holds), LIMIT_SECONDS, f"{self._side.name}: {self.moment}")
 
     def _wait_until_none(self, problems: Callable[[], Sequence[str]], limit_seconds: float | None = None) -> None:
-        """Wait until there are no problems; StepFailed with the last ones where there are some for too long."""
+        """Wait until there are no problems; StepFailed with the last ones if there are some for too long."""
         last: list[str] = []
 
         def none_left() -> bool:

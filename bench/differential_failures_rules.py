@@ -100,7 +100,7 @@ Fields = dict[str, str]
 
 
 def why_not(scenario: Scenario) -> str:
-    """Return why Apache Kafka can't play a scenario; empty where it can."""
+    """Return why Apache Kafka can't play a scenario; empty if it can."""
     if scenario.mode == KRAFT_MODE:
         return "it needs KRaft mode, and this comparison has a cluster in ZooKeeper mode"
     rule = scenario.settings.get(TRUNCATION_RULE, TODAY)
@@ -140,7 +140,7 @@ def fields_of(facts: Facts, responses: Mapping[str, str], readable: Sequence[str
     Args:
         facts: what is true of it.
         responses: those that producers got so far, by value.
-        readable: what a consumer reads from the leader; None where there is none that responds.
+        readable: what a consumer reads from the leader; None if there is none that responds.
     """
     found = {
         "leader": show.leader_name(facts.leader),
@@ -247,7 +247,7 @@ def report(total: Verdict, scenarios: int) -> int:
 
 
 def _reason(name: str, pair: tuple[str, str], explained: Sequence[Explained]) -> str:
-    """Return why a difference stays; empty where nothing says so."""
+    """Return why a difference stays; empty if nothing says so."""
     return next(
         (
             one.why

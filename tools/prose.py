@@ -37,7 +37,7 @@ PATTERNS: Mapping[str, re.Pattern[str]] = {
     "those-of": re.compile(r"\b(?:those|that)(?: |\n *#? ?)of\b", re.IGNORECASE),
     "stands": re.compile(r"\b(?:stands?|stood)\b(?!-| (?:for|in for|alone|out|by|up|still)\b)", re.IGNORECASE),
     "see-module": re.compile(r"\bSee the module\b"),
-    "semicolons": re.compile(r"[^.?!;`\n|"]+;(?: |\n *#? ?)[^.?!;`|"]+;(?: |\n)[^.?!;`|"]+[.\n]"),
+    "semicolons": re.compile(r'[^.?!;`\n|"]+;(?: |\n *#? ?)[^.?!;`|"]+;(?: |\n)[^.?!;`|"]+[.\n]'),
     "test-name": re.compile(
         r"def test_\w*?_(?:what_(?:is|was|has|are)|who|those_of|that_of|stands?|where_(?:there|it|they|no|none))_"
     ),

@@ -40,9 +40,16 @@ def _is_text(node: ast.stmt) -> bool:
 def different(base: str, head: str) -> Iterator[str]:
     """Yield the files whose code differs between two commits."""
     for name in _git("diff", "--name-only", "--no-renames", base, head, "--", "*.py").splitlines():
-        sources = [_source(commit, name) for commit in (base, head)]
-        if None in sources or shape(sources[0] or "") != shape(sources[1] or ""):
+        if not is_same(_source(base, name), _source(head, name)):
             yield name
+
+
+def is_same(before: str | None, after: str | None) -> bool:
+    """Return whether a file is in both commits with the same code; one that is no Python is not."""
+    try:
+        return before is not None and after is not None and shape(before) == shape(after)
+    except SyntaxError:
+        return False
 
 
 def _source(commit: str, name: str) -> str | None:

@@ -14,7 +14,7 @@ from tidegauge_client.topic_ids import TopicIds
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """What the leader knows of a follower; None where it knows nothing."""
+    """What the leader knows of a follower; None if it knows nothing."""
 
     leo: int | None = None
     caught_up_ago_ms: int | None = None
@@ -22,7 +22,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What the leader reports; ``lso`` is None where it does not report its last stable offset."""
+    """What the leader reports; ``lso`` is None if it does not report its last stable offset."""
 
     leo: int
     hw: int
@@ -81,7 +81,7 @@ class Facts:
         transactions: that are open there; None: the leader was not asked.
         refusals: requests between the controller and the replicas' brokers that were refused last.
         topic_ids: the topic's id wherever it is kept.
-        ends: how the processes of brokers that are down have ended, in a sentence each; empty where no directory of the
+        ends: how the processes of brokers that are down have ended, in a sentence each; empty if no directory of the
             cluster is at hand.
         words: what is said of members in the cluster's mode.
     """
@@ -123,7 +123,7 @@ class Facts:
 
     @property
     def obstacle(self) -> str:
-        """Return what keeps leaders and ISRs as they are for now; empty where nothing is known to."""
+        """Return what keeps leaders and ISRs as they are for now; empty if nothing is known to."""
         if self.settings_problem:
             return f"{self.words.store}, which does not respond"
         is_silent = self.words.names_controller and self.controller in {None, *self.silent}

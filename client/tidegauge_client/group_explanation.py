@@ -112,7 +112,7 @@ class OffsetsPartition:
 
     @property
     def shortage(self) -> str:
-        """Say why nothing can be committed to it; empty where it can."""
+        """Say why nothing can be committed to it; empty if it can."""
         if not self.is_below_min_isr:
             return ""
         return f"the ISR of {self.at} is {_ids(self.isr)}, fewer than min.insync.replicas={self.min_isr}"

@@ -9,7 +9,7 @@ Rules:
     3. A leader whose address is not known is treated as no leader.
     4. Brokers of Apache Kafka have no gRPC listener. They are alive, lead and follow, and can't be asked anything: they
        stand in ``kafka_brokers``, apart from those in ``brokers`` (docs/mixed-clusters.md).
-    5. Of several brokers' views those of the highest controller epoch count, and where it is among them the
+    5. Of several brokers' views those of the highest controller epoch count, and if it is among them the
        controller's own alone: it reaches itself in any case. Where several count, most of them decide; with one against
        one, what exists by either of them exists. The Spark source goes by this rule, too (``tidegauge_spark.views``).
 """

@@ -102,7 +102,7 @@ def same_records(found: Sequence[LoggedRecord], wanted: Sequence[LoggedRecord]) 
 
 
 def divergence(facts: Facts) -> str:
-    """Where in-sync replicas that live hold different records below both high watermarks; empty where they agree."""
+    """Where in-sync replicas that live hold different records below both high watermarks; empty if they agree."""
     living = [broker for broker in facts.isr if broker in facts.replicas]
     for place, one in enumerate(living):
         for other in living[place + 1 :]:

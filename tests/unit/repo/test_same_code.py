@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tools.same_code import shape
+from tools.same_code import is_same, shape
 
 BEFORE = '''\
 """A module."""
@@ -33,3 +33,10 @@ def test_a_message_is_code() -> None:
     assert shape('def stop() -> None:\n    raise ValueError("told")') != shape(
         'def stop() -> None:\n    raise ValueError("notified")'
     )
+
+
+def test_a_file_that_is_not_in_both_or_can_not_be_read_differs() -> None:
+    assert is_same(BEFORE, BEFORE)
+    assert not is_same(None, BEFORE)
+    assert not is_same(BEFORE, None)
+    assert not is_same(BEFORE, "def end(:")
