@@ -45,7 +45,7 @@ def different(base: str, head: str) -> Iterator[str]:
 
 
 def is_same(before: str | None, after: str | None) -> bool:
-    """Return whether a file is in both commits with the same code; one that is no Python is not."""
+    """Whether both commits have a file with the same code; a file that is no Python differs."""
     try:
         return before is not None and after is not None and shape(before) == shape(after)
     except SyntaxError:
