@@ -8,10 +8,10 @@ CODE := proto broker controller client spark_jobs lab proof tests bench tools do
 
 # Tests that run at a time: they wait for processes more than they compute, so four keep two cores busy.
 WORKERS ?= 4
-# Hundreds of processes are started by what stands here: each would compile what it loads again.
+# The targets start hundreds of processes: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help whole light unit demo test transcripts durations test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos kraft-kills soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations coverage mutation test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos kraft-kills soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
@@ -23,7 +23,7 @@ help: ## List the targets.
 	@tools/need-java.sh $(BIN)
 	@touch .venv
 
-# What make light leaves out, for targets that need it.
+# The part of the environment that make light leaves out, for targets that need it.
 whole: .venv
 	@$(BIN)/python -c 'import mkdocs, pyspark' 2> /dev/null || { touch pyproject.toml && $(MAKE) --no-print-directory .venv; }
 
@@ -120,6 +120,18 @@ durations: .venv ## tests/durations.txt, by which make test orders its files: ru
 	@touch .venv-proto
 
 ##@ Longer proofs
+coverage: .venv ## Branch coverage of the unit tests by room: docs/results/coverage.md.
+	mkdir -p build
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m 'not long' --cov --cov-report=json:build/coverage.json --cov-report= tests/unit
+	$(BIN)/python -m tools.coverage_page build/coverage.json
+
+mutation: .venv ## Deliberate defects in replica, coordinator and decisions, and how many their unit tests see; hours (ROOM=replica SAMPLE=10: some).
+	mkdir -p build
+	for room in $(or $(ROOM),replica coordinator decisions); do \
+		$(BIN)/python -m tools.mutation $$room --sample $(or $(SAMPLE),40) --seed $(or $(SEED),1) --output build/mutation.jsonl || exit; \
+	done
+	$(BIN)/python -m tools.coverage_page --mutation build/mutation.jsonl
+
 test-long: whole ## What takes longer: repetitions and soaks, and all examples of each property.
 	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not long' --hypothesis-profile thorough tests/unit
@@ -177,7 +189,7 @@ differential-zookeeper: .venv java # What it does without.
 	PYTHONPATH=. $(BIN)/python bench/differential.py
 	PYTHONPATH=. $(BIN)/python bench/differential_failures.py
 
-clients: .venv java ## The table in docs/clients.md, from all tests with Kafka clients (needs Maven, Go, npm, kcat; what is missing keeps its row).
+clients: .venv java ## The table in docs/clients.md, from all tests with Kafka clients (needs Maven, Go, npm, kcat; a client that is missing keeps its row).
 	$(BIN)/python -m pytest -m kafka_client --timeout 3600 --record-clients tests/integration
 
 outside: .venv java ## Suites that others wrote, on Apache Kafka and on Tidegauge: docs/compatibility.md (SUITE=aiokafka, SIDE=tidegauge, AGAIN=1).
@@ -197,7 +209,7 @@ yardstick: .venv java ## The same Kafka clients against both, piece by piece: ma
 play-runtime: .venv ## Python for the browser, for `tidegauge play`, by npm, and the code compiled for it; without npm a sentence says so.
 	@$(BIN)/python -m tidegauge_lab.play.runtime
 
-changelog: .venv ## CHANGELOG.md gets what stands in changes/, for a release: make changelog VERSION=0.2.0.
+changelog: .venv ## CHANGELOG.md gets the entries in changes/, for a release: make changelog VERSION=0.2.0.
 	$(BIN)/towncrier build --yes --version $(VERSION)
 
 wheel: whole play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install elsewhere with pip, and ZooKeeper's jars in another.
@@ -205,23 +217,23 @@ wheel: whole play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install
 	$(BIN)/python tools/zookeeper_wheel.py dist
 	@ls dist/tidegauge*.whl
 
-compiled: .venv ## Brokers and simulator as machine code in build/compiled, where there is a C compiler (use: PYTHONPATH=build/compiled).
+compiled: .venv ## Brokers and simulator as machine code in build/compiled, if there is a C compiler (use: PYTHONPATH=build/compiled).
 	$(BIN)/python tools/compile_packages.py
 
 wheel-compiled: .venv ## dist/tidegauge_compiled-VERSION-....whl: the same to install beside tidegauge, for this Python on this kind of machine.
 	$(BIN)/python tools/compile_packages.py --wheel dist
 
-test-compiled: compiled ## The unit tests of what is compiled, with it; tests/interpreted.py names those that are left out, and why.
+test-compiled: compiled ## The unit tests of the compiled packages, with machine code; tests/interpreted.py names those that are left out, and why.
 	PYTHONPATH=build/compiled $(BIN)/python -m pytest -m 'not long' $(addprefix tests/unit/,coordinator core formats hostile kafka log quotas security server)
 
-constraints: .venv ## Pin what is installed now.
+constraints: .venv ## Pin the installed versions.
 	@tools/need-java.sh $(BIN) --for-tests
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
 
 locked: ## docker/locked: what images and action.yml install, in the versions of constraints.txt, with hashes (needs uv).
 	tools/lock.sh
 
-clean: ## Remove what was built, not clusters' data.
+clean: ## Remove build products, not clusters' data.
 	rm -rf .venv .venv-proto .ruff_cache .mypy_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

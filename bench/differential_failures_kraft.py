@@ -33,10 +33,11 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.faults.model import WantedFault
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.broker_settings import OF_ZOOKEEPER, PROFILES
-from tidegauge_lab.scenario import Scenario, load, shipped_names, steps
+from tidegauge_lab.scenario import Scenario, load, shipped_names
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.readers import NO_LEADER
-from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS, ExpectShare, WaitShare
+from tidegauge_lab.scenario.share_steps import SHARE_STEPS, ExpectShare, WaitShare
+from tidegauge_lab.scenario.step_base import Step
 
 NOT_KAFKAS = (OF_ZOOKEEPER, "lab.", "replica.truncation", "event.log")
 """Beginnings of the names of settings that Apache Kafka 4 does not know."""
@@ -199,8 +200,8 @@ class KraftPlayer(Player):
         self._shares.close()
         super().close()
 
-    def _do(self, step: steps.Step) -> None:  # type: ignore[override] # a method that is dispatched by its argument
-        if not isinstance(step, OF_SHARE_GROUPS):
+    def _do(self, step: Step) -> None:  # type: ignore[override] # a method that is dispatched by its argument
+        if not isinstance(step, SHARE_STEPS):
             super()._do(step)
             return
         self._shares.do(step)

@@ -6,7 +6,8 @@ Rules:
     2. A step returns when its effect is true. At an ``expect`` the cluster is first given time to become what the file
        expects, then to come to rest; what is seen then is kept. What differs from the file is kept too, and does not
        end the run.
-    3. Clients of groups and transactions are those of the scenario's own player, real ones in processes of their own.
+    3. Waits, and the steps of groups and transactions, are played by the scenario's own players; clients are real ones
+       in processes of their own.
 """
 
 from __future__ import annotations
@@ -31,18 +32,20 @@ from tests.wire_responses.records import produce, produced
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.waiting import holds_within
-from tidegauge_lab.scenario import Scenario, checks, steps
+from tidegauge_lab.scenario import Scenario, broker_steps, checks, fault_steps, state_steps, wait_steps
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.facts import Facts
-from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import GroupPlayer
-from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
+from tidegauge_lab.scenario.group_steps import GROUP_STEPS, ExpectGroup
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN
 from tidegauge_lab.scenario.outcome import StepFailed, described
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.step_base import PartitionStep, Step
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
-from tidegauge_lab.scenario.transaction_steps import OF_TRANSACTIONS, ExpectTransaction, WaitTransaction
+from tidegauge_lab.scenario.transaction_steps import TRANSACTION_STEPS, ExpectTransaction, WaitTransaction
+from tidegauge_lab.scenario.wait_player import WaitPlayer
+from tidegauge_lab.scenario.wait_steps import WAIT_STEPS
 
 SETTLE_SECONDS = 20.0
 """How long an expectation may take to become true."""
@@ -50,6 +53,8 @@ REST_LOOKS, REST_SECONDS = 3, 0.4
 """A cluster is at rest when this number of looks in a row, at this distance, were the same."""
 PRODUCE_MS = 60_000
 PRODUCE_VERSION, CREATE_TOPICS_VERSION, ELECT_LEADERS_VERSION = 7, 5, 2
+SILENT = (OSError, TidegaugeError, NoNodeError)
+"""Raised by looks at brokers that can't be asked now."""
 MOVING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name})
 
 
@@ -76,7 +81,7 @@ class Player:
         directory = side.cluster.directory.with_name(f"{side.cluster.directory.name}-clients")
         directory.mkdir()
         consumers = Consumers(lambda: servers, directory)
-        of_all: Any = self._hands  # the part of the scenario player's hands that these two use
+        of_all: Any = self._hands  # the part of the scenario player's hands that these use
         self._groups = GroupPlayer(consumers, of_all, self._wait_until_none, scenario.first_partition.topic)
         self._transactions = TransactionPlayer(
             Producers(lambda _: servers, directory),
@@ -87,6 +92,15 @@ class Player:
             self._hands.readable,
             scenario.partition_of,
         )
+        waits = WaitPlayer(
+            side.cluster, of_all, self._look, scenario.partition_of, self._wait_until_none, lambda ids: [*map(int, ids)]
+        )
+        parts: tuple[tuple[Sequence[type[Step]], Callable[[Any], None]], ...] = (
+            (WAIT_STEPS, waits.do),
+            (GROUP_STEPS, self._groups.do),
+            (TRANSACTION_STEPS, self._transactions.do),
+        )
+        self._players = {step: do for steps, do in parts for step in steps}
 
     def play(self) -> None:
         """Create the topics and play all steps.
@@ -100,7 +114,7 @@ class Player:
         for step in self._scenario.steps:
             if step.verb in LEFT_OUT:
                 continue
-            shown = step.verb if isinstance(step, steps.Expect) else described(step)
+            shown = step.verb if isinstance(step, state_steps.Expect) else described(step)
             self.moment = f"{self._scenario.name}, line {step.line}, {shown}"
             self._say(self.moment)
             self._do(step)
@@ -118,17 +132,19 @@ class Player:
         return until(lambda: _unless_silent(holds), LIMIT_SECONDS, f"{self._side.name}: {self.moment}")
 
     def _wait_until_none(self, problems: Callable[[], Sequence[str]], limit_seconds: float | None = None) -> None:
-        """Wait until there are no problems; StepFailed with the last ones where there are some for too long."""
+        """Wait until there are no problems; StepFailed with the last ones if there are some for too long."""
         last: list[str] = []
 
         def none_left() -> bool:
-            last[:] = problems()
-            return not last
+            with suppress(*SILENT):
+                last[:] = problems()
+                return not last
+            return False
 
         if not holds_within(none_left, limit_seconds or LIMIT_SECONDS, pause_seconds=REST_SECONDS):
             raise StepFailed("; ".join(last))
 
-    def _at(self, step: steps.PartitionStep) -> TopicPartition:
+    def _at(self, step: PartitionStep) -> TopicPartition:
         return self._scenario.partition_of(step)
 
     def _look(self, at: TopicPartition) -> Facts:
@@ -192,15 +208,21 @@ class Player:
     # The steps
 
     @singledispatchmethod
-    def _do(self, step: steps.Step) -> None:
-        raise AssertionError(f"{step.verb} is not played")
+    def _do(self, step: Step) -> None:
+        """Let the scenario's own player of the step's family do it, and keep what the cluster says then."""
+        assert type(step) in self._players, f"{step.verb} is not played"
+        self._players[type(step)](step)
+        if isinstance(step, ExpectGroup):
+            self._keep(self._at_rest(lambda: self._hands.fields_of_group(step.group)))
+        elif isinstance(step, ExpectTransaction | WaitTransaction):
+            self._keep(self._at_rest(lambda: self._hands.fields_of_transaction(step.transactional_id)))
 
     @_do.register
-    def _create_topic(self, step: steps.CreateTopic) -> None:
+    def _create_topic(self, step: broker_steps.CreateTopic) -> None:
         self._create(step.name, step.assignment, step.config or {})
 
     @_do.register
-    def _produce(self, step: steps.Produce) -> None:
+    def _produce(self, step: broker_steps.Produce) -> None:
         at = self._at(step)
         for value in step.values:
             if step.answer == "later":
@@ -209,14 +231,14 @@ class Player:
             future = self._responses[value] = self._pool.submit(self._sent, step, at, value)
             self._keep({f"response to {value}": future.result(LIMIT_SECONDS)})
 
-    def _produce_later(self, step: steps.Produce, at: TopicPartition, value: str) -> None:
+    def _produce_later(self, step: broker_steps.Produce, at: TopicPartition, value: str) -> None:
         """Send, and go on once the broker has appended it, or has responded already."""
         target = self._eyes.state(at)[0] if step.via is None else step.via
         _, before = self._eyes.offset(target, at)
         future = self._responses[value] = self._pool.submit(self._sent, step, at, value)
         self._wait(lambda: future.done() or self._eyes.offset(target, at)[1] > before)
 
-    def _sent(self, step: steps.Produce, at: TopicPartition, value: str) -> str:
+    def _sent(self, step: broker_steps.Produce, at: TopicPartition, value: str) -> str:
         """Send one record until the response is not that the leader has moved; return the response."""
         end = time.monotonic() + LIMIT_SECONDS
         while True:
@@ -227,7 +249,7 @@ class Player:
                 return state
             time.sleep(REST_SECONDS)
 
-    def _sent_once(self, step: steps.Produce, at: TopicPartition, value: str, target: int) -> str:
+    def _sent_once(self, step: broker_steps.Produce, at: TopicPartition, value: str, target: int) -> str:
         if target == NO_LEADER:
             return ErrorCode.LEADER_NOT_AVAILABLE.name
         records = batch((value.encode(),), timestamp_ms=time.time_ns() // 1_000_000)
@@ -241,19 +263,19 @@ class Player:
         return ACKNOWLEDGED if code is ErrorCode.NONE else code.name
 
     @_do.register
-    def _wait_response(self, step: steps.WaitResponse) -> None:
+    def _wait_response(self, step: broker_steps.WaitResponse) -> None:
         for value in step.values:
             self._keep({f"response to {value}": self._responses[value].result(LIMIT_SECONDS)})
 
     @_do.register
-    def _process(self, step: steps.ProcessStep) -> None:
+    def _process(self, step: broker_steps.ProcessStep) -> None:
         act = getattr(self._side, step.verb)
         for broker_id in step.brokers:
             assert isinstance(broker_id, int), "shipped scenarios that are played name their brokers"
             outcome = act(broker_id)
-            if isinstance(step, steps.Start):
+            if isinstance(step, broker_steps.Start):
                 self._keep({f"start of broker {broker_id}": outcome})
-            if isinstance(step, steps.Start | steps.Resume):
+            if isinstance(step, broker_steps.Start | broker_steps.Resume):
                 self._wait(lambda broker_id=broker_id: self._is_in_the_picture(broker_id))
 
     def _is_in_the_picture(self, broker_id: int) -> bool:
@@ -264,16 +286,16 @@ class Player:
         return broker_id in registered and known == registered and all(one.error_code == 0 for one in found.topics)
 
     @_do.register
-    def _isolate(self, step: steps.FaultStep) -> None:
+    def _isolate(self, step: fault_steps.FaultStep) -> None:
         self._side.isolate(step.broker, step.fault)
 
     @_do.register
-    def _heal(self, step: steps.Heal) -> None:
+    def _heal(self, step: broker_steps.Heal) -> None:
         for broker_id in step.brokers:
             self._side.heal(broker_id)
 
     @_do.register
-    def _elect(self, step: steps.Elect) -> None:
+    def _elect(self, step: broker_steps.Elect) -> None:
         at = self._at(step)
         request = message(
             "ElectLeaders",
@@ -289,68 +311,23 @@ class Player:
             self.unlike_the_file.append(f"{self.moment}: the election ended with {code.name}, not {step.error.name}")
 
     @_do.register
-    def _sync(self, step: steps.Sync) -> None:
+    def _sync(self, step: broker_steps.Sync) -> None:
         for broker_id in step.brokers:
             self._side.sync(broker_id, self._at(step))
 
     @_do.register
-    def _drop_unsynced(self, step: steps.DropUnsynced) -> None:
+    def _drop_unsynced(self, step: broker_steps.DropUnsynced) -> None:
         for broker_id in step.brokers:
             self._side.drop_unsynced(broker_id)
 
     @_do.register
-    def _wait_leader(self, step: steps.WaitLeader) -> None:
-        at = self._at(step)
-        self._wait(lambda: self._eyes.state(at)[0] == step.leader and (step.leader == NO_LEADER or self._is_led(at)))
-
-    @_do.register
-    def _wait_isr(self, step: steps.WaitIsr) -> None:
-        at = self._at(step)
-
-        def holds() -> bool:
-            leader, _, isr = self._eyes.state(at)
-            return set(isr) == set(step.isr) and (leader == NO_LEADER or self._is_led(at))
-
-        self._wait(holds)
-
-    @_do.register
-    def _wait_hw(self, step: steps.WaitHw) -> None:
-        at = self._at(step)
-        self._wait(lambda: all(self._eyes.fetched(one, at).high_watermark == hw for one, hw in step.hw.items()))
-
-    @_do.register
-    def _wait_lso(self, step: steps.WaitLso) -> None:
-        at = self._at(step)
-        self._wait(lambda: all(self._eyes.fetched(one, at).last_stable_offset == lso for one, lso in step.lso.items()))
-
-    @_do.register
-    def _wait_leo(self, step: steps.WaitLeo) -> None:
-        at = self._at(step)
-        self._wait(lambda: all(self._eyes.offset(one, at)[1] == leo for one, leo in step.leo.items()))
-
-    @_do.register
-    def _wait_epoch(self, step: steps.WaitEpoch) -> None:
-        at = self._at(step)
-        self._wait(
-            lambda: (
-                self._eyes.state(at)[1] == step.epoch
-                and all(self._is_in(at, broker_id, step.epoch) for broker_id in step.brokers)
-            )
-        )
-
-    @_do.register
-    def _wait_checkpoint(self, step: steps.WaitCheckpoint) -> None:
-        at, directory = self._at(step), self._side.cluster.directory
-        self._wait(lambda: all(checkpointed_hw(directory, one, at) == hw for one, hw in step.hw.items()))
-
-    @_do.register
-    def _wait_controller_step(self, step: steps.WaitController) -> None:
+    def _wait_controller_step(self, step: wait_steps.WaitController) -> None:
         self._wait_controller(step.brokers, step.epoch)
         named, epoch = self._eyes.controller()
         self._keep({"controller is expected": str(named in step.brokers), "controller epoch": str(epoch)})
 
     @_do.register
-    def _expect(self, step: steps.Expect) -> None:
+    def _expect(self, step: state_steps.Expect) -> None:
         at = self._at(step)
         end = time.monotonic() + SETTLE_SECONDS
         while (problems := self._problems(step, at)) and time.monotonic() < end:
@@ -358,19 +335,7 @@ class Player:
         self.unlike_the_file += [f"{self.moment}: {problem}" for problem in problems]
         self._keep(self._at_rest(lambda: self._fields(at)))
 
-    @_do.register
-    def _group_step(self, step: GroupStep) -> None:
-        self._groups.do(step)
-        if isinstance(step, ExpectGroup):
-            self._keep(self._at_rest(lambda: self._hands.fields_of_group(step.group)))
-
-    @_do.register
-    def _transaction_step(self, step: OF_TRANSACTIONS) -> None:
-        self._transactions.do(step)
-        if isinstance(step, ExpectTransaction | WaitTransaction):
-            self._keep(self._at_rest(lambda: self._hands.fields_of_transaction(step.transactional_id)))
-
-    def _problems(self, step: steps.Expect, at: TopicPartition) -> list[str]:
+    def _problems(self, step: state_steps.Expect, at: TopicPartition) -> list[str]:
         facts = self._look(at)
         return checks.differences(step, facts, self._states(), lambda: self._readable(facts, at) or [])
 
@@ -408,6 +373,6 @@ class Player:
 
 def _unless_silent(holds: Callable[[], Any]) -> Any:
     """Return whether it holds; a broker that can't be asked now is no."""
-    with suppress(OSError, TidegaugeError, NoNodeError):
+    with suppress(*SILENT):
         return holds()
     return False

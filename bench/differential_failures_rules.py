@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidegauge_client.cluster_file import KRAFT_MODE
-from tidegauge_lab.scenario import Scenario, steps
+from tidegauge_lab.scenario import Scenario
 from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts
+from tidegauge_lab.scenario.fault_steps import FaultStep
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
 from tidegauge_lab.scenario.share_steps import SHARE_STEPS
 from tidegauge_lab.scenario.transaction_steps import StartProducer
@@ -102,7 +103,7 @@ Fields = dict[str, str]
 
 
 def why_not(scenario: Scenario) -> str:
-    """Return why Apache Kafka 3.9 can't play a scenario; empty where it can."""
+    """Return why Apache Kafka 3.9 can't play a scenario; empty if it can."""
     if scenario.mode == KRAFT_MODE:
         return "it needs KRaft mode, and this comparison has a cluster in ZooKeeper mode"
     return _why_not(scenario, PLAYED)
@@ -122,7 +123,7 @@ def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
         return "its producers are Tidegauge's own, which speak no Kafka protocol"
     if scenario.name in TOO_SLOW:
         return TOO_SLOW[scenario.name]
-    if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, steps.FaultStep)):
+    if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, FaultStep)):
         return "a process of Apache Kafka can be partitioned from ZooKeeper alone"
     return ""
 
@@ -147,7 +148,7 @@ def fields_of(facts: Facts, responses: Mapping[str, str], readable: Sequence[str
     Args:
         facts: what is true of it.
         responses: those that producers got so far, by value.
-        readable: what a consumer reads from the leader; None where there is none that responds.
+        readable: what a consumer reads from the leader; None if there is none that responds.
     """
     found = {
         "leader": show.leader_name(facts.leader),
@@ -261,7 +262,7 @@ def report(total: Verdict, scenarios: int) -> int:
 
 
 def _reason(name: str, pair: tuple[str, str], explained: Sequence[Explained]) -> str:
-    """Return why a difference stays; empty where nothing says so."""
+    """Return why a difference stays; empty if nothing says so."""
     return next(
         (
             one.why

@@ -87,7 +87,7 @@ def names(side: Side, *, lengths: bool) -> Facts:
 
 
 def dumps(side: Side) -> Facts:
-    """Return what Kafka's own tool reads in all logs, indexes and snapshots; ours where there is no Kafka."""
+    """Return what Kafka's own tool reads in all logs, indexes and snapshots; ours if there is no Kafka."""
     directories = {broker_id: side.directory(broker_id) for broker_id in BROKERS}
     files = sorted(
         path

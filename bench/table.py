@@ -158,7 +158,7 @@ def _ratio(measure: Measure, sides: dict[str, list[float]], ours: str, other: st
 
 
 def _ratio_of(measure: Measure, sides: dict[str, list[float]], ours: str, other: str) -> float | None:
-    """Return how often our median is better than the other's; None where one of them is missing or zero."""
+    """Return how often our median is better than the other's; None if one of them is missing or zero."""
     if not sides.get(ours) or not sides.get(other):
         return None
     own, theirs = statistics.median(sides[ours]), statistics.median(sides[other])

@@ -14,7 +14,7 @@ from tidegauge.faults.actions import ACTIONS
 from tidegauge.faults.model import FaultKind, Parameter
 from tidegauge.faults.table import FAULTS
 from tidegauge.page_sections import with_section
-from tidegauge_lab.scenario.steps import STEPS, arguments_of
+from tidegauge_lab.scenario.steps import STEPS
 
 WIDTH = 120
 TYPES = {
@@ -158,7 +158,7 @@ def steps_table() -> str:
     for verb, step in STEPS.items():
         arguments = [
             f"`{name}`{'*' if one.is_required else ''}" + ("" if name == "partition" else f": {one.about}")
-            for name, one in sorted(arguments_of(step).items(), key=lambda found: found[0] == "partition")
+            for name, one in sorted(step.arguments().items(), key=lambda found: found[0] == "partition")
         ]
         lines.append(f"| `{verb}` | {step.about} | {'; '.join(arguments)} |")
     return "\n".join(lines)

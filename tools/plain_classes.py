@@ -66,7 +66,7 @@ class CannotWriteOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One field, as source text; ``default`` and ``factory`` are empty where there is none."""
+    """One field, as source text; ``default`` and ``factory`` are empty if there is none."""
 
     name: str
     annotation: str
@@ -114,7 +114,7 @@ def _alias(node: ast.stmt) -> tuple[str, set[str]] | None:
 
 
 def _names(node: ast.expr) -> set[str]:
-    """Return the names in an annotation, also where it is a string; of ``a.b`` the last."""
+    """Return the names in an annotation, also if it is a string; of ``a.b`` the last."""
     return set(re.findall(r"(?<![\w.])(?:\w+\.)*([A-Za-z_]\w*)(?![\w.])", ast.unparse(node)))
 
 
@@ -236,7 +236,7 @@ def _finalise(lines: list[str], tree: ast.Module) -> None:
 
 
 def _options(node: ast.ClassDef, tuples: frozenset[str]) -> dict[str, bool] | None:
-    """Return the arguments of ``@dataclass``, or what they would be; None where the class stays as it is."""
+    """Return the arguments of ``@dataclass``, or what they would be; None if the class stays as it is."""
     if node.name in tuples and [ast.unparse(base) for base in node.bases] == ["NamedTuple"]:
         return {"frozen": True, "tuple": True}
     for decorator in node.decorator_list:

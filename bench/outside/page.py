@@ -72,7 +72,7 @@ def record_of(directory: Path, suite: str, side: str) -> Record:
 
 
 def compared(directory: Path, suite: Suite) -> Compared | None:
-    """Return a suite's results; None where one of the sides has none."""
+    """Return a suite's results; None if one of the sides has none."""
     tries = {side: record_of(directory, suite.name, side).tries() for side in SIDES}
     if not all(tries.values()):
         return None

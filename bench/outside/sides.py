@@ -32,7 +32,7 @@ class Shape:
     Attributes:
         brokers: how many; none: the suite has its clusters started itself.
         settings: of each broker, besides ``FOR_SUITES``; ``1:broker.rack`` is broker 1's alone.
-        proxied: names and ports of the proxies at which brokers 0, 1, ... are known to clients; none where it is empty.
+        proxied: names and ports of the proxies at which brokers 0, 1, ... are known to clients; none if it is empty.
     """
 
     brokers: int
@@ -56,7 +56,7 @@ class Cluster(NamedTuple):
 
     Attributes:
         servers: the brokers' addresses for Kafka clients.
-        proxies: the address that steers the proxies in front of them; empty where there are none.
+        proxies: the address that steers the proxies in front of them; empty if there are none.
     """
 
     servers: list[str]

@@ -5,7 +5,7 @@ Rules:
        settings.
     2. An alteration that was sent twice, because a response was lost, is the same alteration.
     3. ``wait_for_change`` asks every live broker which change it has applied last; changes are applied in order.
-    4. A broker that the controller can't reach may not have heard of a topic: it is unknown where no broker
+    4. A broker that the controller can't reach may not have heard of a topic: it is unknown if no broker
        knows it.
 Source: KafkaAdminClient.describeConfigs and incrementalAlterConfigs, ConfigCommand.
 """

@@ -9,7 +9,7 @@ Rules:
        KafkaAdminClient.listConsumerGroups requests a broker's part again that does not come, or comes with
        COORDINATOR_LOAD_IN_PROGRESS: an election takes a moment. What is missing at the end is named.
     5. What no response of Kafka's has (the generation, why a group rebalances, whom it waits for) is a view of the
-       coordinator's Lab service, and absent where there is none, or where the caller may not see it.
+       coordinator's Lab service, and absent if there is none, or where the caller may not see it.
 
 Source: KafkaAdminClient.describeConsumerGroups and its siblings, CoordinatorStrategy.
 """
@@ -196,7 +196,7 @@ class GroupAdmin(AdminBase):
         return await self._at_coordinator(GROUP, group_id, described, timeout_ms)
 
     async def _consumer_group(self, group_id: str, at: Coordinator, left_ms: float) -> GroupDescription | None:
-        """Return a group of the consumer protocol (KIP-848); None where there is none, or none is served.
+        """Return a group of the consumer protocol (KIP-848); None if there is none, or none is served.
 
         Raises:
             TidegaugeError: as the coordinator responds.
@@ -215,7 +215,7 @@ class GroupAdmin(AdminBase):
         return consumer_group_of(group, at.broker_id)
 
     async def _view_of(self, group_id: str, broker_id: int) -> lab_pb2.ObservedGroup | None:
-        """Return a group as its coordinator's Lab service shows it; None where it does not (rule 5)."""
+        """Return a group as its coordinator's Lab service shows it; None if it does not (rule 5)."""
         broker = (await self.metadata([])).brokers.get(broker_id)
         if broker is None:
             return None

@@ -183,7 +183,7 @@ class TopicAdmin(AdminBase):
         unclean: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, TidegaugeError | None]:
-        """Elect the preferred leaders, or unclean ones where there is no leader.
+        """Elect the preferred leaders, or unclean ones if there is no leader.
 
         Args:
             partitions: the partitions; None: all that need an election.

@@ -79,7 +79,7 @@ class TransactionDescription:
 
 
 class ProducerDescription(NamedTuple):
-    """A producer at a partition; ``transaction_start_offset`` is None where no transaction is open."""
+    """A producer at a partition; ``transaction_start_offset`` is None if no transaction is open."""
 
     producer_id: int
     producer_epoch: int

@@ -79,7 +79,7 @@ class BrokerEntry:
         port: of gRPC.
         kafka_port: of Kafka's own protocol; 0: the cluster was made before brokers served it.
         advertised: ``host:port`` that Kafka clients get instead, such as a port that a container runner mapped.
-        kafka_host: where this machine reaches its listener for Kafka clients; empty: at ``host``.
+        kafka_host: the host at which this machine reaches its listener for Kafka clients; empty: at ``host``.
     """
 
     id: int
@@ -97,7 +97,7 @@ class BrokerEntry:
 
     @property
     def kafka_listener(self) -> str:
-        """Return ``host:port`` where it listens for Kafka clients, whatever it advertises."""
+        """Return the ``host:port`` of its listener for Kafka clients, whatever it advertises."""
         return address_of(self.kafka_host or self.host, self.kafka_port)
 
     @property
@@ -163,7 +163,7 @@ class ClusterFile:
 
     @property
     def unsecured_ids(self) -> frozenset[int]:
-        """Return those of ``lab_addresses`` that have neither TLS nor credentials, whatever the cluster has."""
+        """Return the ``lab_addresses`` that have neither TLS nor credentials, whatever the cluster has."""
         return frozenset() if self.quorum is None else frozenset(one.id for one in self.quorum.separate)
 
     @property

@@ -11,7 +11,8 @@ from tidegauge.consumer_groups import STATIC_LEAVING_EPOCH
 from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_client.group_descriptions import GroupDescription, MemberDescription, Reconciliation
-from tidegauge_client.group_sentences import GroupSentence, lasting, seconds, session_left
+from tidegauge_client.group_sentences import lasting, seconds, session_left
+from tidegauge_client.sentences import Sentence
 
 RULE_ASSIGNING = (
     "the first heartbeat after a change computes the target, but not within group.consumer.assignment.interval.ms of "
@@ -45,13 +46,13 @@ RULE_STABLE = (
 RULE_IDLE = "a partition has one owner in a group, so members beyond the number of partitions own nothing"
 
 
-def consumer_group_state(group: GroupDescription) -> Iterator[GroupSentence]:
+def consumer_group_state(group: GroupDescription) -> Iterator[Sentence]:
     """Explain the state of a consumer group that has members, and each member that is not where it shall be."""
     count = counted(len(group.members), "member")
     in_epoch = f"{lasting(group)} in epoch {group.generation} with {count}"
     behind = [one for one in group.members if not _has_target(group, one)]
     if group.state == "Assigning":
-        yield GroupSentence(
+        yield Sentence(
             "group",
             f"The group is Assigning{in_epoch}: its target is of epoch {group.assignment_epoch}, and members keep to "
             "that one.",
@@ -59,14 +60,14 @@ def consumer_group_state(group: GroupDescription) -> Iterator[GroupSentence]:
             "the next heartbeat of any member when the interval has passed",
         )
     elif group.state == "Reconciling":
-        yield GroupSentence(
+        yield Sentence(
             "group",
             f"The group is Reconciling{in_epoch}: {len(behind)} of them {'has' if len(behind) == 1 else 'have'} not "
             f"reached the target of epoch {group.assignment_epoch}, computed by {group.protocol_name}.",
             RULE_RECONCILING,
         )
     else:
-        yield GroupSentence(
+        yield Sentence(
             "group", f"The group is {group.state}{in_epoch}, assigned by {group.protocol_name}.", RULE_STABLE
         )
     for member in group.members:
@@ -83,7 +84,7 @@ def _has_target(group: GroupDescription, member: MemberDescription) -> bool:
     )
 
 
-def _member(group: GroupDescription, member: MemberDescription) -> Iterator[GroupSentence]:
+def _member(group: GroupDescription, member: MemberDescription) -> Iterator[Sentence]:
     how_far = member.reconciliation
     if how_far is None:
         return
@@ -96,7 +97,7 @@ def _member(group: GroupDescription, member: MemberDescription) -> Iterator[Grou
     elif not _has_target(group, member):
         yield _behind(group, member, how_far)
     elif not member.assignment:
-        yield GroupSentence(
+        yield Sentence(
             "member",
             f"{_name(member)} owns no partition.",
             RULE_IDLE,
@@ -105,9 +106,9 @@ def _member(group: GroupDescription, member: MemberDescription) -> Iterator[Grou
         )
 
 
-def _away(member: MemberDescription) -> GroupSentence:
+def _away(member: MemberDescription) -> Sentence:
     kept = f"{_named(member.assignment)} stay{'s' if len(member.assignment) == 1 else ''} reserved for it"
-    return GroupSentence(
+    return Sentence(
         "member",
         f"{_name(member)} has left for a while; {kept if member.assignment else 'it had no partition'}"
         f"{session_left(member)}.",
@@ -118,7 +119,7 @@ def _away(member: MemberDescription) -> GroupSentence:
     )
 
 
-def _revoking(group: GroupDescription, member: MemberDescription, how_far: Reconciliation) -> GroupSentence:
+def _revoking(group: GroupDescription, member: MemberDescription, how_far: Reconciliation) -> Sentence:
     since = "" if how_far.revocation_age_ms is None else f" for {seconds(how_far.revocation_age_ms)}"
     until = (
         ""
@@ -133,7 +134,7 @@ def _revoking(group: GroupDescription, member: MemberDescription, how_far: Recon
     ]
     them = "it" if len(how_far.revoking) == 1 else "them"
     wanted = f" {' and '.join(waiting)} wait{'s' if len(waiting) == 1 else ''} for {them}." if waiting else ""
-    return GroupSentence(
+    return Sentence(
         "member",
         f"{_name(member)} has not given up {_named(how_far.revoking)}{since}{until}.{wanted}",
         RULE_REVOKING,
@@ -143,7 +144,7 @@ def _revoking(group: GroupDescription, member: MemberDescription, how_far: Recon
     )
 
 
-def _awaiting(group: GroupDescription, member: MemberDescription, how_far: Reconciliation) -> GroupSentence:
+def _awaiting(group: GroupDescription, member: MemberDescription, how_far: Reconciliation) -> Sentence:
     each = ", ".join(f"{at}, which {holder} has" for at, holder in how_far.awaited)
     left = [
         one.reconciliation.revocation_left_ms
@@ -152,7 +153,7 @@ def _awaiting(group: GroupDescription, member: MemberDescription, how_far: Recon
         and one.reconciliation.revocation_left_ms is not None
         and one.member_id in {holder for _, holder in how_far.awaited}
     ]
-    return GroupSentence(
+    return Sentence(
         "member",
         f"{_name(member)} is in epoch {how_far.epoch} and waits for {each}.",
         RULE_AWAITED,
@@ -162,8 +163,8 @@ def _awaiting(group: GroupDescription, member: MemberDescription, how_far: Recon
     )
 
 
-def _behind(group: GroupDescription, member: MemberDescription, how_far: Reconciliation) -> GroupSentence:
-    return GroupSentence(
+def _behind(group: GroupDescription, member: MemberDescription, how_far: Reconciliation) -> Sentence:
+    return Sentence(
         "member",
         f"{_name(member)} is in epoch {how_far.epoch}, and has not taken up the target of epoch "
         f"{group.assignment_epoch}{session_left(member)}.",

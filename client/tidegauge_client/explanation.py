@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 
 from tidegauge.counted import counted
 from tidegauge.in_sync import bounds_high_watermark, may_move, obstacle_to_joining
-from tidegauge_client.explanation_facts import Facts, Led, Remote, Sentence
+from tidegauge_client.explanation_facts import Facts, Led, Remote
 from tidegauge_client.explanation_rules import (
     RULE_ACKS,
     RULE_ALTER,
@@ -40,6 +40,7 @@ from tidegauge_client.explanation_rules import (
     RULE_ZOOKEEPER,
 )
 from tidegauge_client.open_transaction_explanation import explain_open_transactions
+from tidegauge_client.sentences import Sentence
 
 LEADER_AND_ISR, ALTER_PARTITION = "LeaderAndIsr", "AlterPartition"
 
@@ -55,7 +56,7 @@ def explain(facts: Facts) -> list[Sentence]:
             *_clients(facts, facts.led),
             *_transactions(facts, facts.led),
         ]
-    explained = {one.broker for one in sentences if one.about in {"leader", "high-watermark", "isr"}}
+    explained = {one.subject for one in sentences if one.about in {"leader", "high-watermark", "isr"}}
     return [*sentences, *_silent_followers(facts, explained), *_health(facts), *_lab(facts)]
 
 
@@ -177,7 +178,7 @@ def _processes(facts: Facts) -> Iterator[Sentence]:
         yield Sentence("process", f"{end}.", RULE_PROCESS, f"`tidegauge start {broker}`", broker)
 
 
-def _silent_followers(facts: Facts, explained: Collection[int | None]) -> Iterator[Sentence]:
+def _silent_followers(facts: Facts, explained: Collection[int | str | None]) -> Iterator[Sentence]:
     """Say which other replicas are on registered brokers that do not respond; ``explained``: brokers named already."""
     for broker in facts.replicas:
         if broker not in facts.silent or broker in explained:

@@ -1,10 +1,9 @@
-"""What is known of a partition, and a statement about it: the input and the output of ``explanation``. Pure."""
+"""The facts about a partition: the input of ``explanation``. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from tidegauge.in_sync import effective_min_isr
 from tidegauge.partition import TopicPartition
@@ -12,25 +11,10 @@ from tidegauge_client.explanation_modes import ZOOKEEPER, MembershipWords
 from tidegauge_client.open_transaction_explanation import PartitionTransactions
 from tidegauge_client.topic_ids import TopicIds
 
-About = Literal[
-    "leader",
-    "refusal",
-    "process",
-    "high-watermark",
-    "isr",
-    "follower",
-    "producers",
-    "consumers",
-    "transactions",
-    "health",
-    "lab",
-    "reassignment",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """What the leader knows of a follower; None where it knows nothing."""
+    """What the leader knows of a follower; None if it knows nothing."""
 
     leo: int | None = None
     caught_up_ago_ms: int | None = None
@@ -38,7 +22,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What the leader reports; ``lso`` is None where it does not report its last stable offset."""
+    """What the leader reports; ``lso`` is None if it does not report its last stable offset."""
 
     leo: int
     hw: int
@@ -97,7 +81,7 @@ class Facts:
         transactions: that are open there; None: the leader was not asked.
         refusals: requests between the controller and the replicas' brokers that were refused last.
         topic_ids: the topic's id wherever it is kept.
-        ends: how the processes of brokers that are down have ended, in a sentence each; empty where no directory of the
+        ends: how the processes of brokers that are down have ended, in a sentence each; empty if no directory of the
             cluster is at hand.
         words: what is said of members in the cluster's mode.
     """
@@ -139,29 +123,8 @@ class Facts:
 
     @property
     def obstacle(self) -> str:
-        """Return what keeps leaders and ISRs as they are for now; empty where nothing is known to."""
+        """Return what keeps leaders and ISRs as they are for now; empty if nothing is known to."""
         if self.settings_problem:
             return f"{self.words.store}, which does not respond"
         is_silent = self.words.names_controller and self.controller in {None, *self.silent}
         return "the controller, which does not respond" if is_silent else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """One statement about the partition.
-
-    Attributes:
-        about: what it explains.
-        text: the state, and its cause.
-        rule: Kafka's rule.
-        change: what would change it; empty where nothing needs to.
-        broker: the broker concerned.
-        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
-    """
-
-    about: About
-    text: str
-    rule: str
-    change: str = ""
-    broker: int | None = None
-    wait_ms: int | None = None

@@ -16,8 +16,9 @@ from tidegauge.in_sync import effective_min_isr
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription
 from tidegauge_client.consumer_group_explanation import consumer_group_state
-from tidegauge_client.group_sentences import GroupSentence, at_most, because, lasting, seconds
+from tidegauge_client.group_sentences import at_most, because, lasting, seconds
 from tidegauge_client.group_tables import OffsetRow
+from tidegauge_client.sentences import Sentence
 from tidegauge_client.share_group_explanation import share_group_lag, share_group_state
 from tidegauge_client.share_groups import ShareOffset
 
@@ -111,7 +112,7 @@ class OffsetsPartition:
 
     @property
     def shortage(self) -> str:
-        """Say why nothing can be committed to it; empty where it can."""
+        """Say why nothing can be committed to it; empty if it can."""
         if not self.is_below_min_isr:
             return ""
         return f"the ISR of {self.at} is {_ids(self.isr)}, fewer than min.insync.replicas={self.min_isr}"
@@ -159,7 +160,7 @@ class GroupFacts:
     share_offsets: Mapping[TopicPartition, ShareOffset] = field(default_factory=dict)
 
 
-def explain_group(facts: GroupFacts) -> list[GroupSentence]:
+def explain_group(facts: GroupFacts) -> list[Sentence]:
     """Explain the coordinator, the state and whom it waits for, and the lag."""
     return [*_coordinator(facts), *_state(facts), *_lag(facts)]
 
@@ -167,10 +168,10 @@ def explain_group(facts: GroupFacts) -> list[GroupSentence]:
 # The coordinator
 
 
-def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
+def _coordinator(facts: GroupFacts) -> Iterator[Sentence]:
     held = facts.partition
     if held is None:
-        yield GroupSentence(
+        yield Sentence(
             "coordinator",
             f"There is no __consumer_offsets yet, so no broker coordinates group {facts.group_id}.",
             RULE_CREATE,
@@ -179,7 +180,7 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
         )
         return
     if held.leader is None:
-        yield GroupSentence(
+        yield Sentence(
             "coordinator",
             f"{held.at}, to which the id of group {facts.group_id} hashes, has no leader: "
             f"{held.living(facts.live)}. Members and commits get COORDINATOR_NOT_AVAILABLE, and the group does not "
@@ -193,14 +194,14 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
         f"{held.leader_epoch}"
     )
     if facts.problem is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        yield GroupSentence(
+        yield Sentence(
             "coordinator",
             f"{where}, and still loads the groups of that partition.",
             RULE_LOAD,
             "the end of the load; members keep their generation",
         )
     elif facts.problem is ErrorCode.LISTENER_NOT_FOUND:
-        yield GroupSentence(
+        yield Sentence(
             "coordinator",
             f"{where}: it is the coordinator. It is an Apache Kafka broker without a gRPC listener, so the state of "
             "the group is not known here.",
@@ -208,7 +209,7 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
             "Kafka's own tools ask it: kafka-consumer-groups.sh --describe",
         )
     elif facts.refusal:
-        yield GroupSentence(
+        yield Sentence(
             "coordinator",
             f"{where}: it is the coordinator, and {facts.refusal}. Every request about the group gets "
             f"{facts.problem.name}.",
@@ -217,7 +218,7 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
             f"{facts.group_id}` deletes the group with its offsets, so that its name can be used again",
         )
     elif facts.group is None:
-        yield GroupSentence(
+        yield Sentence(
             "coordinator",
             f"{where}, and does not coordinate it at the moment: {facts.problem.name}. Members look for the "
             "coordinator again and again.",
@@ -226,7 +227,7 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
             f"session has ended: `tidegauge explain {held.at}`",
         )
     elif facts.group.coordinator != held.leader:
-        yield GroupSentence(
+        yield Sentence(
             "coordinator",
             f"{where}. What follows is from broker {facts.group.coordinator}, which takes itself for the coordinator, "
             "and may be old.",
@@ -234,11 +235,11 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
             f"a response of broker {held.leader}",
         )
     else:
-        yield GroupSentence("coordinator", f"{where}: it is the coordinator.", RULE_COORDINATOR)
+        yield Sentence("coordinator", f"{where}: it is the coordinator.", RULE_COORDINATOR)
     if held.shortage:
         is_share = facts.group is not None and facts.group.is_share_group
         stopped = "No member can join or leave" if is_share else "No offset can be committed, and no rebalance can end"
-        yield GroupSentence(
+        yield Sentence(
             "offsets-topic",
             f"{stopped}: {held.shortage}.",
             RULE_MIN_ISR,
@@ -249,7 +250,7 @@ def _coordinator(facts: GroupFacts) -> Iterator[GroupSentence]:
 # The state
 
 
-def _state(facts: GroupFacts) -> Iterator[GroupSentence]:
+def _state(facts: GroupFacts) -> Iterator[Sentence]:
     group = facts.group
     if group is None:
         return
@@ -262,14 +263,14 @@ def _state(facts: GroupFacts) -> Iterator[GroupSentence]:
         return
     match group.state:
         case "Dead":
-            yield GroupSentence(
+            yield Sentence(
                 "group",
                 f"The coordinator does not know group {group.group_id}: it has neither members nor committed offsets.",
                 RULE_DEAD,
                 "a consumer that joins it, or a commit",
             )
         case "Empty":
-            yield GroupSentence(
+            yield Sentence(
                 "group",
                 f"The group has no members{lasting(group)}: no consumer reads as one of them.",
                 RULE_EMPTY,
@@ -284,12 +285,12 @@ def _state(facts: GroupFacts) -> Iterator[GroupSentence]:
     yield from _expired(group)
 
 
-def _expired(group: GroupDescription) -> Iterator[GroupSentence]:
+def _expired(group: GroupDescription) -> Iterator[Sentence]:
     if group.expired_age_ms is None:
         return
     partitions = group.expired_partitions
     named = ", ".join(partitions[:_MAX_NAMED]) + (", ..." if len(partitions) > _MAX_NAMED else "")
-    yield GroupSentence(
+    yield Sentence(
         "group",
         f"{counted(len(partitions), 'committed offset')} of the group expired {seconds(group.expired_age_ms)} ago: "
         f"{named}. A consumer begins there where its auto.offset.reset says.",
@@ -297,10 +298,10 @@ def _expired(group: GroupDescription) -> Iterator[GroupSentence]:
     )
 
 
-def _preparing(group: GroupDescription) -> Iterator[GroupSentence]:
+def _preparing(group: GroupDescription) -> Iterator[Sentence]:
     begun = f"The group rebalances{lasting(group)}{because(group)}"
     if group.in_initial_delay:
-        yield GroupSentence(
+        yield Sentence(
             "group",
             f"{begun}. It was Empty before, so it waits for more members, {at_most(group.phase_left_ms)}; "
             f"{len(group.parked_members)} have joined.",
@@ -309,7 +310,7 @@ def _preparing(group: GroupDescription) -> Iterator[GroupSentence]:
         )
         return
     awaited = [member for member in group.members if not member.parked]
-    yield GroupSentence(
+    yield Sentence(
         "group",
         f"{begun}. {len(group.parked_members)} of {len(group.members)} members have joined; generation "
         f"{group.generation + 1} begins when the others have, {at_most(group.phase_left_ms)}.",
@@ -319,7 +320,7 @@ def _preparing(group: GroupDescription) -> Iterator[GroupSentence]:
     for member in awaited:
         yield _awaited(group, member, "JoinGroup", RULE_JOIN)
     for member_id in group.pending_members:
-        yield GroupSentence(
+        yield Sentence(
             "member",
             f"Member id {member_id} was given to a consumer that has not come back with it.",
             RULE_PENDING,
@@ -328,13 +329,13 @@ def _preparing(group: GroupDescription) -> Iterator[GroupSentence]:
         )
 
 
-def _completing(facts: GroupFacts, group: GroupDescription) -> Iterator[GroupSentence]:
+def _completing(facts: GroupFacts, group: GroupDescription) -> Iterator[Sentence]:
     leader = next((member for member in group.members if member.member_id == group.leader), None)
     begun = f"Generation {group.generation} has begun{lasting(group)}{because(group)}"
     if leader is not None and leader.parked:
         held = facts.partition
         where = "__consumer_offsets" if held is None else str(held.at)
-        yield GroupSentence(
+        yield Sentence(
             "group",
             f"{begun}. Its leader has sent the assignment, which is written to {where} and not committed yet.",
             RULE_STORE,
@@ -342,7 +343,7 @@ def _completing(facts: GroupFacts, group: GroupDescription) -> Iterator[GroupSen
             wait_ms=group.phase_left_ms,
         )
         return
-    yield GroupSentence(
+    yield Sentence(
         "group",
         f"{begun}. It waits for the assignment from its leader {group.leader}, {at_most(group.phase_left_ms)}; "
         f"{len(group.parked_members)} of {len(group.members)} members have sent SyncGroup.",
@@ -356,13 +357,13 @@ def _completing(facts: GroupFacts, group: GroupDescription) -> Iterator[GroupSen
             yield _awaited(group, member, "SyncGroup", RULE_SYNC)
 
 
-def _awaited(group: GroupDescription, member: MemberDescription, request: str, rule: str) -> GroupSentence:
+def _awaited(group: GroupDescription, member: MemberDescription, request: str, rule: str) -> Sentence:
     """Say who is awaited, since when and until when: its session may end before the phase does."""
     limits = [left for left in (group.phase_left_ms, member.session_left_ms) if left is not None]
     wait_ms = min(limits, default=None)
     static = "" if member.group_instance_id is None else f" (static, {member.group_instance_id})"
     session = "" if member.session_left_ms is None else f", its session lasts another {seconds(member.session_left_ms)}"
-    return GroupSentence(
+    return Sentence(
         "member",
         f"Member {member.member_id}{static} of {member.host} has not sent {request}{lasting(group)}{session}.",
         rule,
@@ -372,9 +373,9 @@ def _awaited(group: GroupDescription, member: MemberDescription, request: str, r
     )
 
 
-def _stable(group: GroupDescription) -> Iterator[GroupSentence]:
+def _stable(group: GroupDescription) -> Iterator[Sentence]:
     reason = f" The last rebalance began because: {group.reason}." if group.reason else ""
-    yield GroupSentence(
+    yield Sentence(
         "group",
         f"The group is Stable{lasting(group)} in generation {group.generation} with "
         f"{counted(len(group.members), 'member')}, by {group.protocol_name}.{reason}",
@@ -382,7 +383,7 @@ def _stable(group: GroupDescription) -> Iterator[GroupSentence]:
     )
     for member in group.members:
         if not member.assignment and group.protocol_type == "consumer":
-            yield GroupSentence(
+            yield Sentence(
                 "member",
                 f"Member {member.member_id} of {member.host} reads no partition.",
                 RULE_IDLE,
@@ -394,19 +395,19 @@ def _stable(group: GroupDescription) -> Iterator[GroupSentence]:
 # The lag
 
 
-def _lag(facts: GroupFacts) -> Iterator[GroupSentence]:
+def _lag(facts: GroupFacts) -> Iterator[Sentence]:
     if facts.group is None:
         return
     leaderless, deleted = sorted(facts.leaderless), sorted(facts.deleted)
     if leaderless:
-        yield GroupSentence(
+        yield Sentence(
             "lag",
             f"{_named(leaderless)} {_have(leaderless)} no leader: nothing can be read there, and the lag is not known.",
             RULE_LEADERLESS,
             f"a leader: `tidegauge explain {leaderless[0]}`",
         )
     if deleted:
-        yield GroupSentence(
+        yield Sentence(
             "lag",
             f"{_named(deleted)} {'does' if len(deleted) == 1 else 'do'} not exist, though the group has "
             f"{_them(deleted)} assigned or committed.",
@@ -422,7 +423,7 @@ def _lag(facts: GroupFacts) -> Iterator[GroupSentence]:
     unread = [at for at, row in sorted(known.items()) if row.unread and row.member is None]
     if unread and facts.group.state == "Stable":
         each = ", ".join(f"{at} at {known[at].current_offset} of {known[at].end_offset}" for at in unread)
-        yield GroupSentence(
+        yield Sentence(
             "lag",
             f"No member reads {_named(unread)}; committed is {each}.",
             RULE_UNREAD,
@@ -432,15 +433,15 @@ def _lag(facts: GroupFacts) -> Iterator[GroupSentence]:
         unread_of = {at: row.unread or 0 for at, row in known.items()}
         total, most = sum(unread_of.values()), max(unread_of, key=lambda at: unread_of[at])
         where = f", the largest in {most} ({unread_of[most]})" if total and len(known) > 1 else ""
-        yield GroupSentence(
+        yield Sentence(
             "lag", f"The lag is {counted(total, 'offset')} over {counted(len(known), 'partition')}{where}.", RULE_LAG
         )
 
 
-def _out_of_range(at: TopicPartition, committed: int, start: int, end: int) -> Iterator[GroupSentence]:
+def _out_of_range(at: TopicPartition, committed: int, start: int, end: int) -> Iterator[Sentence]:
     """Say where the log no longer has the committed offset: at neither end does the lag count what can be read."""
     if committed > end:
-        yield GroupSentence(
+        yield Sentence(
             "lag",
             f"The committed offset {committed} of {at} is {committed - end} beyond its end {end}: there is nothing to "
             "read from there.",
@@ -448,7 +449,7 @@ def _out_of_range(at: TopicPartition, committed: int, start: int, end: int) -> I
             "a log that reaches that offset again, or a reset of the offset",
         )
     elif committed < start:
-        yield GroupSentence(
+        yield Sentence(
             "lag",
             f"{at} begins at {start}, so that {start - committed} of the {end - committed} offsets from the committed "
             f"one, {committed}, to its end {end} can't be read any more.",

@@ -1,34 +1,8 @@
-"""One statement about a consumer group, and the words that its explanations share. Pure."""
+"""The words that explanations of groups share. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 from tidegauge_client.group_descriptions import GroupDescription, MemberDescription
-
-About = Literal["coordinator", "offsets-topic", "group", "member", "lag"]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSentence:
-    """One statement about the group.
-
-    Attributes:
-        about: what it explains.
-        text: the state, and its cause.
-        rule: Kafka's rule.
-        change: what would change it; empty where nothing needs to.
-        member: the member concerned.
-        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
-    """
-
-    about: About
-    text: str
-    rule: str
-    change: str = ""
-    member: str | None = None
-    wait_ms: int | None = None
 
 
 def lasting(group: GroupDescription) -> str:

@@ -24,7 +24,7 @@ class OffsetRow:
     """A partition that a group has committed an offset of or reads, or (None) a member that reads none.
 
     Attributes:
-        end_offset: the high watermark; None where no leader tells it.
+        end_offset: the high watermark; None if no leader tells it.
     """
 
     topic_partition: TopicPartition | None
@@ -34,7 +34,7 @@ class OffsetRow:
 
     @property
     def lag(self) -> int | None:
-        """Return the end offset minus the committed one, as Kafka's tool does; None where one of them is unknown.
+        """Return the end offset minus the committed one, as Kafka's tool does; None if one of them is unknown.
 
         It is negative where the committed offset is beyond the end, as after an unclean election.
         """

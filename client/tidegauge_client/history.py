@@ -16,7 +16,7 @@ that the topic was deleted and created again:
 | ``partition`` | invoke | where to; null where the producer was to choose |
 | ``acks`` | invoke | ``all``, ``1`` or ``0``, as text |
 | ``idempotent`` | invoke | whether the producer numbers its batches, so that a retry writes nothing twice |
-| ``key``, ``value`` | invoke | as text; null where there is none; left out where the bytes are not UTF-8 |
+| ``key``, ``value`` | invoke | as text; null if there is none; left out where the bytes are not UTF-8 |
 | ``key_base64``, ``value_base64`` | invoke | instead of those, then |
 | ``timestamp_ms`` | invoke | the record's own timestamp; it distinguishes two records with the same bytes |
 | ``partition``, ``offset`` | ok | position in the log; the offset is -1 with acks=0: then nothing was acknowledged |

@@ -81,7 +81,7 @@ def to_fetch(
 def fetched(
     response: OffsetFetchResponse,
 ) -> Iterator[tuple[TopicPartition, OffsetAndMetadata | TidegaugeError | None]]:
-    """Yield the committed offset of each partition, None where there is none, or why it is not known.
+    """Yield the committed offset of each partition, None if there is none, or why it is not known.
 
     Raises:
         TidegaugeError: of the whole group.

@@ -9,7 +9,7 @@ Rules:
     3. A leader whose address is not known is treated as no leader.
     4. Brokers of Apache Kafka have no gRPC listener. They are alive, lead and follow, and can't be asked anything: they
        stand in ``kafka_brokers``, apart from those in ``brokers`` (docs/mixed-clusters.md).
-    5. Of several brokers' views those of the highest controller epoch count, and where it is among them the
+    5. Of several brokers' views those of the highest controller epoch count, and if it is among them the
        controller's own alone: it reaches itself in any case. Where several count, most of them decide; with one against
        one, what exists by either of them exists. The Spark source goes by this rule, too (``tidegauge_spark.views``).
 """
@@ -129,7 +129,7 @@ class ClusterInfo:
         return frozenset(self.brokers) | frozenset(self.kafka_brokers)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """Return what is known of a partition, or None."""
+        """Return the known state of a partition, or None."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
@@ -258,7 +258,7 @@ def newest_of(views: Mapping[int, ClusterInfo], topic_partition: TopicPartition 
 
 
 def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
-    """Return the brokers whose view is older than that of others.
+    """Return the brokers whose view is older than others'.
 
     It shows an older state of a partition, by leader epoch and partition epoch; or a topic that was deleted meanwhile,
     alone or created again with its name; or it lacks a topic. Where half of the views show one topic id and half of
@@ -293,7 +293,7 @@ def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
 def _shown_ids(views: Mapping[int, ClusterInfo]) -> Iterator[tuple[str, Counter[str | None]]]:
     """Yield each topic in the views with the number of views that show each id of it; None: that know no such topic.
 
-    Counted are those of rule 5.
+    Counted are the views of rule 5.
     """
     counted = [views[broker] for broker in that_count(views)]
     for name in {name: None for view in views.values() for name in view.topics}:
@@ -306,9 +306,9 @@ def _shown_id(view: ClusterInfo, name: str) -> str | None:
 
 
 def merge(known: ClusterInfo, response: ClusterInfo) -> ClusterInfo:
-    """Merge a newer response into what was known; partitions never go back to a lower leader epoch (rule 1).
+    """Merge a newer response into the known metadata; partitions never go back to a lower leader epoch (rule 1).
 
-    Brokers and controller are those of the response: a dead broker must not be asked again.
+    Brokers and controller come from the response: a dead broker must not be asked again.
     """
     topics = {name: _merge_topic(known.topics.get(name), topic) for name, topic in response.topics.items()}
     return replace(response, topics=topics)
@@ -326,7 +326,7 @@ def _merge_topic(known: TopicInfo | None, response: TopicInfo) -> TopicInfo:
 
 
 def with_leader(known: ClusterInfo, topic_partition: TopicPartition, leader_id: int, leader_epoch: int) -> ClusterInfo:
-    """Accept a broker's hint about the leader, if it is newer than what is known (rule 2)."""
+    """Accept a broker's hint about the leader, if it is newer than the known one (rule 2)."""
     info = known.partition(topic_partition)
     if info is None or leader_epoch <= info.leader_epoch:
         return known

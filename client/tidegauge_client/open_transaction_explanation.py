@@ -35,7 +35,7 @@ class OpenAtPartition:
         transaction: what the coordinator has of that producer; None: nothing, or ``problem`` says why it is unknown.
         problem: why coordinators could not be asked; empty if they were.
         interval_ms: between two looks of the coordinator for timed-out transactions.
-        obstacle: why the coordinator can write no abort now; empty where nothing is known to hinder it.
+        obstacle: why the coordinator can write no abort now; empty if nothing is known to hinder it.
     """
 
     producer: ProducerDescription

@@ -23,8 +23,8 @@ class SentRecord(NamedTuple):
     Attributes:
         producer: its producer.
         number: its place in the order of that producer.
-        key: None where there is none.
-        value: None where there is none.
+        key: None if there is none.
+        value: None if there is none.
         timestamp_ms: the record's timestamp.
         acks: ``all``, ``1`` or ``0``.
         is_idempotent: whether a retry can't write it twice.

@@ -13,6 +13,7 @@ from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import NO_START_OFFSET
 from tidegauge_client.group_explanation import OffsetsPartition
+from tidegauge_client.sentences import Sentence
 from tidegauge_client.share_records_explanation import explain_records
 from tidegauge_client.share_sentences import (
     RULE_FENCED,
@@ -26,7 +27,6 @@ from tidegauge_client.share_sentences import (
     RULE_STATE_COORDINATOR,
     RULE_STATE_TOPIC,
     RULE_UNWRITTEN,
-    ShareSentence,
     named,
 )
 from tidegauge_client.share_views import BrokerShares, KeptShare, LedShare
@@ -76,7 +76,7 @@ class ShareFacts:
         return None if found is None else next((one for one in found.kept if one.at == self.at), None)
 
 
-def explain_share(facts: ShareFacts) -> list[ShareSentence]:
+def explain_share(facts: ShareFacts) -> list[Sentence]:
     """Explain the leader, those that take themselves for it, the durable state, and the records in flight."""
     sentences = [*_leader(facts), *_others(facts), *_state(facts)]
     led = facts.led
@@ -86,10 +86,10 @@ def explain_share(facts: ShareFacts) -> list[ShareSentence]:
 # The leader
 
 
-def _leader(facts: ShareFacts) -> Iterator[ShareSentence]:
+def _leader(facts: ShareFacts) -> Iterator[Sentence]:
     at, leader, led = facts.at, facts.leader, facts.led
     if leader is None:
-        yield ShareSentence(
+        yield Sentence(
             "leader",
             f"{at} has no leader: no member of group {facts.group_id} gets records of it.",
             RULE_LEADER,
@@ -98,14 +98,14 @@ def _leader(facts: ShareFacts) -> Iterator[ShareSentence]:
         return
     where = f"Broker {leader} leads {at} in epoch {facts.leader_epoch}"
     if leader not in facts.shares:
-        yield ShareSentence(
+        yield Sentence(
             "leader",
             f"{where}. It does not respond to the lab, so what is in flight is not known here.",
             RULE_LEADER,
             f"a response of broker {leader}, which needs lab.enable=true: `tidegauge explain {at}`",
         )
     elif led is None:
-        yield ShareSentence(
+        yield Sentence(
             "leader",
             f"{where} and has nothing in flight: it has not loaded the share partition. No member has fetched it since "
             "that epoch began, its last session has ended, or its state cannot be loaded.",
@@ -113,21 +113,21 @@ def _leader(facts: ShareFacts) -> Iterator[ShareSentence]:
             "the next fetch of a member",
         )
     elif led.leader_epoch != facts.leader_epoch:
-        yield ShareSentence(
+        yield Sentence(
             "leader",
             f"{where}. What it has of the share partition is of epoch {led.leader_epoch}, and is being dropped.",
             RULE_LOAD,
             "the next fetch of a member",
         )
     elif led.state != _OPEN:
-        yield ShareSentence(
+        yield Sentence(
             "leader",
             f"{where}, and is still loading the state of the share partition; {_waiting(led)}.",
             RULE_LOAD,
             "a response of the share coordinator",
         )
     else:
-        yield ShareSentence(
+        yield Sentence(
             "leader",
             f"{where}, and serves the share partition with state epoch {led.state_epoch}; {_waiting(led)}.",
             RULE_LEADER,
@@ -141,11 +141,11 @@ def _waiting(led: LedShare) -> str:
     return f"{number} of members {'waits' if led.waiting_fetches == 1 else 'wait'}"
 
 
-def _others(facts: ShareFacts) -> Iterator[ShareSentence]:
+def _others(facts: ShareFacts) -> Iterator[Sentence]:
     for broker in sorted(facts.shares):
         led = None if broker == facts.leader else facts.led_by(broker)
         if led is not None:
-            yield ShareSentence(
+            yield Sentence(
                 "zombie",
                 f"Broker {broker} takes itself for the leader, in epoch {led.leader_epoch}, and serves the share "
                 "partition: what members get from it others may get too, and its writes are refused once a leader "
@@ -158,10 +158,10 @@ def _others(facts: ShareFacts) -> Iterator[ShareSentence]:
 # The state
 
 
-def _state(facts: ShareFacts) -> Iterator[ShareSentence]:
+def _state(facts: ShareFacts) -> Iterator[Sentence]:
     held, kept = facts.held, facts.kept
     if held is None:
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"There is no __share_group_state yet, so {facts.name} has no state.",
             RULE_STATE_TOPIC,
@@ -169,7 +169,7 @@ def _state(facts: ShareFacts) -> Iterator[ShareSentence]:
         )
         return
     if held.leader is None:
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"{held.at}, which holds the state, has no leader: {held.living(facts.live)}. Acknowledgements wait, and "
             "what is not loaded cannot be.",
@@ -181,21 +181,21 @@ def _state(facts: ShareFacts) -> Iterator[ShareSentence]:
     found = facts.shares.get(held.leader)
     refusal = "" if found is None else next(iter((found.refusals or {}).values()), "")
     if found is None:
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"{where}. It does not respond to the lab, so the state is not known here.",
             RULE_STATE_COORDINATOR,
             f"a response of broker {held.leader}, which needs lab.enable=true",
         )
     elif refusal:
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"{where}, and the state is out of service: {refusal}.",
             RULE_REFUSED,
             "the group's offset of the partition set again, without members: kafka-share-groups.sh --reset-offsets",
         )
     elif kept is None:
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"{where}, and has no state of the share partition: it was never initialized, or is being loaded.",
             RULE_INITIALIZED,
@@ -204,7 +204,7 @@ def _state(facts: ShareFacts) -> Iterator[ShareSentence]:
     else:
         yield from _kept(facts, kept, where)
     if held.shortage:
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"Nothing that members say can be written: {held.shortage}.",
             RULE_MIN_ISR,
@@ -212,12 +212,12 @@ def _state(facts: ShareFacts) -> Iterator[ShareSentence]:
         )
 
 
-def _kept(facts: ShareFacts, kept: KeptShare, where: str) -> Iterator[ShareSentence]:
+def _kept(facts: ShareFacts, kept: KeptShare, where: str) -> Iterator[Sentence]:
     led = facts.led
     epochs = f"state epoch {kept.state_epoch}, leader epoch {kept.leader_epoch}"
     if kept.start_offset == NO_START_OFFSET:
         reset = "" if led is None else f" {led.auto_offset_reset}, which made it {led.start_offset} here"
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"{where} and has no start offset yet ({epochs}): share.auto.offset.reset decides{reset}. Another leader "
             "would decide again.",
@@ -227,7 +227,7 @@ def _kept(facts: ShareFacts, kept: KeptShare, where: str) -> Iterator[ShareSente
     else:
         states = {state: [one for one in kept.records if one.state == state] for state in _DURABLE}
         parts = [f"{state} {named(records)}" for state, records in states.items() if records]
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"{where} and keeps the start offset {kept.start_offset} ({epochs}) and "
             f"{'no records beside it' if not parts else 'these records: ' + '; '.join(parts)}. This is what a new "
@@ -235,7 +235,7 @@ def _kept(facts: ShareFacts, kept: KeptShare, where: str) -> Iterator[ShareSente
             RULE_KEPT,
         )
     if led is not None and led.unwritten_count:
-        yield ShareSentence(
+        yield Sentence(
             "state",
             f"{counted(led.unwritten_count, 'write')} of the leader {'is' if led.unwritten_count == 1 else 'are'} not "
             "written yet: the acknowledgements in them have no response.",

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_client.group_descriptions import GroupDescription, MemberDescription
-from tidegauge_client.group_sentences import GroupSentence, lasting, session_left
+from tidegauge_client.group_sentences import lasting, session_left
+from tidegauge_client.sentences import Sentence
 from tidegauge_client.share_groups import ShareOffset
 
 RULE_EMPTY = (
@@ -40,10 +41,10 @@ RULE_LAG = (
 )
 
 
-def share_group_state(group: GroupDescription) -> Iterator[GroupSentence]:
+def share_group_state(group: GroupDescription) -> Iterator[Sentence]:
     """Explain the state of a share group, and each member that is not where it shall be."""
     if not group.members:
-        yield GroupSentence(
+        yield Sentence(
             "group",
             f"The share group has no members{lasting(group)}: nothing is delivered, and it begins again where it "
             "stopped.",
@@ -51,7 +52,7 @@ def share_group_state(group: GroupDescription) -> Iterator[GroupSentence]:
             "a share consumer that joins it, or `tidegauge delete-group`",
         )
         return
-    yield GroupSentence(
+    yield Sentence(
         "group",
         f"The share group is {group.state}{lasting(group)} in epoch {group.generation} with "
         f"{counted(len(group.members), 'member')}, assigned by {group.protocol_name}.",
@@ -61,10 +62,10 @@ def share_group_state(group: GroupDescription) -> Iterator[GroupSentence]:
         yield from _member(group, member)
 
 
-def _member(group: GroupDescription, member: MemberDescription) -> Iterator[GroupSentence]:
+def _member(group: GroupDescription, member: MemberDescription) -> Iterator[Sentence]:
     name, how_far = f"Member {member.member_id} ({member.client_id})", member.reconciliation
     if how_far is not None and how_far.epoch < group.assignment_epoch:
-        yield GroupSentence(
+        yield Sentence(
             "member",
             f"{name} is in epoch {how_far.epoch}, and has not heard of the assignment of epoch "
             f"{group.assignment_epoch}{session_left(member)}.",
@@ -74,7 +75,7 @@ def _member(group: GroupDescription, member: MemberDescription) -> Iterator[Grou
             member.session_left_ms,
         )
     elif not member.assignment:
-        yield GroupSentence(
+        yield Sentence(
             "member",
             f"{name} is assigned no partition, so nothing is delivered to it.",
             RULE_IDLE,
@@ -83,11 +84,11 @@ def _member(group: GroupDescription, member: MemberDescription) -> Iterator[Grou
         )
 
 
-def share_group_lag(group: GroupDescription, offsets: Mapping[TopicPartition, ShareOffset]) -> Iterator[GroupSentence]:
+def share_group_lag(group: GroupDescription, offsets: Mapping[TopicPartition, ShareOffset]) -> Iterator[Sentence]:
     """Explain which records are not done, and of which partitions no member gets any."""
     open_ones = sorted(at for at, one in offsets.items() if one.start_offset is None)
     if open_ones:
-        yield GroupSentence(
+        yield Sentence(
             "lag",
             f"{_named(open_ones)} {'has' if len(open_ones) == 1 else 'have'} no start offset yet: nothing that members "
             "said of records there is written.",
@@ -98,7 +99,7 @@ def share_group_lag(group: GroupDescription, offsets: Mapping[TopicPartition, Sh
     held = {at for member in group.members for at in member.assignment}
     unread = [at for at, lag in lags.items() if lag and at not in held]
     if unread and group.members:
-        yield GroupSentence(
+        yield Sentence(
             "lag",
             f"No member is assigned {_named(unread)}: {', '.join(f'{lags[at]} of {at}' for at in unread)} "
             f"{'is' if sum(lags[at] for at in unread) == 1 else 'are'} delivered to none.",
@@ -108,7 +109,7 @@ def share_group_lag(group: GroupDescription, offsets: Mapping[TopicPartition, Sh
     if lags:
         total, most = sum(lags.values()), max(lags, key=lambda at: lags[at])
         where = f", the largest in {most} ({lags[most]})" if total and len(lags) > 1 else ""
-        yield GroupSentence(
+        yield Sentence(
             "lag",
             f"{counted(total, 'offset')} over {counted(len(lags), 'partition')} {'is' if total == 1 else 'are'} not "
             f"done{where}.",

@@ -1,4 +1,4 @@
-"""One statement about a share partition, the rules that statements name, and their words. Pure.
+"""The rules that statements about a share partition name, and their words. Pure.
 
 Source of the rules: KIP-932; SharePartition, SharePartitionManager, DelayedShareFetch and ShareCoordinatorShard of
 Kafka 4.3.
@@ -7,12 +7,9 @@ Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from tidegauge_client.share_views import Records
 
-About = Literal["leader", "zombie", "state", "window", "records"]
 MAX_NAMED = 10
 """Maximum number of ranges of offsets that a sentence names."""
 
@@ -101,27 +98,6 @@ RULE_COMMITTED = (
     "a group with share.isolation.level=read_committed is given records up to the last stable offset, others up to the "
     "high watermark, those of open and aborted transactions included (DelayedShareFetch)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ShareSentence:
-    """One statement about a share partition.
-
-    Attributes:
-        about: what it explains.
-        text: the state, and its cause.
-        rule: Kafka's rule.
-        change: what would change it; empty where nothing needs to.
-        member: the member concerned.
-        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
-    """
-
-    about: About
-    text: str
-    rule: str
-    change: str = ""
-    member: str | None = None
-    wait_ms: int | None = None
 
 
 def named(records: Sequence[Records], *, counts: bool = True) -> str:

@@ -31,7 +31,7 @@ _WITHOUT_ZOOKEEPER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """What one replica reports; None where it could not be asked.
+    """What one replica reports; None if it could not be asked.
 
     Attributes:
         is_kafkas: whether it is an Apache Kafka broker's, which can't be asked.

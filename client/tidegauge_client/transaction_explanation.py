@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.group_explanation import OffsetsPartition as StatePartition
+from tidegauge_client.sentences import Sentence
 from tidegauge_client.transaction_words import (
     DEFAULT_ABORT_INTERVAL_MS,
     RULE_LAST_STABLE_OFFSET,
@@ -26,8 +26,6 @@ from tidegauge_client.transaction_words import (
     producer_words,
     timeout_words,
 )
-
-About = Literal["coordinator", "state-topic", "transaction", "partition"]
 
 RULE_COORDINATOR = (
     "the coordinator of a transactional id is the leader of the partition of __transaction_state to which the id "
@@ -109,36 +107,15 @@ class TransactionFacts:
     spoken_version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One statement about the transactional id.
-
-    Attributes:
-        about: what it explains.
-        text: the state, and its cause.
-        rule: Kafka's rule.
-        change: what would change it; empty where nothing needs to.
-        partition: the partition concerned.
-        wait_ms: upper bound in ms after which it changes by itself; None: it does not, or that is not known.
-    """
-
-    about: About
-    text: str
-    rule: str
-    change: str = ""
-    partition: str | None = None
-    wait_ms: int | None = None
-
-
-def explain_transaction(facts: TransactionFacts) -> list[Statement]:
+def explain_transaction(facts: TransactionFacts) -> list[Sentence]:
     """Explain the coordinator, the state of the transaction, and what its partitions wait for."""
     return [*_coordinator(facts), *_state(facts), *_version(facts)]
 
 
-def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
+def _coordinator(facts: TransactionFacts) -> Iterator[Sentence]:
     held = facts.partition
     if held is None:
-        yield Statement(
+        yield Sentence(
             "coordinator",
             f"There is no __transaction_state yet, so no broker coordinates transactional id {facts.transactional_id}.",
             RULE_CREATE,
@@ -147,7 +124,7 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
         )
         return
     if held.leader is None:
-        yield Statement(
+        yield Sentence(
             "coordinator",
             f"{held.at}, to which the transactional id {facts.transactional_id} hashes, has no leader: "
             f"{held.living(facts.live)}. Its producers get COORDINATOR_NOT_AVAILABLE, and an open transaction stays "
@@ -183,9 +160,9 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
         rule, change = RULE_COORDINATOR, f"a response of broker {held.leader}"
     else:
         text, rule, change = f"{where}: it is the coordinator.", RULE_COORDINATOR, ""
-    yield Statement("coordinator", text, rule, change)
+    yield Sentence("coordinator", text, rule, change)
     if held.shortage:
-        yield Statement(
+        yield Sentence(
             "state-topic",
             f"No transaction can begin or end: {held.shortage}.",
             RULE_MIN_ISR,
@@ -193,11 +170,11 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Statement]:
         )
 
 
-def _state(facts: TransactionFacts) -> Iterator[Statement]:
+def _state(facts: TransactionFacts) -> Iterator[Sentence]:
     found = facts.transaction
     if found is None:
         if facts.problem is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            yield Statement(
+            yield Sentence(
                 "transaction",
                 f"The coordinator does not know transactional id {facts.transactional_id}.",
                 RULE_UNKNOWN,
@@ -214,12 +191,10 @@ def _state(facts: TransactionFacts) -> Iterator[Statement]:
         # A new producer of the id is in state Empty, whatever transactions earlier ones have had.
         ended = ends.get(found.state)
         last = "this producer has begun none yet" if ended is None else f"its last transaction {ended}"
-        yield Statement(
-            "transaction", f"The id belongs to {who}; no transaction is open, and {last}.", RULE_UNKNOWN, ""
-        )
+        yield Sentence("transaction", f"The id belongs to {who}; no transaction is open, and {last}.", RULE_UNKNOWN, "")
 
 
-def _version(facts: TransactionFacts) -> Iterator[Statement]:
+def _version(facts: TransactionFacts) -> Iterator[Sentence]:
     if facts.transaction_version is None or facts.transaction is None:
         return
     level, spoken = facts.transaction_version, facts.spoken_version
@@ -247,11 +222,11 @@ def _version(facts: TransactionFacts) -> Iterator[Statement]:
             if spoken is None
             else "Which of them this one is shows with its first transaction."
         )
-    yield Statement("transaction", text, RULE_EPOCHS, change)
+    yield Sentence("transaction", text, RULE_EPOCHS, change)
 
 
-def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -> Iterator[Statement]:
-    yield Statement(
+def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -> Iterator[Sentence]:
+    yield Sentence(
         "transaction",
         f"A transaction of {who} has been open since {ago(found.start_time_ms, facts.now_ms)}, with "
         f"{counted(len(found.partitions), 'partition')}.",
@@ -260,10 +235,10 @@ def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -
     )
     obstacle = "" if facts.partition is None else facts.partition.shortage
     text, wait_ms = timeout_words(found, facts.now_ms, facts.interval_ms, obstacle)
-    yield Statement("transaction", text, RULE_TIMEOUT, "that time", wait_ms=wait_ms)
+    yield Sentence("transaction", text, RULE_TIMEOUT, "that time", wait_ms=wait_ms)
     for place in facts.places:
         if place.start_offset is not None:
-            yield Statement(
+            yield Sentence(
                 "partition",
                 f"read_committed readers of {place.at} get nothing from {place.start_offset} on, where the transaction "
                 "begins.",
@@ -272,7 +247,7 @@ def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -
                 str(place.at),
             )
         elif place.leader is None:
-            yield Statement(
+            yield Sentence(
                 "partition",
                 f"{place.at} is in the transaction, and has no leader: whether it has a record of it is not known.",
                 RULE_ONGOING,
@@ -282,7 +257,7 @@ def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -
         elif place.problem:
             yield _unknown(place)
         else:
-            yield Statement(
+            yield Sentence(
                 "partition",
                 f"{place.at} is in the transaction, and has no record of it.",
                 RULE_ONGOING,
@@ -291,9 +266,9 @@ def _ongoing(facts: TransactionFacts, found: TransactionDescription, who: str) -
             )
 
 
-def _decided(facts: TransactionFacts, found: TransactionDescription, who: str, decision: str) -> Iterator[Statement]:
+def _decided(facts: TransactionFacts, found: TransactionDescription, who: str, decision: str) -> Iterator[Sentence]:
     count = len(found.partitions)
-    yield Statement(
+    yield Sentence(
         "transaction",
         f"The {decision} of the transaction of {who} is decided, and {count} partition{_have(count)} not acknowledged "
         "the marker. Its producers get CONCURRENT_TRANSACTIONS meanwhile.",
@@ -302,7 +277,7 @@ def _decided(facts: TransactionFacts, found: TransactionDescription, who: str, d
     )
     for place in facts.places:
         if place.leader is None:
-            yield Statement(
+            yield Sentence(
                 "partition",
                 f"{place.at} has no leader: its marker waits for one.",
                 RULE_MARKERS,
@@ -313,7 +288,7 @@ def _decided(facts: TransactionFacts, found: TransactionDescription, who: str, d
             yield _unknown(place)
         else:
             written = "is not written" if place.start_offset is not None else "is written, or there is no record of it,"
-            yield Statement(
+            yield Sentence(
                 "partition",
                 f"The marker of {place.at} {written} and broker {place.leader} has not acknowledged it.",
                 RULE_MARKERS,
@@ -322,8 +297,8 @@ def _decided(facts: TransactionFacts, found: TransactionDescription, who: str, d
             )
 
 
-def _unknown(place: Place) -> Statement:
-    return Statement(
+def _unknown(place: Place) -> Sentence:
+    return Sentence(
         "partition",
         f"Of {place.at} nothing is known: {place.problem}.",
         RULE_MARKERS,

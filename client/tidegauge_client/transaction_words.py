@@ -65,7 +65,7 @@ def timeout_words(
         transaction: that is Ongoing.
         now_ms: in ms since 1970.
         interval_ms: between two looks of the coordinator.
-        obstacle: why the coordinator can write no abort now; empty where nothing is known to hinder it.
+        obstacle: why the coordinator can write no abort now; empty if nothing is known to hinder it.
 
     Returns:
         The sentence, and the upper bound in ms from now; None: there is none, for the obstacle.

@@ -34,7 +34,7 @@ DEADLINE_SECONDS = 1.0
 async def observed_groups(
     channels: Channels, address: str, kafka: KafkaWire, kafka_address: str | None, offsets_partitions: int
 ) -> Sequence[lab_pb2.ObservedGroup] | None:
-    """Return the groups of one broker; None where it does not respond.
+    """Return the groups of one broker; None if it does not respond.
 
     Args:
         channels: to the broker, over gRPC.

@@ -97,8 +97,8 @@ class Observation:
     """What one broker said.
 
     Attributes:
-        metadata: its metadata cache; None where it did not respond.
-        replicas: its replicas; None where it did not respond, or was not asked.
+        metadata: its metadata cache; None if it did not respond.
+        replicas: its replicas; None if it did not respond, or was not asked.
         switches: what is in force in it; None likewise.
         groups: the consumer groups that it coordinates; None likewise, or where they were not asked for.
         shares: share partitions that it leads, and states of such that it keeps; None likewise, or without a lab.
@@ -148,7 +148,7 @@ class Observer:
     Args:
         addresses: ``host:port`` by broker id.
         channels: to the brokers; the caller closes them, or ``close`` does.
-        switches: the brokers' Lab services; None where they have none.
+        switches: the brokers' Lab services; None if they have none.
     """
 
     def __init__(self, addresses: Mapping[int, str], channels: Channels, switches: Switches | None) -> None:
@@ -235,7 +235,7 @@ class Observer:
         return Observation(metadata, replicas, switches, groups=groups, shares=shares)
 
     async def metadata(self, broker_id: int, topics: Sequence[str] | None) -> ClusterInfo | None:
-        """Return one broker's metadata of topics (None: all); None where it does not respond."""
+        """Return one broker's metadata of topics (None: all); None if it does not respond."""
         stub = self._channels.broker(self.addresses[broker_id])
         request = metadata_pb2.MetadataRequest(topics=topics or (), all_topics=topics is None)
         try:
@@ -251,7 +251,7 @@ class Observer:
         return {one: said for one, said in zip(broker_ids, found, strict=True) if said is not None}
 
     async def replicas(self, broker_id: int, topics: Sequence[str]) -> Sequence[metadata_pb2.ReplicaDescription] | None:
-        """Return one broker's replicas of topics (none named: all); None where it does not respond (rule 4)."""
+        """Return one broker's replicas of topics (none named: all); None if it does not respond (rule 4)."""
         if self._switches is not None:
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):

@@ -1,4 +1,4 @@
-"""The compiled compressors, or a stand-in that refuses where there is no build of them, as in WebAssembly.
+"""The compiled compressors, or a stand-in that refuses if there is no build of them, as in WebAssembly.
 
 ``cramjam`` has LZ4, Snappy and Zstandard; gzip does not need it: it is zlib's.
 Without it, records that are not compressed, or by gzip, are read and written all the same; for the others a broker

@@ -6,7 +6,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
     Args:
         count: how many.
-        noun: what is counted, in singular.
-        plural: its plural, where that is not formed with ``s``.
+        noun: the thing that is counted, in singular.
+        plural: its plural, if that is not formed with ``s``.
     """
     return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"

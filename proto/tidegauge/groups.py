@@ -117,7 +117,7 @@ class JoinGroup:
 
 
 class JoinedMember(NamedTuple):
-    """A member as its leader sees it: metadata is that of the chosen protocol."""
+    """A member as its leader sees it, with the metadata for the chosen protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -200,7 +200,7 @@ class LeaveGroup:
 
 
 class LeftMember(NamedTuple):
-    """What became of one member of a LeaveGroup."""
+    """The outcome of one member of a LeaveGroup."""
 
     member_id: str
     group_instance_id: str | None
@@ -230,7 +230,7 @@ class OffsetToCommit:
 class OffsetCommit:
     """Offsets to commit (API 8), of partitions that exist: others got UNKNOWN_TOPIC_OR_PARTITION from the wire.
 
-    Where no partition is left the coordinator is not asked (KafkaApis.handleOffsetCommitRequest).
+    If no partition is left, the coordinator is not asked (KafkaApis.handleOffsetCommitRequest).
 
     Attributes:
         generation: of a member of a consumer group its member epoch.
@@ -309,7 +309,7 @@ class OffsetFetch:
 
 
 class FetchedOffset(NamedTuple):
-    """The committed offset of a partition; offset -1 where there is none."""
+    """The committed offset of a partition; offset -1 if there is none."""
 
     offset: int = NO_OFFSET
     leader_epoch: int = NO_LEADER_EPOCH

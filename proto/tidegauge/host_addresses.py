@@ -16,7 +16,7 @@ _ADDRESSES_KNOWN = 4096
 
 
 def address_of(host: str, port: int) -> str:
-    """Return ``host:port`` as it can be dialled: an IPv6 host stands in brackets."""
+    """Return ``host:port`` for dialling, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -132,7 +132,7 @@ def choose(found: Iterable[tuple[str, Path | None]], look_at: Look) -> Java:
 
 
 def look(program: Path) -> Java | None:
-    """Read a Java's version from the file ``release`` of its home; where there is none, by starting it.
+    """Read a Java's version from the file ``release`` of its home; if there is none, by starting it.
 
     A start takes a tenth of a second, on a busy machine a second. A program on PATH may be a script of a version
     manager or macOS's stub, from which only a start tells the home.

@@ -7,7 +7,7 @@ Contract: ``request`` returns the response's message or raises a ``TidegaugeErro
     REQUEST_TIMED_OUT    no response in time; the connection is closed, so that the late response is not read
     UNSUPPORTED_VERSION  this side and the peer have no version of the API in common
 
-A connection begins with ApiVersions, and with SASL where there is a ``Login``; when its session is about to end, the
+A connection begins with ApiVersions, and with SASL if there is a ``Login``; when its session is about to end, the
 next request waits until it has authenticated itself again (KIP-368). Each request then has the highest version that
 both sides know. A connection that ended is made again by the next request, after a back-off that doubles with each
 failure. An address is ``host:port``, an IPv6 host in brackets.

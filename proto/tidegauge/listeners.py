@@ -8,11 +8,11 @@ A listener speaks one wire protocol, by ``listener.wire.protocol.map``: KAFKA (K
 that is not in the map speaks gRPC if its name begins with GRPC, else Kafka's protocol. Brokers use gRPC among
 themselves, unless ``inter.broker.listener.name`` names a listener that speaks Kafka's protocol: then followers and
 coordinators speak that, with Apache Kafka brokers too. The controller and the brokers use
-``control.plane.listener.name`` between them, where that names a gRPC listener, else the inter-broker listener. (Kafka's
+``control.plane.listener.name`` between them, if that names a gRPC listener, else the inter-broker listener. (Kafka's
 control plane listener serves the controller alone; this one is a gRPC listener like any other.) A broker whose
 listeners all speak Kafka's protocol gets one for gRPC, on the port of its first listener + 10000.
 
-A listener's security protocol stands in ``listener.security.protocol.map``: PLAINTEXT, SSL or SASL_SSL, and for those
+A listener's security protocol is in ``listener.security.protocol.map``: PLAINTEXT, SSL or SASL_SSL, and for those
 that speak Kafka's protocol SASL_PLAINTEXT too: over gRPC credentials travel under TLS alone. A listener that is not in
 the map has the protocol of its name (GRPC_SSL: SSL, GRPC_SASL_SSL: SASL_SSL), or PLAINTEXT; Kafka rejects such a name.
 Source: SocketServer, KafkaConfig (validateValues), EndPoint.
@@ -36,7 +36,7 @@ GRPC = "GRPC"
 GRPC_SSL = "GRPC_SSL"
 GRPC_SASL_SSL = "GRPC_SASL_SSL"
 GRPC_PORT_OFFSET = 10_000
-"""Distance from the port of the first listener to that of a gRPC listener that the settings do not name."""
+"""Distance from the port of the first listener to the port of a gRPC listener that the settings do not name."""
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
 SECURITY_PROTOCOL_IDS = {PLAINTEXT: 0, SSL: 1, SASL_PLAINTEXT: 2, SASL_SSL: 3}

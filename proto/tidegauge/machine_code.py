@@ -47,7 +47,7 @@ class Use(NamedTuple):
 
     @property
     def remark(self) -> str:
-        """What follows a version or a broker's start in words; empty where nothing is installed."""
+        """What follows a version or a broker's start in words; empty if nothing is installed."""
         return f" ({self})" if self.is_compiled or self.reason else ""
 
 
@@ -94,7 +94,7 @@ def digest(names: Iterable[str], roots: Mapping[str, Path]) -> str:
         OSError: a source can't be read.
         KeyError: a package has no directory.
     """
-    import hashlib  # noqa: PLC0415 - only where there is something to compare
+    import hashlib  # noqa: PLC0415 - only if there is something to compare
 
     found = hashlib.sha256()
     for name in sorted(names):

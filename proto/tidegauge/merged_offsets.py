@@ -64,7 +64,7 @@ class MergedOffsets:
         """Add a change to the replica's run of this kind.
 
         Returns:
-            False where there is no run yet: then nothing was added, and ``begin`` needs the whole event.
+            False if there is no run yet: then nothing was added, and ``begin`` needs the whole event.
         """
         runs = self._runs
         if kind == HIGH_WATERMARK and (log_end := runs.get((replica, LOG_END_OFFSET))) is not None:

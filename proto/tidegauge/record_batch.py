@@ -21,7 +21,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 Buffer = bytes | bytearray | memoryview
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
-"""Base offset and batch length: what stands before the bytes that batchLength counts."""
+"""Base offset and batch length: the fields before the bytes that batchLength counts."""
 CRC_START = 21
 MAGIC = 2
 NO_PRODUCER_ID = -1

@@ -1,4 +1,4 @@
-"""The codec of the records inside a batch: aiokafka's compiled one, or its plain twin where there is no build of it.
+"""The codec of the records inside a batch: aiokafka's compiled one, or its plain twin if there is no build of it.
 
 Both offer ``RecordBatch(buffer)``, which iterates over the records of a batch (offset, timestamp, timestamp_type, key,
 value, headers), and ``RecordBatchBuilder``. aiokafka's is untyped.

@@ -31,7 +31,7 @@ PROTOCOLS = (PLAINTEXT, SSL)
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_SSL = "SASL_SSL"
 BESIDE_SASL = {SASL_PLAINTEXT: PLAINTEXT, SASL_SSL: SSL}
-"""What a protocol with SASL is beside it."""
+"""The protocol below SASL, by the protocol with it."""
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s+([A-Za-z0-9+/=\s]+?)\s*-----END \1-----(?:\s|$)")
 _RUN_TOGETHER = re.compile(r"-----BEGIN [A-Z0-9 ]+-----(?=\S|$)")
 """A PEM text without line breaks: Kafka's PemParser too wants white space behind BEGIN and END."""
@@ -44,7 +44,7 @@ _REFUSED = {
 
 
 class TokenProvider(Protocol):
-    """What gives the tokens of OAUTHBEARER, as in kafka-python; it is asked in threads of gRPC."""
+    """A source of OAUTHBEARER tokens, as in kafka-python; it is asked in threads of gRPC."""
 
     def token(self) -> str:
         """Return a token that is valid now."""
@@ -57,7 +57,7 @@ class Security:
 
     Attributes:
         is_tls: False for plain text; the other attributes are unused then.
-        authorities: PEM certificates of the trusted authorities; None: those of the system.
+        authorities: PEM certificates of the trusted authorities; None: the system's.
         certificates: PEM chain presented to the peer; None for none.
         private_key: PEM private key of the first certificate in the chain.
         login: the credentials of SASL; None: there are none.
@@ -84,7 +84,7 @@ def security_of(properties: Mapping[str, Any], protocol: str) -> Security:
     Args:
         properties: ``ssl.*`` by name, and of a client ``sasl.mechanism`` and ``sasl.jaas.config``; an absent one may be
             None or empty.
-        protocol: ``security.protocol`` of a client, or that of a broker's listener.
+        protocol: ``security.protocol`` of a client, or a broker's listener's.
 
     Raises:
         TidegaugeError: INVALID_CONFIG.
@@ -139,7 +139,7 @@ def security_of_files(
 
     Args:
         security_protocol: PLAINTEXT, SSL or SASL_SSL.
-        ssl_cafile: certificates of the authorities; None: those of the system.
+        ssl_cafile: certificates of the authorities; None: the system's.
         ssl_certfile: the client's certificate chain, and its key unless ``ssl_keyfile`` is given.
         ssl_keyfile: the client's private key.
         sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, for SASL_SSL.

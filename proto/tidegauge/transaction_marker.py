@@ -38,7 +38,7 @@ Each of the lengths and deltas is a zigzag varint of one byte.
 
 
 class Outcome(IntEnum):
-    """How a transaction ended; the number is that of the control record's type."""
+    """How a transaction ended; the number is the control record's type."""
 
     ABORT = 0
     COMMIT = 1
@@ -49,7 +49,7 @@ class TransactionMarker(NamedTuple):
 
     Attributes:
         transaction_version: 2: the transaction's end has raised the producer's epoch (KIP-890, part 2); else 0 or 1.
-            It goes with the request, and stands in no log.
+            It goes with the request, and is in no log.
     """
 
     producer_id: int

@@ -25,7 +25,7 @@ NO_DURATION_MS = -1
 
 
 class SupportedOperation(IntEnum):
-    """What the version of a producer's request supports, by Kafka's names (TransactionSupportedOperation).
+    """The support that the version of a producer's request implies, by Kafka's names (TransactionSupportedOperation).
 
     Each includes those before it.
 
@@ -90,7 +90,7 @@ class InitProducerIdResult:
 class AddPartitionsToTxn:
     """Partitions to add to a producer's transaction (API 24; v4 and later carry several: one value for each).
 
-    Of v0 to v3 the wire has checked the partitions: where one is internal (TOPIC_AUTHORIZATION_FAILED) or unknown
+    Of v0 to v3 the wire has checked the partitions: if one is internal (TOPIC_AUTHORIZATION_FAILED) or unknown
     (UNKNOWN_TOPIC_OR_PARTITION) the others get OPERATION_NOT_ATTEMPTED and the coordinator is not asked.
 
     Attributes:
@@ -176,7 +176,7 @@ class DescribeTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionResult:
-    """The description of a transactional id; the fields behind ``error`` are as Kafka's defaults where it is set."""
+    """The description of a transactional id; the fields behind ``error`` are Kafka's defaults if it is set."""
 
     transactional_id: str
     error: ErrorCode = ErrorCode.NONE

@@ -151,7 +151,7 @@ class ArrowDecoder:
 
     def _kept(self, buffer: bytes, aborted: Sequence[tuple[int, int]]) -> frozenset[int]:
         """Return the base offsets of the batches that belong to no aborted transaction."""
-        from tidegauge_client.isolation import Aborted, without_aborted  # noqa: PLC0415  (only where there are such)
+        from tidegauge_client.isolation import Aborted, without_aborted  # noqa: PLC0415  (only if there are such)
 
         try:
             kept = without_aborted(buffer, self._headers_of(buffer), [Aborted(*one) for one in aborted])

@@ -40,7 +40,7 @@ class EpochClient(Protocol):
     """The requests to the cluster that are needed here."""
 
     def epoch_ends(self, asked: Epochs) -> dict[TopicPartition, EpochEnd | None]:
-        """Return where epochs end in the leaders' logs; None where a leader can't say."""
+        """Return where epochs end in the leaders' logs; None if a leader can't say."""
         ...
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int:

@@ -310,7 +310,7 @@ class ClusterClient:
         return self._ask_leaders(asked, self._list_offsets, "get the offsets of all partitions")
 
     def epoch_ends(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd | None]:
-        """Return where leader epochs end in the leaders' logs; None where a leader can't say.
+        """Return where leader epochs end in the leaders' logs; None if a leader can't say.
 
         Raises:
             TidegaugeError: as ``offsets``.

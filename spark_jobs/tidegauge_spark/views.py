@@ -5,7 +5,7 @@ partitions than there are, a topic that was deleted. A broker that no controller
 nothing, and its view does not count.
 
 Of the others those views count that count for Tidegauge's clients (``tidegauge_client.metadata``, rule 5): of the
-highest controller epoch the controller's own alone, or where it does not respond all of them. In these, most decide.
+highest controller epoch the controller's own alone, or if it does not respond all of them. In these, most decide.
 """
 
 from __future__ import annotations

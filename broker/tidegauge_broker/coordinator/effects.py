@@ -1,4 +1,4 @@
-"""What a coordinator wants done; the shell carries out effects in their order, before the next event.
+"""The effects that a coordinator asks for; the shell carries out effects in their order, before the next event.
 
 The order is always: persist, then notify. A response that depends on a record is emitted by the ``Appended`` that says
 the record is committed, never with the ``Append`` (Kafka's CoordinatorResult: records, and a response for when they are

@@ -1,4 +1,4 @@
-"""What every part of a coordinator works with during one event: the time, the effects, the timers, the appends.
+"""The tools of every part of a coordinator during one event: the time, the effects, the timers, the appends.
 
 A decision is about one group or one transactional id, its owner, and runs in ``attempt``. The timers that it starts,
 the outcomes that it awaits and the requests that it leaves open belong to the owner, so that a decision that fails is
@@ -29,7 +29,7 @@ from tidegauge_broker.coordinator.timers import Timer, Timers
 from tidegauge_broker.coordinator.views import Counters
 
 ALL_REPLICAS = -1
-"""The acks of an append whose outcome is that of its commit."""
+"""The acks of an append that ends with its commit."""
 Outcome = Callable[[ErrorCode, int], None]
 """Called with the error of an append and the base offset of its batch."""
 
@@ -48,7 +48,7 @@ class Runtime:
         abandon: takes an owner out of service; set before the first decision.
         fail: makes the responses to its open requests; set before the first decision.
         now_ms: the time of the event, by a clock that never goes back: timers are started by it.
-        wall_ms: its wall-clock time: what is stored, or compared with stored times, is in it.
+        wall_ms: its wall-clock time, which is stored and compared with stored times.
     """
 
     abandon: Abandon

@@ -134,11 +134,6 @@ def _sized(view: memoryview, at: int) -> tuple[Buffer | None, int]:
     return bytes(field) if length <= RUN_BYTES else field, at + length  # no other thread runs during one copy
 
 
-def unwrapped(wrapper: Message) -> list[Message]:
-    """Return the messages inside a wrapper, with absolute offsets. Rules 2 to 4; raises as ``each_unwrapped``."""
-    return list(each_unwrapped(wrapper))
-
-
 def each_unwrapped(wrapper: Message, pause: Pause | None = None) -> Iterator[Message]:
     """Yield the messages inside a wrapper, with absolute offsets, after all of them were looked at. Rules 2 to 4.
 

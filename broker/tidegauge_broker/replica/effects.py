@@ -1,5 +1,5 @@
-"""What the core wants done. An ``EffectExecutor`` carries out the effects of a step in their order, before the next
-step.
+"""The effects that the core asks for. An ``EffectExecutor`` carries out the effects of a step in their order, before
+the next step.
 
 The order is always: persist, then notify. The log effects of a partition (append, truncate, epochs) come before the
 responses, proposals and events about it, so that nothing is reported that the disk has not taken. Effects belong to
@@ -45,7 +45,7 @@ class AppendAsFollower:
 @dataclass(slots=True)
 class TruncateLog:
     """Truncate the log so that ``to_offset`` is its end. Then call ``BrokerCore.log_truncated`` with the producer
-    state rebuilt from what is left.
+    state rebuilt from the rest of the log.
     """
 
     topic_partition: TopicPartition
@@ -97,7 +97,7 @@ class RespondToFetch:
     """Complete the fetch with this token: read each result's ``read`` range, then respond.
 
     ``max_bytes`` is the budget of the response. The first partition that gives records may exceed it with
-    its first batch; later ones get only what is left (ReplicaManager.readFromLog).
+    its first batch; later ones get only the remaining bytes (ReplicaManager.readFromLog).
     """
 
     token: object

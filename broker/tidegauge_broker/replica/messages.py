@@ -111,7 +111,7 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class ProduceResult:
-    """What became of one partition; ``base_offset`` is -1 on error. ``converted_count``: records of another format.
+    """The outcome of one partition; ``base_offset`` is -1 on error. ``converted_count``: records of another format.
 
     ``record_errors``: the records because of which the batch is refused (KIP-467).
     """
@@ -129,7 +129,7 @@ class ProduceResult:
 
 @dataclass(slots=True)
 class FetchPartition:
-    """What a reader wants of one partition. ``None`` for an epoch means: not checked."""
+    """A reader's wishes about one partition. ``None`` for an epoch means: not checked."""
 
     topic_partition: TopicPartition
     fetch_offset: int
@@ -143,11 +143,11 @@ class FetchPartition:
 class FetchRequest:
     """A fetch by a consumer (``replica_id`` is CONSUMER) or by a follower.
 
-    ``replica_epoch`` is the follower's broker epoch: its incarnation; -1 where that is unknown.
-    ``client_rack`` is where the consumer is, empty where it does not say; any replica may serve it then (KIP-392).
+    ``replica_epoch`` is the follower's broker epoch: its incarnation; -1 if that is unknown.
+    ``client_rack`` is the place of the consumer, empty if it does not say; any replica may serve it then (KIP-392).
     None: only the leader may. ``reads_committed``: records of open transactions are not given, and those of aborted
     ones are named (KIP-98's isolation level read_committed).
-    ``standing`` is the account of a follower's session, of which ``partitions`` holds what is in question.
+    ``standing`` is the account of a follower's session; ``partitions`` holds the partitions in question.
     ``only_waits``: the response has no results; it says that a fetch of these partitions would respond now.
     """
 
@@ -177,12 +177,12 @@ class ReadRange(NamedTuple):
 
 @dataclass(slots=True)
 class FetchResult:
-    """What one partition gave. The records are read by whoever executes ``RespondToFetch``.
+    """The data of one partition. The records are read by whoever executes ``RespondToFetch``.
 
     ``high_watermark`` was sampled before the fetch took effect (as in Kafka: the response is one round late).
     With OFFSET_OUT_OF_RANGE for a follower, ``log_start_offset`` and ``log_end_offset`` say what the leader has.
     ``preferred_read_replica`` is the follower that the consumer should fetch from; there are no records then.
-    ``aborted_transactions`` is filled in with the records, for who reads what was committed; None for all others.
+    ``aborted_transactions`` is filled in with the records, for a reader of committed records; None for all others.
     """
 
     topic_partition: TopicPartition
@@ -252,7 +252,7 @@ class OffsetLookup:
 
     Attributes:
         timestamp_ms: a time, or one of the request's special timestamps, such as LATEST.
-        current_leader_epoch: the leader epoch that the client knows, None where it names none.
+        current_leader_epoch: the leader epoch that the client knows, None if it names none.
         replica_id: the follower that asks, or the kind of client.
         reads_committed: whether only what lies below the last stable offset counts.
     """
@@ -298,7 +298,7 @@ class RecordsToDelete(NamedTuple):
 
 @dataclass(slots=True)
 class DeleteRecordsResult:
-    """What became of one partition; ``low_watermark`` is -1 on error."""
+    """The outcome of one partition; ``low_watermark`` is -1 on error."""
 
     topic_partition: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -330,7 +330,7 @@ class TimeLookup:
 
 @dataclass(slots=True)
 class RemoteReplicaView:
-    """What a leader knows of a remote replica; -1 where unknown."""
+    """A leader's knowledge of a remote replica; -1 if unknown."""
 
     broker_id: int
     log_end_offset: int
@@ -340,7 +340,7 @@ class RemoteReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class LogOnDisk:
-    """What a replica's log is on disk.
+    """A replica's log on disk.
 
     Attributes:
         size_bytes: of all segments.

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -28,23 +28,22 @@ from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
 from tidegauge_client.cli.common import JSON, PartitionType, run, servers
-from tidegauge_client.cli.explain_group import gather_group, group_json, group_lines, titled_lines
-from tidegauge_client.cli.explain_share import gather_share, share_json, share_lines
-from tidegauge_client.cli.explain_transaction import gather_transaction, transaction_json, transaction_lines
+from tidegauge_client.cli.explain_group import gather_group, group_headline, group_view
+from tidegauge_client.cli.explain_share import gather_share, share_headline, share_view
+from tidegauge_client.cli.explain_transaction import gather_transaction, transaction_headline, transaction_view
 from tidegauge_client.cli.open_transactions import gather_open_transactions
 from tidegauge_client.cli.process_ends import ends_of
 from tidegauge_client.cluster import PROBE_TIMEOUT_MS
 from tidegauge_client.explanation import explain as sentences_of
-from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote, Sentence
+from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote
 from tidegauge_client.explanation_modes import KRAFT, ZOOKEEPER
 from tidegauge_client.group_explanation import explain_group
-from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
+from tidegauge_client.sentences import Sentence, as_json, as_lines
 from tidegauge_client.share_explanation import explain_share
-from tidegauge_client.share_sentences import ShareSentence
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 from tidegauge_client.topic_ids import TopicIds
-from tidegauge_client.transaction_explanation import Statement, explain_transaction
+from tidegauge_client.transaction_explanation import explain_transaction
 
 if TYPE_CHECKING:
     from tidegauge.v1.lab_service_pb2_grpc import LabServiceAsyncStub
@@ -53,23 +52,8 @@ WIDTH = 80
 LAG = "replica.lag.time.max.ms"
 UNCLEAN = "unclean.leader.election.enable"
 FactsT = TypeVar("FactsT")
-SentenceT = TypeVar("SentenceT", Sentence, GroupSentence, Statement, ShareSentence)
 
 _NO_BROKER = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
-_TITLES = {
-    "leader": "Leader",
-    "refusal": "Refused requests",
-    "process": "Processes",
-    "reassignment": "Reassignment",
-    "high-watermark": "High watermark",
-    "isr": "Out of sync",
-    "follower": "Followers",
-    "producers": "Producers",
-    "consumers": "Consumers",
-    "transactions": "Transactions",
-    "health": "Controller",
-    "lab": "Lab",
-}
 Responses = Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]
 Reports = Mapping[int, metadata_pb2.DescribeReplicasResponse | None]
 
@@ -271,8 +255,8 @@ def _led(said: metadata_pb2.ReplicaDescription) -> Led:
     )
 
 
-def partition_json(facts: Facts, sentences: Sequence[Sentence]) -> dict[str, Any]:
-    """Return the explanation for ``-o json``."""
+def partition_view(facts: Facts) -> dict[str, Any]:
+    """Return the facts about a partition, for JSON."""
     led = facts.led
     return {
         "topic": facts.at.topic,
@@ -284,27 +268,24 @@ def partition_json(facts: Facts, sentences: Sequence[Sentence]) -> dict[str, Any
         "hw": None if led is None else led.hw,
         "lso": None if led is None else led.lso,
         "leo": None if led is None else led.leo,
-        "sentences": [asdict(sentence) for sentence in sentences],
     }
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def wrapped(text: str, indent: str) -> list[str]:
+    """Return a text broken into lines of a terminal."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
-def lines(
-    facts: Facts, sentences: Sequence[Sentence], wrap: Callable[[str, str], list[str]] = _wrapped
-) -> Iterator[str]:
-    """Return the explanation as text; ``wrap(text, indent)`` breaks lines."""
+def headline(facts: Facts) -> str:
+    """Return the first line: the partition in short."""
     leader = "none" if facts.leader is None else str(facts.leader)
     led = facts.led
     stable = "" if led is None or led.lso in {None, led.hw} else f"LSO {led.lso}, "
     ends = "HW and LEO unknown" if led is None else f"{stable}HW {led.hw}, LEO {led.leo}"
     isr = facts.isr if led is None else led.isr
-    yield f"{facts.at}: leader {leader}, epoch {facts.leader_epoch}, ISR {_ids(isr)} of {_ids(facts.replicas)}, {ends}"
-    yield from titled_lines(sentences, _TITLES, wrap)
+    return f"{facts.at}: leader {leader}, epoch {facts.leader_epoch}, ISR {_ids(isr)} of {_ids(facts.replicas)}, {ends}"
 
 
 def _ids(brokers: Sequence[int]) -> str:
@@ -358,42 +339,46 @@ class _Explained(click.ParamType["TopicPartition | _Named"]):
 def explain(about: TopicPartition | _Named, bootstrap_server: str | None, directory: Path, output: str) -> None:
     """Say why a partition, a group, a transactional id or a share partition is as it is, each with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)
+    show = partial(_show, bootstrap, directory, output)
     if isinstance(about, TopicPartition):
         found_there = partial(gather_with_ends, at=about, bootstrap=bootstrap, directory=directory)
-        _show(bootstrap, found_there, sentences_of, partition_json, lines, directory, output)
+        show(_Explanation(found_there, sentences_of, headline, partition_view, "broker"))
     elif about.kind == "group":
-        _show(
-            bootstrap,
-            partial(gather_group, group_id=about.key),
-            explain_group,
-            group_json,
-            group_lines,
-            directory,
-            output,
-        )
+        found = partial(gather_group, group_id=about.key)
+        show(_Explanation(found, explain_group, group_headline, group_view, "member"))
     elif about.partition is not None:
         shared = partial(gather_share, group_id=about.key, at=about.partition, bootstrap=bootstrap)
-        _show(bootstrap, shared, explain_share, share_json, share_lines, directory, output)
+        show(_Explanation(shared, explain_share, share_headline, share_view, "member"))
     else:
-        found = partial(gather_transaction, transactional_id=about.key)
-        _show(bootstrap, found, explain_transaction, transaction_json, transaction_lines, directory, output)
+        open_ = partial(gather_transaction, transactional_id=about.key)
+        show(_Explanation(open_, explain_transaction, transaction_headline, transaction_view, "partition"))
 
 
-def _show(
-    bootstrap: Sequence[str],
-    gathered: Callable[[Admin], Awaitable[FactsT]],
-    explained: Callable[[FactsT], Sequence[SentenceT]],
-    as_json: Callable[[FactsT, Sequence[SentenceT]], dict[str, Any]],
-    as_lines: Callable[[FactsT, Sequence[SentenceT], Callable[[str, str], list[str]]], Iterable[str]],
-    directory: Path,
-    output: str,
-) -> None:
+class _Explanation(NamedTuple, Generic[FactsT]):
+    """How one kind of thing is explained.
+
+    Attributes:
+        gathered: asks the cluster for the facts.
+        explained: the sentences that follow from them.
+        headline: the first line.
+        view: the facts for JSON.
+        subject: the key of a sentence's subject in JSON.
+    """
+
+    gathered: Callable[[Admin], Awaitable[FactsT]]
+    explained: Callable[[FactsT], Sequence[Sentence]]
+    headline: Callable[[FactsT], str]
+    view: Callable[[FactsT], dict[str, Any]]
+    subject: str
+
+
+def _show(bootstrap: Sequence[str], directory: Path, output: str, one: _Explanation[FactsT]) -> None:
     """Gather facts, explain them, and print the sentences; if no broker responds, say how their processes ended."""
 
     async def work() -> FactsT:
         try:
             async with Admin(bootstrap) as admin:
-                return await gathered(admin)
+                return await one.gathered(admin)
         except TidegaugeError as problem:
             ends: Mapping[int, str] = await ends_of(directory, bootstrap) if problem.code in _NO_BROKER else {}
             if not ends:
@@ -401,9 +386,9 @@ def _show(
             raise TidegaugeError(problem.code, ". ".join([problem.message, *ends.values()])) from None
 
     facts = run(work())
-    sentences = [replace(one, change=about_its_cluster(one.change)) for one in explained(facts)]
+    sentences = [replace(said, change=about_its_cluster(said.change)) for said in one.explained(facts)]
     if output == JSON:
-        print_json(as_json(facts, sentences))
+        print_json(as_json(one.view(facts), sentences, one.subject))
         return
-    for line in as_lines(facts, sentences, _wrapped):
+    for line in as_lines(one.headline(facts), sentences, wrapped):
         print_line(line)

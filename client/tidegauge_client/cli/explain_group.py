@@ -7,9 +7,9 @@ Nothing is created: __consumer_offsets comes with the first consumer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -18,19 +18,11 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.admin import EARLIEST, LATEST, Admin
 from tidegauge_client.admin_groups import GroupDescription
 from tidegauge_client.group_explanation import GroupFacts, OffsetsPartition
-from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.group_tables import offset_rows
 from tidegauge_client.metadata import ClusterInfo, newest_of, newest_view
 from tidegauge_client.share_groups import ShareOffset
 from tidegauge_client.topic_description import MIN_ISR, settings_of
 
-TITLES = {
-    "coordinator": "Coordinator",
-    "offsets-topic": "Offsets topic",
-    "group": "Group",
-    "member": "Members",
-    "lag": "Lag",
-}
 _ATTEMPT_MS = 2_000
 _OUT_OF_SERVICE = "out of service"
 
@@ -154,7 +146,7 @@ def _is_unknown(view: ClusterInfo, at: TopicPartition) -> bool:
     )
 
 
-def headline(facts: GroupFacts) -> str:
+def group_headline(facts: GroupFacts) -> str:
     """Return the first line: the group in short."""
     held, group = facts.partition, facts.group
     where = "no coordinator" if held is None or held.leader is None else f"coordinator {held.leader}"
@@ -167,8 +159,8 @@ def headline(facts: GroupFacts) -> str:
     return f"Group {facts.group_id}: {group.state}, {number}, {counted(len(group.members), 'member')}, {where}"
 
 
-def group_json(facts: GroupFacts, sentences: Sequence[GroupSentence]) -> dict[str, Any]:
-    """Return the explanation for ``-o json``."""
+def group_view(facts: GroupFacts) -> dict[str, Any]:
+    """Return the facts about a group, for JSON."""
     held, group = facts.partition, facts.group
     return {
         "group": facts.group_id,
@@ -177,42 +169,4 @@ def group_json(facts: GroupFacts, sentences: Sequence[GroupSentence]) -> dict[st
         "coordinator": -1 if held is None or held.leader is None else held.leader,
         "offsets_partition": None if held is None else held.at.partition,
         "error": None if facts.problem is ErrorCode.NONE else facts.problem.name,
-        "sentences": [asdict(sentence) for sentence in sentences],
     }
-
-
-def group_lines(
-    facts: GroupFacts, sentences: Sequence[GroupSentence], wrap: Callable[[str, str], list[str]]
-) -> Iterator[str]:
-    """Return the explanation as text; ``wrap(text, indent)`` breaks lines."""
-    yield headline(facts)
-    yield from titled_lines(sentences, TITLES, wrap)
-
-
-class _Sentence(Protocol):
-    """A sentence of any explanation."""
-
-    @property
-    def about(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
-    @property
-    def change(self) -> str: ...
-
-
-def titled_lines(
-    sentences: Sequence[_Sentence], titles: Mapping[str, str], wrap: Callable[[str, str], list[str]]
-) -> Iterator[str]:
-    """Return sentences as text, each title once before those that follow each other; ``wrap`` breaks lines."""
-    title = ""
-    for sentence in sentences:
-        if titles[sentence.about] != title:
-            title = titles[sentence.about]
-            yield ""
-            yield title
-        yield from wrap(sentence.text, "  ")
-        yield from wrap(f"Rule: {sentence.rule}.", "    ")
-        if sentence.change:
-            yield from wrap(f"Changes with: {sentence.change}.", "    ")

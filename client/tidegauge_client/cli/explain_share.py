@@ -6,7 +6,7 @@ of the share coordinator what is durable. Nothing is created or loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,20 +16,12 @@ from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import NO_START_OFFSET, SHARE_STATE_TOPIC, SharePartitionKey
 from tidegauge_client.admin import Admin
-from tidegauge_client.cli.explain_group import internal_partition, titled_lines
+from tidegauge_client.cli.explain_group import internal_partition
 from tidegauge_client.group_explanation import OffsetsPartition
 from tidegauge_client.metadata import ClusterInfo, newest_of, newest_view
 from tidegauge_client.share_explanation import ShareFacts
-from tidegauge_client.share_sentences import ShareSentence, size_of
+from tidegauge_client.share_sentences import size_of
 from tidegauge_client.share_views import ACQUIRED, AVAILABLE, KeptShare, LedShare, shares_at
-
-TITLES = {
-    "leader": "Leader",
-    "zombie": "Former leaders",
-    "state": "State",
-    "window": "Window",
-    "records": "Records",
-}
 
 
 async def gather_share(admin: Admin, group_id: str, at: TopicPartition, bootstrap: Sequence[str]) -> ShareFacts:
@@ -64,7 +56,7 @@ async def _state_partition(
     return await internal_partition(admin, views, SHARE_STATE_TOPIC, str(key))
 
 
-def headline(facts: ShareFacts) -> str:
+def share_headline(facts: ShareFacts) -> str:
     """Return the first line: the share partition in short."""
     leader = "no leader" if facts.leader is None else f"leader {facts.leader}, epoch {facts.leader_epoch}"
     led = facts.led
@@ -81,11 +73,6 @@ def headline(facts: ShareFacts) -> str:
     shown = f" ({', '.join(parts)})" if parts else ""
     window = f"start {led.start_offset}, {in_flight} in flight{shown}"
     return f"{facts.name}: {leader}, {window}, high watermark {led.high_watermark}"
-
-
-def share_json(facts: ShareFacts, sentences: Sequence[ShareSentence]) -> dict[str, Any]:
-    """Return the explanation for ``-o json``."""
-    return {**share_view(facts), "sentences": [asdict(one) for one in sentences]}
 
 
 def share_view(facts: ShareFacts) -> dict[str, Any]:
@@ -137,11 +124,3 @@ def _kept_json(kept: KeptShare | None) -> dict[str, Any] | None:
         ],
         "is_being_written": kept.is_being_written,
     }
-
-
-def share_lines(
-    facts: ShareFacts, sentences: Sequence[ShareSentence], wrap: Callable[[str, str], list[str]]
-) -> Iterator[str]:
-    """Return the explanation as text; ``wrap(text, indent)`` breaks lines."""
-    yield headline(facts)
-    yield from titled_lines(sentences, TITLES, wrap)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -18,19 +16,13 @@ from tidegauge.partition import TopicPartition
 from tidegauge.transactions import TRANSACTION_TOPIC
 from tidegauge_client.admin import Admin
 from tidegauge_client.admin_transactions import TransactionDescription
-from tidegauge_client.cli.explain_group import internal_partition, refusal, titled_lines
+from tidegauge_client.cli.explain_group import internal_partition, refusal
 from tidegauge_client.cli.open_transactions import abort_intervals_ms
 from tidegauge_client.kafka_brokers import named
 from tidegauge_client.metadata import newest_of, newest_view
-from tidegauge_client.transaction_explanation import Place, Statement, TransactionFacts
+from tidegauge_client.transaction_explanation import Place, TransactionFacts
 from tidegauge_client.transaction_views import spoken_version
 
-TITLES = {
-    "coordinator": "Coordinator",
-    "state-topic": "State topic",
-    "transaction": "Transaction",
-    "partition": "Partitions",
-}
 _ATTEMPT_MS = 2_000
 
 
@@ -94,7 +86,7 @@ async def _places(admin: Admin, found: TransactionDescription) -> list[Place]:
     return list(await asyncio.gather(*map(place, sorted(found.partitions))))
 
 
-def headline(facts: TransactionFacts) -> str:
+def transaction_headline(facts: TransactionFacts) -> str:
     """Return the first line: the transactional id in short."""
     held, found = facts.partition, facts.transaction
     where = "no coordinator" if held is None or held.leader is None else f"coordinator {held.leader}"
@@ -107,8 +99,8 @@ def headline(facts: TransactionFacts) -> str:
     )
 
 
-def transaction_json(facts: TransactionFacts, sentences: Sequence[Statement]) -> dict[str, Any]:
-    """Return the explanation for ``-o json``."""
+def transaction_view(facts: TransactionFacts) -> dict[str, Any]:
+    """Return the facts about a transactional id, for JSON."""
     held, found = facts.partition, facts.transaction
     return {
         "transactional_id": facts.transactional_id,
@@ -119,13 +111,4 @@ def transaction_json(facts: TransactionFacts, sentences: Sequence[Statement]) ->
         "transactions_version": facts.spoken_version,
         "state_partition": None if held is None else held.at.partition,
         "error": None if facts.problem is ErrorCode.NONE else facts.problem.name,
-        "sentences": [asdict(sentence) for sentence in sentences],
     }
-
-
-def transaction_lines(
-    facts: TransactionFacts, sentences: Sequence[Statement], wrap: Callable[[str, str], list[str]]
-) -> Iterator[str]:
-    """Return the explanation as text; ``wrap(text, indent)`` breaks lines."""
-    yield headline(facts)
-    yield from titled_lines(sentences, TITLES, wrap)

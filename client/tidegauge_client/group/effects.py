@@ -9,7 +9,7 @@ from tidegauge.lazy_dataclasses import dataclass
 
 
 class Generation(NamedTuple):
-    """A generation of a group with the member's id in it; -1 and empty where there is none."""
+    """A generation of a group with the member's id in it; -1 and empty if there is none."""
 
     number: int = -1
     member_id: str = ""

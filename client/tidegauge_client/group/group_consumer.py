@@ -441,7 +441,7 @@ class GroupConsumer(Consumer):
     async def committed(
         self, partitions: Collection[TopicPartition], *, timeout_ms: float = 60_000
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the offsets that the group has committed; None where there is none.
+        """Return the offsets that the group has committed; None if there is none.
 
         Raises:
             TidegaugeError: REQUEST_TIMED_OUT, no coordinator responded in time, or a commit is still in flight.

@@ -270,7 +270,7 @@ class Member:
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | TidegaugeError | None]:
-        """Return the committed offset of each partition, None where there is none, or why it is not known.
+        """Return the committed offset of each partition, None if there is none, or why it is not known.
 
         Raises:
             TidegaugeError: of the whole group; ``is_retried`` says whether it passes.

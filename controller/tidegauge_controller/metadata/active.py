@@ -114,7 +114,3 @@ class ActiveController:
         """Take in that the log is committed up to an offset, inclusive."""
         while self._pending and self._pending[0][0] <= offset:
             self.committed = self._pending.popleft()[1]
-
-    def reverted(self) -> MetadataImage:
-        """Return the committed image, with which a controller goes on that has lost its leadership."""
-        return self.committed

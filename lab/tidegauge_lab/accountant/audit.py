@@ -36,7 +36,7 @@ class Report:
     """What was found.
 
     Attributes:
-        accounts: by acks level, where there is a history.
+        accounts: by acks level, if there is a history.
         tallies: by kind; a kind that was not found is missing.
         partitions: how many were read.
         records: how many the committed log holds.

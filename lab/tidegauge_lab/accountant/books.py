@@ -207,7 +207,7 @@ class Books:
     """All that is known of a topic.
 
     Attributes:
-        sent: histories; None where there are none, so that nothing is known of producers.
+        sent: histories; None if there are none, so that nothing is known of producers.
         logs: committed logs by partition; a partition that can't be read is missing.
         reads: what consumers read, in the order of reading; None: nothing is known of that.
         events: the brokers' event logs, in causal order; events of other topics are passed over. None: not at hand.
@@ -274,7 +274,7 @@ def show(content: bytes | None, limit: int = 40) -> str:
 
 
 class Named:
-    """A sent record whose name is made only where it is shown."""
+    """A sent record whose name is made only if it is shown."""
 
     __slots__ = ("_record",)
 

@@ -61,7 +61,7 @@ class Matching:
     """Where each sent record stands.
 
     Attributes:
-        offsets: by index in the history; None where it is not in the log.
+        offsets: by index in the history; None if it is not in the log.
         partitions: the same.
         uncertain: indexes of those whose place may be that of an equal record (rule 5).
         accounts: by acks level.

@@ -84,7 +84,7 @@ def complete_lab(_: click.Context, __: click.Parameter, begin: str) -> list[str]
 
 
 def complete_scenario(_: click.Context, __: click.Parameter, begin: str) -> list[CompletionItem]:
-    """Return the names of scenarios that begin so, for Tab in the shell; where there is none, files."""
+    """Return the names of scenarios that begin so, for Tab in the shell; if there is none, files."""
     from tidegauge_lab.scenario.loader import shipped_names  # noqa: PLC0415 - only Tab pays for it
 
     found = [CompletionItem(name) for name in shipped_names() if name.startswith(begin)]

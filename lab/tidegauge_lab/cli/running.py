@@ -182,7 +182,7 @@ def take_down(directory: Path, output: str, *, purge: bool) -> None:
     """Stop everything in a directory, or say that there is no cluster.
 
     Raises:
-        TidegaugeError: data are to be deleted where there is no cluster; nothing was done.
+        TidegaugeError: data are to be deleted if there is no cluster; nothing was done.
     """
     if not (directory / FILE_NAME).exists():
         if purge and directory.exists():

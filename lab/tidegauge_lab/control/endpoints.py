@@ -18,7 +18,8 @@ from tidegauge.faults.table import FAULTS
 from tidegauge.groups import GROUP_STATES
 from tidegauge.kafka.apis import APIS
 from tidegauge_lab.control.shapes import Schema, flag, integer, list_of, map_of, object_of, text
-from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario.step_base import Step
+from tidegauge_lab.scenario.steps import STEPS
 from tidegauge_lab.transaction_conditions import SHOWN_STATES
 
 MAX_TIMEOUT_MS = 600_000
@@ -240,7 +241,7 @@ def document() -> dict[str, Any]:
                     for room, kinds in vocabulary().items()
                     for name, one in kinds.items()
                 },
-                **{f"step.{name}": _step_schema(kind) for name, kind in steps.STEPS.items()},
+                **{f"step.{name}": _step_schema(kind) for name, kind in STEPS.items()},
             }
         },
     }
@@ -302,8 +303,8 @@ def names_in(path: str) -> list[str]:
     return [part[1:-1] for part in path.split("/") if part.startswith("{")]
 
 
-def _step_schema(kind: type[steps.Step]) -> dict[str, Any]:
-    arguments = steps.arguments_of(kind)
+def _step_schema(kind: type[Step]) -> dict[str, Any]:
+    arguments = kind.arguments()
     return {
         "type": "object",
         "description": kind.about,

@@ -19,7 +19,7 @@ from tidegauge_client.cluster_file import ClusterFile
 from tidegauge_lab.control.problems import RefusedError, malformed
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.waiting import TimeLimitError
-from tidegauge_lab.scenario import steps as vocabulary
+from tidegauge_lab.scenario import broker_steps, step_base
 from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.loader import ScenarioError, check_context, parse_steps
 from tidegauge_lab.scenario.model import Scenario, Topic
@@ -50,7 +50,9 @@ def read_steps(
     """
     try:
         found = parse_steps(node_of([dict(value) for value in values]), SOURCE)
-        created = [step for step in found if isinstance(step, vocabulary.CreateTopic) and step.name not in assignments]
+        created = [
+            step for step in found if isinstance(step, broker_steps.CreateTopic) and step.name not in assignments
+        ]
         topics = (
             *(Topic(name, tuple(tuple(replicas) for replicas in one)) for name, one in assignments.items()),
             *(Topic(step.name, step.assignment) for step in created),
@@ -75,13 +77,13 @@ def read_steps(
     return scenario
 
 
-def _resolved(found: Sequence[vocabulary.Step], there: Collection[str]) -> Iterator[vocabulary.Step]:
+def _resolved(found: Sequence[step_base.Step], there: Collection[str]) -> Iterator[step_base.Step]:
     """Give each step about a partition its partition (rule 2)."""
     names = sorted({*there} - INTERNAL_TOPICS)
     for number, step in enumerate(found, 1):
-        if isinstance(step, vocabulary.CreateTopic) and step.name not in names:
+        if isinstance(step, broker_steps.CreateTopic) and step.name not in names:
             names.append(step.name)
-        if not isinstance(step, vocabulary.PartitionStep) or step.partition is not None:
+        if not isinstance(step, step_base.PartitionStep) or step.partition is not None:
             yield step
         elif len(names) == 1:
             yield dataclasses.replace(step, partition=TopicPartition(names[0], 0))

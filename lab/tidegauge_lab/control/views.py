@@ -99,7 +99,7 @@ def _replica(broker_id: int, said: metadata_pb2.ReplicaDescription | None, in_is
 
 
 def _last_stable_offset(said: metadata_pb2.ReplicaDescription) -> int | None:
-    """Return where readers of committed records end; None where the broker is of an earlier version."""
+    """Return where readers of committed records end; None if the broker is of an earlier version."""
     return said.last_stable_offset if said.HasField("last_stable_offset") else None
 
 

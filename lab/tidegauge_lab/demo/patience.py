@@ -69,7 +69,7 @@ def share(before: Usage, after: Usage) -> float:
 
 
 def usage_of_session(session: int, proc: Path = Path("/proc")) -> Usage:
-    """Read the threads of all processes of a session; nothing where the system does not tell.
+    """Read the threads of all processes of a session; nothing if the system does not tell.
 
     Args:
         session: the pid of the process that was started as its leader.

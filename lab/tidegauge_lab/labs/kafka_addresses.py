@@ -52,7 +52,7 @@ async def advertised(file: ClusterFile, up: Iterable[int]) -> Advertised:
 
 
 async def _metadata(address: str) -> MetadataResponse | None:
-    """Return the response of whoever listens at an address; None where no broker of Kafka's protocol responds."""
+    """Return the response of whoever listens at an address; None if no broker of Kafka's protocol responds."""
     channel = KafkaChannel(address, _CLIENT_ID)
     try:
         response: MetadataResponse = await channel.request(METADATA, MetadataRequest([], False), DEADLINE_SECONDS)

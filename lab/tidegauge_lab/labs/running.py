@@ -109,7 +109,7 @@ def _create_topics(lab: Lab, cluster: LocalCluster) -> None:
 
 
 def lab_in(directory: Path) -> Lab | None:
-    """Return the lab whose cluster is in a directory; None where there is none."""
+    """Return the lab whose cluster is in a directory; None if there is none."""
     name = _noted(directory) if (directory / FILE_NAME).exists() else None
     return None if name is None else lab_named(name)
 
@@ -123,7 +123,7 @@ def _noted(directory: Path) -> str | None:
 
 
 def end(directory: Path) -> Lab | None:
-    """Stop a lab's cluster and delete it; return the lab, None where there was none.
+    """Stop a lab's cluster and delete it; return the lab, None if there was none.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the cluster is not a lab's.

@@ -2,7 +2,7 @@
 
 Rules:
 - The launcher begins to load as soon as it is entered, so that it has loaded when ZooKeeper serves. What controllers
-  need it loads first where there are some, and the rest (``load``) while they elect.
+  need it loads first if there are some, and the rest (``load``) while they elect.
 - Where there is none (other systems than Linux) or where it fails, brokers are started by a command each: slower, and
   the same otherwise. What is wrong with the installation, a broker's own log tells then.
 - It lives no longer than the ``with``; the brokers do. `tidegauge up` begins one before it loads the lab (``ahead``).
@@ -78,7 +78,7 @@ class _Process:
             self._tell(module)
 
     def order(self, order: tuple[object, ...]) -> int | None:
-        """Give it an order; the new broker's pid, or None where it fails, after which it has ended."""
+        """Give it an order; the new broker's pid, or None if it fails, after which it has ended."""
         try:
             with self._one_at_a_time:
                 pid = self._ask(order)

@@ -1,6 +1,6 @@
 """Where everything of a cluster lies in its directory, and its removal.
 
-The layout stands in ``tidegauge_client.cluster_file``. ``down --purge`` deletes what ``up`` made and nothing else: a
+The layout is in ``tidegauge_client.cluster_file``. ``down --purge`` deletes what ``up`` made and nothing else: a
 directory without ``cluster.json`` is refused, and files of the user that lie beside the cluster stay.
 """
 
@@ -107,7 +107,7 @@ def make_directories(directory: Path, file: ClusterFile) -> None:
 def make_private(path: Path) -> None:
     """Make a directory that its owner alone may enter, or close one that was made open.
 
-    What ZooKeeper stores, and snapshots copy, has the keys of SCRAM users, from which passwords can be guessed.
+    ZooKeeper's data, which snapshots copy, has the keys of SCRAM users, from which passwords can be guessed.
     """
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(_OWNER_ALONE)

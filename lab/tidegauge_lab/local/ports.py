@@ -168,7 +168,7 @@ def listening_inodes(table: str, port: int) -> set[str]:
 
 
 def _listening_inodes(port: int, tables: Sequence[Path]) -> set[str] | None:
-    """Return the inodes of the sockets that listen on a port; None where no table can be read."""
+    """Return the inodes of the sockets that listen on a port; None if no table can be read."""
     found: set[str] | None = None
     for table in tables:
         with contextlib.suppress(OSError):
@@ -192,7 +192,7 @@ def _open_files(pid: int) -> Iterator[str]:
 
 
 def _listening_pid_with_lsof(port: int) -> int | None:
-    """Do the same where there is no /proc (macOS)."""
+    """Do the same if there is no /proc (macOS)."""
     if shutil.which("lsof") is None:
         return None
     out = subprocess.run(
@@ -372,7 +372,7 @@ def _is_there(directory: str) -> bool:
 
 
 def _network_namespace() -> str:
-    """Return the part of a file's name that tells network namespaces apart; empty where the system has none."""
+    """Return the part of a file's name that tells network namespaces apart; empty if the system has none."""
     try:
         return f"-{Path('/proc/self/ns/net').stat().st_ino}"
     except OSError:

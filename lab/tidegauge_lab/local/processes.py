@@ -87,7 +87,7 @@ def look_up(pid: int) -> ProcessFacts | None:
 
 
 def _look_up_with_ps(pid: int) -> ProcessFacts | None:
-    """Do the same where there is no /proc (macOS)."""
+    """Do the same if there is no /proc (macOS)."""
     response = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.split(None, 1)

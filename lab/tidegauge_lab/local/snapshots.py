@@ -207,7 +207,7 @@ def settle(directory: Path) -> str:
     """Undo or finish the restore that was interrupted, of a cluster that is down; return what was done, as a sentence.
 
     Returns:
-        The sentence; empty where no restore was interrupted.
+        The sentence; empty if no restore was interrupted.
 
     Raises:
         TidegaugeError: KAFKA_STORAGE_ERROR, the data can't be replaced; another attempt goes on from there.

@@ -34,7 +34,7 @@ def mode_by_variable() -> str:
 
 @dataclass(frozen=True, slots=True)
 class WantedQuorum:
-    """What the user asked for of a quorum of controllers; None where nothing was said.
+    """What the user asked for of a quorum of controllers; None if nothing was said.
 
     Attributes:
         controllers: how many.
@@ -64,7 +64,7 @@ class WantedQuorum:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user asked for; None where nothing was said."""
+    """What the user asked for; None if nothing was said."""
 
     brokers: int | None = None
     profile: str | None = None

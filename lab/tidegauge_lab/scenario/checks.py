@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts, Replica
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
-from tidegauge_lab.scenario.steps import Expect
+from tidegauge_lab.scenario.state_steps import Expect
 
 
 def differences(
@@ -103,7 +102,7 @@ def same_records(found: Sequence[LoggedRecord], wanted: Sequence[LoggedRecord]) 
 
 
 def divergence(facts: Facts) -> str:
-    """Where in-sync replicas that live hold different records below both high watermarks; empty where they agree."""
+    """Where in-sync replicas that live hold different records below both high watermarks; empty if they agree."""
     living = [broker for broker in facts.isr if broker in facts.replicas]
     for place, one in enumerate(living):
         for other in living[place + 1 :]:
@@ -127,22 +126,3 @@ def _readable_differences(expect: Expect, readable: Callable[[], Sequence[str]])
         found = tuple(readable())
         if found != expect.readable:
             yield f"a consumer reads {', '.join(found) or 'nothing'}, not {', '.join(expect.readable) or 'nothing'}"
-
-
-def expected(expect: Expect) -> dict[str, Any]:
-    """Return what a step expects, for people and JSON: the arguments that are there."""
-    names = (
-        "leader",
-        "epoch",
-        "isr",
-        "leo",
-        "hw",
-        "lso",
-        "remote_leo",
-        "log",
-        "epochs",
-        "answers",
-        "readable",
-        "diverged",
-    )
-    return {name: value for name in names if (value := getattr(expect, name)) is not None}

@@ -12,10 +12,10 @@ from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable, Place
 from tidegauge_client.cluster_file import ZOOKEEPER_MODE
 from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID
-from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario import fault_steps
 
 
-def problem_of(step: steps.FaultStep, mode: str = ZOOKEEPER_MODE) -> str:
+def problem_of(step: fault_steps.FaultStep, mode: str = ZOOKEEPER_MODE) -> str:
     """Return why the node would refuse the step's fault; empty if it would not. Of a role it may still refuse one."""
     broker_id = step.broker if isinstance(step.broker, int) else -1
     if problem := step.fault.problem(broker_id):

@@ -17,7 +17,7 @@ from tidegauge_lab.scenario.readers import LoggedRecord
 
 
 def logged_records(cluster: Path, broker_id: int, at: TopicPartition) -> tuple[LoggedRecord, ...]:
-    """Return the records of a replica by offset; none where there is no directory."""
+    """Return the records of a replica by offset; none if there is no directory."""
     return tuple(
         LoggedRecord("" if one.value is None else one.value.decode("utf-8", errors="replace"), one.leader_epoch)
         for one in stored_records(cluster, broker_id, at)

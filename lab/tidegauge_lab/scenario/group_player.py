@@ -13,6 +13,7 @@ from tidegauge_lab.scenario import group_steps as steps
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.outcome import StepFailed
+from tidegauge_lab.scenario.step_base import Step
 
 CONSUME_SECONDS = 45.0
 RESPONSE_SECONDS = 60.0
@@ -47,7 +48,7 @@ class GroupPlayer:
         self._consumers.close()
 
     @singledispatchmethod
-    def do(self, step: steps.GroupStep) -> None:
+    def do(self, step: Step) -> None:
         """Do one step.
 
         Raises:

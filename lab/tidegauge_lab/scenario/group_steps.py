@@ -1,4 +1,4 @@
-"""The steps of scenario files about consumer groups; part of the vocabulary in ``steps``.
+"""The steps of scenario files about consumer groups.
 
 A consumer is a process of its own with an unmodified Kafka client (``consumer_process``). Between its steps it polls
 and is given no records, so it takes part in rebalances; ``busy`` lets it poll no more, as an application that processes
@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidegauge.counted import counted
 from tidegauge.groups import GROUP_STATES
 from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import readers
 from tidegauge_lab.scenario.step_base import Step, argument
+from tidegauge_lab.scenario.wording import failing
 
 LIBRARIES = ("confluent-kafka", "kafka-python")
 _STATES = GROUP_STATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStep(Step):
-    """A step on a consumer group or one of its consumers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartConsumer(GroupStep):
+class StartConsumer(Step):
     """A consumer that joins a group."""
 
     verb = "start_consumer"
@@ -42,9 +39,15 @@ class StartConsumer(GroupStep):
         readers.by_name(readers.setting), "settings of the client, by Kafka's names", default=None
     )
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        instance = (self.settings or {}).get("group.instance.id")
+        static = f" as the static member {instance}" if instance else ""
+        return f"Start the consumer {self.consumer} ({self.library}) in group {self.group}{static}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerStep(GroupStep):
+class ConsumerStep(Step):
     """A step of one consumer."""
 
     consumer: str = argument(readers.text, "its name")
@@ -61,6 +64,11 @@ class Consume(ConsumerStep):
     values: tuple[str, ...] = argument(readers.one_or_many(readers.text), "one value or several")
     busy: bool = argument(readers.truth, "true: it polls no more, as if it processed them", default=False)
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        busy = ", and processes for a long time" if self.busy else ""
+        return f"Consumer {self.consumer} polls and gets {', '.join(self.values)}{busy}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy(ConsumerStep):
@@ -70,6 +78,10 @@ class Busy(ConsumerStep):
     main = "consumer"
     about = "the consumer polls no more, as if it processed something; its heartbeats go on. Its next step ends that"
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Consumer {self.consumer} processes for a long time and does not poll"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll(ConsumerStep):
@@ -78,6 +90,10 @@ class Poll(ConsumerStep):
     verb = "poll"
     main = "consumer"
     about = "the consumer polls again, without getting records"
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Consumer {self.consumer} polls again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +109,11 @@ class Commit(ConsumerStep):
         readers.choice("now", "later"), "later: go on without the response; wait_commit looks", default="now"
     )
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        later = "; its response is awaited later" if self.answer == "later" else failing(self.error)
+        return f"Consumer {self.consumer} commits what it has got{later}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitCommit(ConsumerStep):
@@ -104,6 +125,10 @@ class WaitCommit(ConsumerStep):
 
     error: str = argument(readers.text, "the error that is expected, by the client's name for it", default="")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Wait until the commit of consumer {self.consumer} ends{failing(self.error) or ' without an error'}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseConsumer(ConsumerStep):
@@ -112,6 +137,10 @@ class CloseConsumer(ConsumerStep):
     verb = "close_consumer"
     main = "consumer"
     about = "close the consumer: it leaves the group, unless it is a static member"
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Close the consumer {self.consumer}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +151,13 @@ class KillConsumer(ConsumerStep):
     main = "consumer"
     about = "kill -9 the consumer's process: its group learns of it when the session times out"
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Kill the consumer {self.consumer} (SIGKILL)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitGroup(GroupStep):
+class WaitGroup(Step):
     """Until a group is in a state."""
 
     verb = "wait_group"
@@ -146,14 +179,32 @@ class WaitGroup(GroupStep):
         readers.by_name(readers.integer), "{consumer: its member epoch (KIP-848), or a later one}", default=None
     )
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        parts = []
+        if self.state is not None:
+            parts.append(f"is {self.state}")
+        if self.members is not None:
+            parts.append(f"has {counted(self.members, 'member')}")
+        if self.generation is not None:
+            parts.append(f"is in generation {self.generation} or later")
+        if self.lag is not None:
+            parts.append(f"lags by at most {self.lag}")
+        for consumer, partitions in (self.assignment or {}).items():
+            parts.append(f"lets {consumer} read {', '.join(map(str, partitions)) or 'nothing'}")
+        if self.committed:
+            parts.append("has committed " + ", ".join(f"{offset} of {at}" for at, offset in self.committed.items()))
+        return f"Wait until group {self.group} {' and '.join(parts)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectGroup(GroupStep):
+class ExpectGroup(Step):
     """What must be so of a group now."""
 
     verb = "expect_group"
     main = ""
     about = "check what is true of a group now"
+    is_expectation = True
 
     group: str = argument(readers.text, "group.id")
     state: str | None = argument(readers.choice(*_STATES), "its state, such as Stable", default=None)
@@ -171,7 +222,7 @@ class ExpectGroup(GroupStep):
     )
 
 
-GROUP_STEPS: tuple[type[GroupStep], ...] = (
+GROUP_STEPS: tuple[type[Step], ...] = (
     StartConsumer,
     Consume,
     Busy,

@@ -382,7 +382,7 @@ class Hands:
         return self._run(create())
 
     def topic_identity(self, name: str) -> TopicIdentity:
-        """Return the ids of a topic and the cluster; empty where no broker responds."""
+        """Return the ids of a topic and the cluster; empty if no broker responds."""
         try:
             return self._run(self._admin.metadata([name])).identity_of(name)
         except (TidegaugeError, TimeLimitError):

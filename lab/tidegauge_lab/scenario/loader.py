@@ -24,11 +24,13 @@ from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
 from tidegauge_lab.local.roles import METADATA, Role, RoleKind
 from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS
-from tidegauge_lab.scenario import readers, steps
+from tidegauge_lab.scenario import broker_steps, fault_steps, readers, state_steps
 from tidegauge_lab.scenario.faults import problem_of
 from tidegauge_lab.scenario.model import LIMIT_SECONDS, SETTINGS, Scenario, Topic
 from tidegauge_lab.scenario.quorum_steps import NameVoters
 from tidegauge_lab.scenario.readers import NO_LEADER, Reader
+from tidegauge_lab.scenario.step_base import PartitionStep, Step
+from tidegauge_lab.scenario.steps import STEPS
 from tidegauge_lab.scenario.transaction_steps import Send
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, Sequence, read_yaml
 
@@ -117,7 +119,7 @@ def parse(text: str, source: str) -> Scenario:
     return scenario
 
 
-def parse_steps(node: Node, source: str) -> tuple[steps.Step, ...]:
+def parse_steps(node: Node, source: str) -> tuple[Step, ...]:
     """Return the steps in a list, each checked by itself.
 
     Raises:
@@ -221,7 +223,7 @@ class _Loader:
 
     def __init__(self) -> None:
         self.problems: list[MalformedYaml] = []
-        self._in_kraft: dict[int, steps.Step] = {}
+        self._in_kraft: dict[int, Step] = {}
         """The steps that are other ones in KRaft mode, by their lines."""
 
     def scenario(self, node: Node, default_name: str) -> Scenario | None:
@@ -325,13 +327,13 @@ class _Loader:
             raise MalformedYaml(node.key_lines["name"], problem)
         return Topic(name, assignment, config, node.line) if name and assignment else None
 
-    def steps_in(self, node: Node) -> tuple[steps.Step, ...]:
+    def steps_in(self, node: Node) -> tuple[Step, ...]:
         if not isinstance(node, Sequence) or not node.items:
             raise MalformedYaml(node.line, "steps is a list of at least one step")
         found = (tried(self.problems, None, self._step, one) for one in node.items)
         return tuple(step for step in found if step is not None)
 
-    def _step(self, node: Node) -> steps.Step | None:
+    def _step(self, node: Node) -> Step | None:
         if not isinstance(node, Mapping):
             raise MalformedYaml(node.line, f"a step is a verb with its arguments, not {readers.shown(node)}")
         verbs = [key for key in node.entries if key not in {"note", _IN_KRAFT}]
@@ -340,9 +342,9 @@ class _Loader:
                 node.line, f"a step has one verb, not {len(verbs)}" + (": " + ", ".join(verbs) if verbs else "")
             )
         [verb] = verbs
-        kind = steps.STEPS.get(verb)
+        kind = STEPS.get(verb)
         if kind is None:
-            raise MalformedYaml(node.key_lines[verb], unknown(verb, steps.STEPS, "among the steps"))
+            raise MalformedYaml(node.key_lines[verb], unknown(verb, STEPS, "among the steps"))
         note = tried(self.problems, "", readers.text, node.entries["note"]) if "note" in node.entries else ""
         line = node.key_lines[verb]
         step = self._made(kind, node.entries[verb], line, note.strip())
@@ -353,18 +355,16 @@ class _Loader:
                 self._in_kraft[line] = other
         return step
 
-    def _made(self, kind: type[steps.Step], node: Node, line: int, note: str) -> steps.Step | None:
+    def _made(self, kind: type[Step], node: Node, line: int, note: str) -> Step | None:
         """Return a step with these arguments; None if they have problems, which are noted."""
         before = len(self.problems)
         values = self._arguments(kind, node, line)
         if len(self.problems) > before:
             return None
-        if issubclass(kind, steps.FaultStep):
-            values = {"broker": values.pop("broker"), "fault": kind.kind.wanted(values)}
-        return kind(line=line, note=note, **values)
+        return kind.made(line, note, values)
 
-    def _arguments(self, kind: type[steps.Step], node: Node, line: int) -> dict[str, Any]:
-        arguments = steps.arguments_of(kind)
+    def _arguments(self, kind: type[Step], node: Node, line: int) -> dict[str, Any]:
+        arguments = kind.arguments()
         if not _is_named(kind, node) or not isinstance(node, Mapping):
             if not kind.main:
                 raise MalformedYaml(node.line, f"{kind.verb} needs its arguments by name: {', '.join(arguments)}")
@@ -382,13 +382,13 @@ class _Loader:
         return values
 
 
-def _is_named(kind: type[steps.Step], node: Node) -> bool:
+def _is_named(kind: type[Step], node: Node) -> bool:
     """Return whether a step's arguments stand there by their names; else the node is its main one."""
-    arguments = steps.arguments_of(kind)
+    arguments = kind.arguments()
     return isinstance(node, Mapping) and (not kind.main or any(key in arguments for key in node.entries))
 
 
-def _changed(kind: type[steps.Step], node: Node, in_kraft: Node) -> Node:
+def _changed(kind: type[Step], node: Node, in_kraft: Node) -> Node:
     """Return a step's arguments with those of KRaft mode in their place."""
     if not _is_named(kind, in_kraft) or not isinstance(in_kraft, Mapping):
         return in_kraft
@@ -422,12 +422,12 @@ class _Context:
         for step in self._scenario.steps:
             for broker_id in brokers_named(step):
                 self._broker(step.line, broker_id)
-            if isinstance(step, steps.CreateTopic):
+            if isinstance(step, broker_steps.CreateTopic):
                 self._replicas(step.line, step.assignment)
                 self._counts[step.name] = len(step.assignment)
-            if isinstance(step, steps.FaultStep) and (problem := problem_of(step, self._scenario.mode)):
+            if isinstance(step, fault_steps.FaultStep) and (problem := problem_of(step, self._scenario.mode)):
                 self._tell(step.line, problem)
-            for partition in step.held if isinstance(step, steps.Start) else ():
+            for partition in step.held if isinstance(step, broker_steps.Start) else ():
                 self._partition(step.line, partition)
             for role in _roles(step):
                 if role.partition is not None:
@@ -436,26 +436,26 @@ class _Context:
                     self._tell(step.line, f"no step before this one has named a voter {role.name!r}")
             if isinstance(step, NameVoters):
                 self._name_voters(step)
-            if isinstance(step, steps.PartitionStep):
+            if isinstance(step, PartitionStep):
                 self._partition(step.line, self._scenario.partition_of(step))
             if with_names:
                 self._names(step)
 
-    def _names(self, step: steps.Step) -> None:
-        if isinstance(step, steps.Verify):
+    def _names(self, step: Step) -> None:
+        if isinstance(step, state_steps.Verify):
             self._verify(step)
-        elif isinstance(step, steps.Mark):
+        elif isinstance(step, state_steps.Mark):
             self._marks.add(step.name)
-        elif isinstance(step, steps.Table) and step.since not in self._marks:
+        elif isinstance(step, state_steps.Table) and step.since not in self._marks:
             self._tell(step.line, f"nothing was marked {step.since!r} before this step")
-        elif isinstance(step, steps.Produce | Send):
+        elif isinstance(step, broker_steps.Produce | Send):
             for value in step.values:
                 if value in self._produced:
                     self._tell(step.line, f"{value!r} was produced before; values name records, so each is used once")
                 self._produced.add(value)
-        elif isinstance(step, steps.WaitResponse):
+        elif isinstance(step, broker_steps.WaitResponse):
             self._values(step.line, step.values)
-        elif isinstance(step, steps.Expect) and step.answers is not None:
+        elif isinstance(step, state_steps.Expect) and step.answers is not None:
             self._values(step.line, step.answers)
 
     def _name_voters(self, step: NameVoters) -> None:
@@ -463,7 +463,7 @@ class _Context:
             self._tell(step.line, "each voter needs a name of its own")
         self._voters.update(step.names)
 
-    def _verify(self, step: steps.Verify) -> None:
+    def _verify(self, step: state_steps.Verify) -> None:
         if step.topic is not None and step.topic not in self._counts:
             self._tell(step.line, f"there is no topic {step.topic} in this scenario")
         kinds = [kind.value for kind in Kind]
@@ -499,15 +499,15 @@ _BROKER_ARGUMENTS = ("broker", "brokers", "via", "leader", "followers", "isr")
 _BY_BROKER_ARGUMENTS = ("hw", "lso", "leo", "remote_leo", "log", "epochs")
 
 
-def _roles(step: steps.Step) -> list[Role]:
+def _roles(step: Step) -> list[Role]:
     """Return the roles by which a step names brokers."""
     found = getattr(step, "brokers", None) or (getattr(step, "broker", None), getattr(step, "leader", None))
     return [one for one in found if isinstance(one, Role)]
 
 
-def brokers_named(step: steps.Step) -> list[int]:
+def brokers_named(step: Step) -> list[int]:
     """Return all broker ids in a step."""
-    found = list(step.fault.brokers) if isinstance(step, steps.FaultStep) else []
+    found = list(step.fault.brokers) if isinstance(step, fault_steps.FaultStep) else []
     for name in _BROKER_ARGUMENTS:
         value = getattr(step, name, None)
         if isinstance(value, int):

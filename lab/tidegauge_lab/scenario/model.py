@@ -11,7 +11,7 @@ from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE
 from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID
 from tidegauge_lab.local.broker_settings import in_kraft
 from tidegauge_lab.local.wanted import DEFAULT_CONTROLLERS
-from tidegauge_lab.scenario.steps import PartitionStep, Step
+from tidegauge_lab.scenario.step_base import PartitionStep, Step
 
 LIMIT_SECONDS = 120.0
 TRUNCATION_RULE = "replica.truncation.rule"

@@ -12,18 +12,15 @@ from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.roles import Role
-from tidegauge_lab.scenario import facts, steps, table
-from tidegauge_lab.scenario.group_steps import ExpectGroup
+from tidegauge_lab.scenario import facts, table
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.narration import LEGEND, narrated
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
-from tidegauge_lab.scenario.share_steps import ExpectShare
-from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS as OF_TRANSACTIONS
+from tidegauge_lab.scenario.step_base import Step
 
 NOTE_INDENT = " " * 9
 WIDTH = 120
 PROSE_WIDTH = 80
-EXPECTATIONS = steps.Expect | ExpectGroup | ExpectShare | OF_TRANSACTIONS
 _SHORT = frozenset({"leo", "hw", "lso", "isr"})
 
 
@@ -97,7 +94,7 @@ class Outcome:
         }
 
 
-def headline(step: steps.Step, seconds: float, *, verbose: bool) -> list[str]:
+def headline(step: Step, seconds: float, *, verbose: bool) -> list[str]:
     """Return what is printed of a step before it is done: when, what, its author's note; verbose: its line in the file.
 
     A step without a sentence, such as an expectation, begins with its note; without one it is not printed at all.
@@ -118,15 +115,15 @@ def headline(step: steps.Step, seconds: float, *, verbose: bool) -> list[str]:
     return lines
 
 
-def described(step: steps.Step) -> str:
+def described(step: Step) -> str:
     """Return a step in one line: the verb, and what differs from the defaults."""
     words = [value if name == step.main else f"{name}={value}" for name, value in _arguments(step)]
     return " ".join([step.verb, *words])
 
 
-def expected_of(step: steps.Step) -> list[str]:
+def expected_of(step: Step) -> list[str]:
     """Return what a step expects, a line each: ``LEO 1:2 2:1``; nothing for a step that does something."""
-    if not isinstance(step, EXPECTATIONS):
+    if not step.is_expectation:
         return []
     return [f"{' '.join(map(_word, name.split('_')))} {value}" for name, value in _arguments(step)]
 
@@ -135,11 +132,11 @@ def _word(name: str) -> str:
     return name.upper() if name in _SHORT else name
 
 
-def _arguments(step: steps.Step) -> list[tuple[str, str]]:
+def _arguments(step: Step) -> list[tuple[str, str]]:
     """Return the arguments that differ from the defaults, by attribute or name, as people read them."""
     found = [
         (argument.attribute if argument.attribute == step.main else name, step.value_of(argument), argument.default)
-        for name, argument in steps.arguments_of(type(step)).items()
+        for name, argument in step.arguments().items()
     ]
     return [(name, _shown(value)) for name, value, default in found if value is not None and value != default]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import singledispatchmethod
 from pathlib import Path
+from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import RESUME, START
@@ -25,24 +26,26 @@ from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.performing import on_processes
-from tidegauge_lab.scenario import checks, steps, table
+from tidegauge_lab.scenario import broker_steps, checks, fault_steps, state_steps, table
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.facts import LEADER, Facts
 from tidegauge_lab.scenario.group_player import GroupPlayer
-from tidegauge_lab.scenario.group_steps import ExpectGroup, GroupStep
+from tidegauge_lab.scenario.group_steps import GROUP_STEPS
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Hands, Response
 from tidegauge_lab.scenario.model import Scenario
-from tidegauge_lab.scenario.narration import brokers
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.quorum_player import QuorumPlayer, QuorumStep
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.scenario.share_player import SharePlayer
-from tidegauge_lab.scenario.share_steps import OF_SHARE_GROUPS, ExpectShare, VerifyShares
+from tidegauge_lab.scenario.share_steps import SHARE_STEPS
+from tidegauge_lab.scenario.step_base import PartitionStep, Step
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
-from tidegauge_lab.scenario.transaction_steps import EXPECTATIONS, OF_TRANSACTIONS
-from tidegauge_lab.scenario.wait_player import WaitPlayer, WaitStep
+from tidegauge_lab.scenario.transaction_steps import TRANSACTION_STEPS
+from tidegauge_lab.scenario.wait_player import WaitPlayer
+from tidegauge_lab.scenario.wait_steps import WAIT_STEPS
+from tidegauge_lab.scenario.wording import brokers
 from tidegauge_lab.switches import Step as Round
 
 WAIT_SECONDS = 60.0
@@ -118,6 +121,13 @@ class Player:
             producers, consumers, self._senders, hands, self._wait, self._readable, scenario.partition_of
         )
         self._shares = SharePlayer(hands, self._wait, scenario.partition_of, directory / SHARE_HISTORY, self._detail)
+        parts: tuple[tuple[Sequence[type[Step]], Callable[[Any], None]], ...] = (
+            (WAIT_STEPS, self._waits.do),
+            (GROUP_STEPS, self._groups.do),
+            (SHARE_STEPS, self._shares.do),
+            (TRANSACTION_STEPS, self._transactions.do),
+        )
+        self._players = {step: do for steps, do in parts for step in steps}
         self._marks: dict[str, Facts] = {}
         self._rounds: dict[tuple[TopicPartition, int], table.Rounds] = {}
         self._rows: list[table.Row] = []
@@ -147,8 +157,9 @@ class Player:
             self._remaining()
             for line in headline(step, time.monotonic() - begin, verbose=self._verbose):
                 self._tell(line)
+            self._outcome.expectations += step.expectations()
             try:
-                self._do(step)
+                self._players.get(type(step), self._do)(step)
             except StepFailed as failed:
                 self._outcome.failure = f"line {step.line}: {described(step)}: {failed.message}"
             except TimeLimitError:
@@ -167,9 +178,9 @@ class Player:
         self._transactions.close()
         self._senders.close()
 
-    def _note(self, step: steps.Step, seconds: float) -> None:
+    def _note(self, step: Step, seconds: float) -> None:
         at = None
-        if isinstance(step, steps.PartitionStep):
+        if isinstance(step, PartitionStep):
             at = self._at(step)
         elif self._scenario.topics:
             at = self._scenario.first_partition
@@ -181,7 +192,7 @@ class Player:
         played.state, played.table = facts.line, self._rows
         for line in table.lines(self._rows) if self._rows else ():
             self._tell(f"         {line}")
-        logs = facts.log_lines if isinstance(step, steps.Expect) or self._outcome.failure else self._shown_logs
+        logs = facts.log_lines if isinstance(step, state_steps.Expect) or self._outcome.failure else self._shown_logs
         if facts.line != self._shown_state:
             about = "" if at == self._scenario.first_partition else f"{at}   "
             self._tell(f"{_DETAIL}{about}{facts.line}")
@@ -205,7 +216,7 @@ class Player:
         for number, replicas in enumerate(assignment):
             self._assigned[TopicPartition(name, number)] = replicas
 
-    def _at(self, step: steps.PartitionStep) -> TopicPartition:
+    def _at(self, step: PartitionStep) -> TopicPartition:
         return self._scenario.partition_of(step)
 
     def _look(self, at: TopicPartition) -> Facts:
@@ -241,11 +252,11 @@ class Player:
     # The steps
 
     @singledispatchmethod
-    def _do(self, step: steps.Step) -> None:
+    def _do(self, step: Step) -> None:
         raise AssertionError(f"{step.verb} is in the vocabulary, so it can be done")
 
     @_do.register
-    def _create_topic(self, step: steps.CreateTopic) -> None:
+    def _create_topic(self, step: broker_steps.CreateTopic) -> None:
         if step.error is ErrorCode.NONE:
             self._create(step.name, step.assignment, step.config or {})
             return
@@ -254,7 +265,7 @@ class Player:
             raise StepFailed(f"the request ended with {error.name}, not {step.error.name}")
 
     @_do.register
-    def _produce(self, step: steps.Produce) -> None:
+    def _produce(self, step: broker_steps.Produce) -> None:
         at = self._at(step)
         for value in step.values:
             if step.answer == "later":
@@ -267,7 +278,7 @@ class Player:
                     f"the response to {value} is {response.state}, not {wanted}. {response.message}".strip()
                 )
 
-    def _produce_until_led(self, step: steps.Produce, at: TopicPartition, value: str) -> Response:
+    def _produce_until_led(self, step: broker_steps.Produce, at: TopicPartition, value: str) -> Response:
         """Produce, again where the leader has moved; a broker that was named is asked once."""
         responses: list[Response] = []
 
@@ -284,7 +295,7 @@ class Player:
         holds_within(settled, min(WAIT_SECONDS, self._remaining()), pause_seconds=_LOOK_AGAIN_SECONDS)
         return responses[-1]
 
-    def _produce_later(self, step: steps.Produce, at: TopicPartition, value: str) -> None:
+    def _produce_later(self, step: broker_steps.Produce, at: TopicPartition, value: str) -> None:
         """Send, and go on once the broker has appended it, or has responded already."""
         target = self._leader(at) if step.via is None else step.via
         before = self._leo(at, target)
@@ -318,7 +329,7 @@ class Player:
         return found[0]
 
     @_do.register
-    def _wait_answer(self, step: steps.WaitResponse) -> None:
+    def _wait_answer(self, step: broker_steps.WaitResponse) -> None:
         wanted = ACKNOWLEDGED if step.error is ErrorCode.NONE else step.error.name
 
         def differing() -> list[str]:
@@ -328,7 +339,7 @@ class Player:
         self._wait(differing)
 
     @_do.register
-    def _hold(self, step: steps.HoldFetch) -> None:
+    def _hold(self, step: broker_steps.HoldFetch) -> None:
         at = self._at(step)
         ids = self._ids(step.brokers)
         if step.release:
@@ -339,7 +350,7 @@ class Player:
             self._rounds[at, broker_id] = table.Rounds()
 
     @_do.register
-    def _step(self, step: steps.StepFetch) -> None:
+    def _step(self, step: broker_steps.StepFetch) -> None:
         at = self._at(step)
         [broker_id] = self._ids([step.broker])
         for _ in range(step.rounds):
@@ -365,10 +376,10 @@ class Player:
             self._kept_back.add((at, broker_id))
 
     @_do.register
-    def _process(self, step: steps.ProcessStep) -> None:
+    def _process(self, step: broker_steps.ProcessStep) -> None:
         ids = self._ids(step.brokers, _FITS.get(step.kind, ProcessState.UP))
         on_processes(self._cluster, step.kind, *ids, **step.values)
-        if isinstance(step, steps.Start):
+        if isinstance(step, broker_steps.Start):
             self._hands.reconnect(ids)
 
     def _ids(self, brokers: Sequence[int | Role], fits: ProcessState = ProcessState.UP) -> list[int]:
@@ -382,42 +393,42 @@ class Player:
         return broker_id
 
     @_do.register
-    def _set_fault(self, step: steps.FaultStep) -> None:
+    def _set_fault(self, step: fault_steps.FaultStep) -> None:
         [broker_id] = self._ids([step.broker])
         self._detail(f"broker {broker_id}: {self._hands.set_fault(broker_id, step.fault).text}")
 
     @_do.register
-    def _release_requests(self, step: steps.ReleaseRequests) -> None:
+    def _release_requests(self, step: broker_steps.ReleaseRequests) -> None:
         for broker_id in self._ids(step.brokers):
             self._hands.release_requests(broker_id, step.which)
 
     @_do.register
-    def _clear_faults(self, step: steps.ClearFaults) -> None:
+    def _clear_faults(self, step: broker_steps.ClearFaults) -> None:
         for broker_id in self._ids(step.brokers):
             self._hands.clear_faults(broker_id)
 
     @_do.register
-    def _heal(self, step: steps.Heal) -> None:
+    def _heal(self, step: broker_steps.Heal) -> None:
         for broker_id in self._ids(step.brokers):
             self._hands.heal(broker_id)
 
     @_do.register
-    def _expire(self, step: steps.ExpireSession) -> None:
+    def _expire(self, step: broker_steps.ExpireSession) -> None:
         self._hands.expire_session(*self._ids([step.broker]))
 
     @_do.register
-    def _elect(self, step: steps.Elect) -> None:
+    def _elect(self, step: broker_steps.Elect) -> None:
         code = self._hands.elect(self._at(step), unclean=step.type == "unclean")
         if code is not step.error:
             raise StepFailed(f"the election ended with {code.name}, not {step.error.name}")
 
     @_do.register
-    def _sync(self, step: steps.Sync) -> None:
+    def _sync(self, step: broker_steps.Sync) -> None:
         for broker_id in self._ids(step.brokers):
             self._hands.sync(broker_id, self._at(step))
 
     @_do.register
-    def _drop_unsynced(self, step: steps.DropUnsynced) -> None:
+    def _drop_unsynced(self, step: broker_steps.DropUnsynced) -> None:
         for broker_id in self._ids(step.brokers, ProcessState.DOWN):
             lost_bytes = self._cluster.cut_power(broker_id)
             self._detail(f"{lost_bytes} bytes of broker {broker_id} were not on its disk")
@@ -427,11 +438,11 @@ class Player:
         self._quorum.do(step)
 
     @_do.register
-    def _mark(self, step: steps.Mark) -> None:
+    def _mark(self, step: state_steps.Mark) -> None:
         self._marks[step.name] = self._look(self._at(step))
 
     @_do.register
-    def _table(self, step: steps.Table) -> None:
+    def _table(self, step: state_steps.Table) -> None:
         at = self._at(step)
         before, after = self._marks[step.since], self._look(at)
         for broker_id in (step.leader, *step.followers):
@@ -441,7 +452,7 @@ class Player:
         self._rows = table.rows(step.phase, before, after, step.leader, step.followers, rounds)
 
     @_do.register
-    def _expect(self, step: steps.Expect) -> None:
+    def _expect(self, step: state_steps.Expect) -> None:
         at = self._at(step)
 
         def differing() -> list[str]:
@@ -450,40 +461,16 @@ class Player:
                 step, facts, self._senders.responses(), lambda: self._hands.readable(at, facts.leader)
             )
 
-        self._outcome.expectations += len(checks.expected(step))
         self._wait(differing, SETTLE_SECONDS)
 
     @_do.register
-    def _wait_step(self, step: WaitStep) -> None:
-        self._waits.do(step)
-
-    @_do.register
-    def _group_step(self, step: GroupStep) -> None:
-        if isinstance(step, ExpectGroup):
-            self._outcome.expectations += 1
-        self._groups.do(step)
-
-    @_do.register
-    def _share_step(self, step: OF_SHARE_GROUPS) -> None:
-        if isinstance(step, ExpectShare | VerifyShares):
-            self._outcome.expectations += 1
-        self._shares.do(step)
-
-    @_do.register
-    def _transaction_step(self, step: OF_TRANSACTIONS) -> None:
-        if isinstance(step, EXPECTATIONS):
-            self._outcome.expectations += 1
-        self._transactions.do(step)
-
-    @_do.register
-    def _verify(self, step: steps.Verify) -> None:
+    def _verify(self, step: state_steps.Verify) -> None:
         topic = step.topic or self._scenario.first_partition.topic
         report = self._hands.audit(topic, self._senders.histories())
         found = {kind.value: report.count(kind) for kind in Kind if report.is_violation(kind) and report.count(kind)}
         for kind in Kind:
             for example in report.tallies[kind].examples if kind in report.tallies else ():
                 self._detail(f"{kind.value}: {example.message}")
-        self._outcome.expectations += 1
         if found != dict(step.found):
             raise StepFailed(f"the accountant finds {_counts(found)}, not {_counts(step.found)}")
 

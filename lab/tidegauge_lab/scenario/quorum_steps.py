@@ -1,11 +1,14 @@
-"""The steps of scenario files about the quorum of a cluster in KRaft mode; part of the vocabulary in ``steps``."""
+"""The steps of scenario files about the quorum of a cluster in KRaft mode."""
 
 from __future__ import annotations
 
+from tidegauge.counted import counted
 from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import readers
+from tidegauge_lab.scenario.readers import ANY, NONE
 from tidegauge_lab.scenario.step_base import Step, argument
+from tidegauge_lab.scenario.wording import brokers, joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +17,10 @@ class AddController(Step):
 
     verb = "add_controller"
     about = "in KRaft mode: start one more controller, and make it a voter of the quorum once it has caught up"
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return "Start one more controller, and make it a voter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +33,10 @@ class RemoveController(Step):
 
     broker: int | Role = argument(readers.broker_or_role, "the controller, or its role: controller, follower_of")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Take {brokers([self.broker])} out of the voters"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseDisk(Step):
@@ -36,6 +47,10 @@ class LoseDisk(Step):
     about = "in KRaft mode: take all data of these dead controllers away; they start as other replicas, without a vote"
 
     brokers: tuple[int | Role, ...] = argument(readers.one_or_many(readers.broker_or_role), "their ids, or roles")
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Take all data of {brokers(self.brokers)} away"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +65,11 @@ class NameVoters(Step):
     )
 
     names: tuple[str, ...] = argument(readers.one_or_many(readers.text), "a name for each, or for the first ones")
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        first, *others = map(repr, self.names)
+        return f"Call the controller that leads {first}" + (f", and the others {joined(others)}" if others else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +97,17 @@ class WaitQuorum(Step):
     commits: bool = argument(
         readers.truth, "false: the leader has committed no record of its epoch; default true", default=True
     )
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        leader = brokers([self.leader]) if isinstance(self.leader, Role) else f"controller {self.leader}"
+        who = {ANY: "a controller", NONE: "no controller"}.get(str(self.leader), leader)
+        when = {None: "", True: " in another epoch", False: ", still in the same epoch"}[self.changed]
+        if self.epochs_later is not None:
+            when = f", {counted(self.epochs_later, 'epoch')} later at least"
+        whole = "" if self.caught_up is None else f", and {self.caught_up} voters have its log"
+        commits = "" if self.commits else ", and has committed nothing in it"
+        return f"Wait until {who} leads the quorum{when}{whole}{commits}"
 
 
 QUORUM_STEPS: tuple[type[Step], ...] = (AddController, RemoveController, LoseDisk, NameVoters, WaitQuorum)

@@ -18,8 +18,8 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
+from tidegauge_lab.scenario.broker_steps import Produce
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN, Hands, Response
-from tidegauge_lab.scenario.steps import Produce
 
 HISTORY = "history.jsonl"
 _ACKS = {-1: "all", 0: "0", 1: "1"}

@@ -27,7 +27,7 @@ from tidegauge_lab.scenario.group_player import SETTLE_SECONDS, Waits
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.share_ranges import difference
-from tidegauge_lab.scenario.step_base import PartitionStep
+from tidegauge_lab.scenario.step_base import PartitionStep, Step
 
 Result = TypeVar("Result")
 
@@ -124,7 +124,7 @@ class SharePlayer:
             history.close()
 
     @singledispatchmethod
-    def do(self, step: steps.OF_SHARE_GROUPS) -> None:
+    def do(self, step: Step) -> None:
         """Do one step.
 
         Raises:

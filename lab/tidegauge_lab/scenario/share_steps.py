@@ -1,4 +1,4 @@
-"""The steps of scenario files about share groups (KIP-932); part of the vocabulary in ``steps``.
+"""The steps of scenario files about share groups (KIP-932).
 
 A member is a connection of the scenario's own to the leader of one partition (``ShareMember``): it fetches and
 acknowledges when its step says so, and never by itself, so that a member between two steps is one that processes. Its
@@ -13,11 +13,14 @@ from tidegauge.errors import ErrorCode
 from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_client.share_member import Says
 from tidegauge_lab.scenario import readers
+from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.share_ranges import Range, ranges
 from tidegauge_lab.scenario.step_base import PartitionStep, Step, argument
+from tidegauge_lab.scenario.wording import failing
 
 TYPES = tuple(one.name.lower() for one in Says if one is not Says.GAP)
 _LATER = "later: go on without the response; wait_acknowledge looks"
+_SAYS = {"accept": "accepts", "release": "releases", "reject": "rejects", "renew": "renews its lock on"}
 _ERROR = "the error that is expected"
 
 
@@ -32,6 +35,11 @@ class SetGroupConfig(Step):
     group: str = argument(readers.text, "the group")
     config: Mapping[str, str] = argument(readers.by_name(readers.setting), "its settings")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        settings = " and ".join(f"{name} to {value}" for name, value in self.config.items())
+        return f"For group {self.group}, set {settings}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginShareGroup(PartitionStep):
@@ -45,6 +53,10 @@ class BeginShareGroup(PartitionStep):
     offset: int = argument(readers.integer, "the first offset that it is given")
     error: ErrorCode = argument(readers.error_name, _ERROR, default=ErrorCode.NONE)
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Share group {self.group} shall begin at offset {self.offset}{failing(self.error)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartMember(PartitionStep):
@@ -56,6 +68,10 @@ class StartMember(PartitionStep):
 
     member: str = argument(readers.text, "its name")
     group: str = argument(readers.text, "the share group")
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Member {self.member} joins share group {self.group}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +97,15 @@ class ShareFetch(MemberStep):
     )
     error: ErrorCode = argument(readers.error_name, _ERROR, default=ErrorCode.NONE)
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        if self.error is not ErrorCode.NONE:
+            return f"Member {self.member} fetches{failing(self.error)}"
+        if not self.values:
+            return f"Member {self.member} fetches and gets nothing"
+        times = "" if self.delivery is None else f", which is delivery {self.delivery}"
+        return f"Member {self.member} fetches and gets {', '.join(self.values)}{times}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledge(MemberStep):
@@ -95,6 +120,11 @@ class Acknowledge(MemberStep):
     answer: str = argument(readers.choice("now", "later"), _LATER, default="now")
     error: ErrorCode = argument(readers.error_name, _ERROR, default=ErrorCode.NONE)
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        outcome = "; the response is awaited later" if self.answer == "later" else failing(self.error)
+        return f"Member {self.member} {_SAYS[self.type]} {', '.join(self.values)}{outcome}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitAcknowledge(MemberStep):
@@ -106,6 +136,11 @@ class WaitAcknowledge(MemberStep):
 
     error: ErrorCode = argument(readers.error_name, _ERROR, default=ErrorCode.NONE)
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        end = failing(self.error) or " without an error"
+        return f"Wait until the acknowledgement of member {self.member} ends{end}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveShareGroup(MemberStep):
@@ -115,6 +150,10 @@ class LeaveShareGroup(MemberStep):
     main = "member"
     about = "let the member end its session and leave: what it has acquired is given back"
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Member {self.member} ends its session and leaves"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillMember(MemberStep):
@@ -123,6 +162,10 @@ class KillMember(MemberStep):
     verb = "kill_member"
     main = "member"
     about = "close the member's connection, as the death of its process would: what it has acquired is given back"
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Member {self.member} dies: its connection closes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +204,22 @@ class WaitShare(ShareState):
     verb = "wait_share"
     about = "wait until all of this is true of a share partition"
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        parts = [f"begins at {self.start}"] if self.start is not None else []
+        parts += [f"ends at {self.end}"] if self.end is not None else []
+        if self.records is not None:
+            parts.append(f"has {', '.join(map(str, self.records)) or 'nothing'} in flight")
+        if self.durable_start is not None:
+            parts.append(
+                "no start on disk" if self.durable_start == NO_LEADER else f"the start {self.durable_start} on disk"
+            )
+        if self.durable is not None:
+            parts.append(f"{', '.join(map(str, self.durable)) or 'no records'} on disk")
+        if self.durable_leader_epoch is not None:
+            parts.append(f"was read in leader epoch {self.durable_leader_epoch}")
+        return f"Wait until share group {self.group} {', '.join(parts)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectShare(ShareState):
@@ -168,6 +227,7 @@ class ExpectShare(ShareState):
 
     verb = "expect_share"
     about = "check what is true of a share partition now"
+    is_expectation = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +243,15 @@ class VerifyShares(Step):
         "{finding: how often}, such as accepted-again; {} where no guarantee is broken",
     )
 
+    def expectations(self) -> int:
+        """Return one: what the accountant finds."""
+        return 1
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        found = ", ".join(f"{count} {name}" for name, count in self.found.items())
+        return f"Judge all that members were given and have said: {found or 'no guarantee is broken'}"
+
 
 SHARE_STEPS: tuple[type[Step], ...] = (
     SetGroupConfig,
@@ -197,5 +266,3 @@ SHARE_STEPS: tuple[type[Step], ...] = (
     ExpectShare,
     VerifyShares,
 )
-OF_SHARE_GROUPS = SetGroupConfig | BeginShareGroup | StartMember | MemberStep | ShareState | VerifyShares
-"""What ``share_player`` plays."""

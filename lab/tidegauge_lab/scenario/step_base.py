@@ -1,10 +1,15 @@
-"""What all steps of scenario files have, and how their arguments are declared."""
+"""The base of all steps of scenario files, and the declaration of their arguments.
+
+A step is declared once, as a class: its verb, its arguments with their readers, one line about it, and its sentence.
+The loader, the narration, ``POST /v1/steps``, the OpenAPI document and the table in ``docs/scenarios.md`` derive from
+that class; the player of its family says what it does.
+"""
 
 # ruff: noqa: RUF009 - argument() is dataclasses.field() with a shorter call
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, Self
 
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.scenario import readers
@@ -37,20 +42,65 @@ class Argument(NamedTuple):
     is_required: bool
 
 
+def in_a_line(meaning: str) -> str:
+    """Return a meaning as a part of a line; an acronym keeps its capitals."""
+    return meaning[0].lower() + meaning[1:] if meaning[1:2].islower() else meaning
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What all steps have: where they stand, and a word about them."""
+    """One step: its line in the file, and its author's note.
+
+    Attributes:
+        verb: the word that names the step in the file.
+        main: the argument that may stand alone after the verb; empty: there is none.
+        about: one line for people.
+        is_expectation: whether the step only compares; the author's note alone is printed of such a step.
+    """
 
     verb: ClassVar[str]
     main: ClassVar[str] = ""
     about: ClassVar[str]
+    is_expectation: ClassVar[bool] = False
 
     line: int
     note: str = ""
 
+    @classmethod
+    def arguments(cls) -> dict[str, Argument]:
+        """Return the arguments by their names in the file."""
+        own = {
+            one.metadata["name"] or one.name: Argument(
+                one.name, one.metadata["read"], one.metadata["about"], one.default, one.default is MISSING
+            )
+            for one in fields(cls)
+            if "read" in one.metadata
+        }
+        return {**own, **cls.more_arguments()}
+
+    @classmethod
+    def more_arguments(cls) -> dict[str, Argument]:
+        """Return arguments that are declared elsewhere than in the class."""
+        return {}
+
+    @classmethod
+    def made(cls, line: int, note: str, values: dict[str, Any]) -> Self:
+        """Return the step with these values of its arguments, by attribute."""
+        return cls(line=line, note=note, **values)
+
     def value_of(self, argument: Argument) -> Any:
         """Return the value of one of its arguments."""
         return getattr(self, argument.attribute)
+
+    def sentence(self) -> str:
+        """Return the step in words, without a full stop; empty if its author's note says all."""
+        if self.is_expectation:
+            return ""
+        raise NotImplementedError(f"{self.verb} has no sentence: its class declares one, or is_expectation")
+
+    def expectations(self) -> int:
+        """Return the number of expectations that the step checks."""
+        return int(self.is_expectation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

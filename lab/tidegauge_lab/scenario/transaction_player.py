@@ -16,7 +16,7 @@ from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.senders import Senders, Sent
-from tidegauge_lab.scenario.step_base import PartitionStep
+from tidegauge_lab.scenario.step_base import PartitionStep, Step
 from tidegauge_lab.transaction_conditions import TransactionCondition
 
 LIMIT_SECONDS = 50.0
@@ -60,7 +60,7 @@ class TransactionPlayer:
         self._producers.close()
 
     @singledispatchmethod
-    def do(self, step: steps.OF_TRANSACTIONS) -> None:
+    def do(self, step: Step) -> None:
         """Do one step.
 
         Raises:

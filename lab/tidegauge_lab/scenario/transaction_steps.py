@@ -1,4 +1,4 @@
-"""The steps of scenario files about transactions; part of the vocabulary in ``steps``.
+"""The steps of scenario files about transactions.
 
 A producer is a process of its own with a real client (``producer_process``), so it can be frozen between two steps as a
 long garbage collection would freeze an application.
@@ -14,6 +14,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.scenario import readers
 from tidegauge_lab.scenario.step_base import PartitionStep, Step, argument
+from tidegauge_lab.scenario.wording import failing
 from tidegauge_lab.transaction_conditions import SHOWN_STATES
 
 LIBRARIES = ("confluent-kafka", "tidegauge")
@@ -23,13 +24,12 @@ _ERROR = "the error that is expected, by the client's name for it"
 _LATER = "later: go on without the outcome; wait_producer looks"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionStep(Step):
-    """A step on a transactional id or one of its producers."""
+def _outcome(response: str, error: str) -> str:
+    return "; the outcome is awaited later" if response == "later" else failing(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartProducer(TransactionStep):
+class StartProducer(Step):
     """A producer that takes over a transactional id."""
 
     verb = "start_producer"
@@ -43,9 +43,13 @@ class StartProducer(TransactionStep):
         readers.by_name(readers.setting), "settings of the client, by Kafka's names", default=None
     )
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Start the producer {self.producer} ({self.library}) with the transactional id {self.transactional_id}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerStep(TransactionStep):
+class ProducerStep(Step):
     """A step of one producer."""
 
     producer: str = argument(readers.text, "its name")
@@ -58,6 +62,10 @@ class BeginTransaction(ProducerStep):
     verb = "begin_transaction"
     main = "producer"
     about = "begin a transaction; the coordinator learns of it with the first record"
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Producer {self.producer} begins a transaction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,11 @@ class Send(PartitionStep):
     error: str = argument(readers.text, _ERROR, default="")
     answer: str = argument(readers.choice("now", "later"), _LATER, default="now")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        outcome = _outcome(self.answer, self.error)
+        return f"Producer {self.producer} sends {', '.join(self.values)}{outcome}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOffsets(ProducerStep):
@@ -86,6 +99,12 @@ class SendOffsets(ProducerStep):
     offsets: Mapping[str, int] = argument(readers.by_name(readers.integer), "{partition: offset to be committed}")
     error: str = argument(readers.text, _ERROR, default="")
     answer: str = argument(readers.choice("now", "later"), _LATER, default="now")
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        offsets = ", ".join(f"{offset} of {at}" for at, offset in self.offsets.items())
+        outcome = _outcome(self.answer, self.error)
+        return f"Producer {self.producer} adds offsets of group {self.group} to its transaction: {offsets}{outcome}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +123,11 @@ class CommitTransaction(EndStep):
     main = "producer"
     about = "commit the producer's transaction, as often as the client says that it may be repeated"
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        outcome = _outcome(self.answer, self.error)
+        return f"Producer {self.producer} commits{outcome}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTransaction(EndStep):
@@ -112,6 +136,11 @@ class AbortTransaction(EndStep):
     verb = "abort_transaction"
     main = "producer"
     about = "abort the producer's transaction, as often as the client says that it may be repeated"
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        outcome = _outcome(self.answer, self.error)
+        return f"Producer {self.producer} aborts{outcome}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +153,10 @@ class WaitProducer(ProducerStep):
 
     error: str = argument(readers.text, _ERROR, default="")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Wait until the call of producer {self.producer} ends{failing(self.error) or ' without an error'}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillProducer(ProducerStep):
@@ -133,9 +166,13 @@ class KillProducer(ProducerStep):
     main = "producer"
     about = "kill -9 the producer's process: its open transaction waits for its timeout or the next producer"
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Kill the producer {self.producer} (SIGKILL)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseClient(TransactionStep):
+class PauseClient(Step):
     """SIGSTOP."""
 
     verb = "pause_client"
@@ -144,9 +181,13 @@ class PauseClient(TransactionStep):
 
     client: str = argument(readers.text, "its name")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Pause the client {self.client} (SIGSTOP)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeClient(TransactionStep):
+class ResumeClient(Step):
     """SIGCONT."""
 
     verb = "resume_client"
@@ -155,9 +196,13 @@ class ResumeClient(TransactionStep):
 
     client: str = argument(readers.text, "its name")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Resume the client {self.client} (SIGCONT)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitTransaction(TransactionStep):
+class WaitTransaction(Step):
     """Until a transactional id is so."""
 
     verb = "wait_transaction"
@@ -171,14 +216,27 @@ class WaitTransaction(TransactionStep):
         readers.many(readers.partition), "the partitions of its transaction that have no marker", default=None
     )
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        parts = []
+        if self.state is not None:
+            parts.append(f"is {self.state}")
+        if self.epoch is not None:
+            parts.append(f"is in epoch {self.epoch} or later")
+        if self.partitions is not None:
+            lacking = ", ".join(map(str, self.partitions))
+            parts.append(f"lacks a marker in {lacking}" if lacking else "lacks no marker")
+        return f"Wait until transactional id {self.transactional_id} {' and '.join(parts)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectTransaction(TransactionStep):
+class ExpectTransaction(Step):
     """What must be so of a transactional id now."""
 
     verb = "expect_transaction"
     main = ""
     about = "check what is true of a transactional id now"
+    is_expectation = True
 
     transactional_id: str = argument(readers.text, "transactional.id")
     state: str | None = argument(readers.choice(*_STATES), "its state, such as Ongoing", default=None)
@@ -195,6 +253,7 @@ class ExpectRead(PartitionStep):
     verb = "expect_read"
     main = ""
     about = "check which values a consumer reads now from the start of a partition"
+    is_expectation = True
 
     isolation_level: IsolationLevel = argument(_LEVEL, "read_committed or read_uncommitted")
     values: tuple[str, ...] = argument(readers.many(readers.text), "exactly these, in this order")
@@ -202,9 +261,10 @@ class ExpectRead(PartitionStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectStarts(PartitionStep):
-    """Base of those that say where transactions begin."""
+    """Base of the steps that say where transactions begin."""
 
     main = ""
+    is_expectation = True
 
     starts: tuple[int, ...] = argument(readers.many(readers.integer), "offsets of their first records; [] for none")
 
@@ -237,6 +297,10 @@ class AbortHanging(PartitionStep):
 
     start: int = argument(readers.integer, "the offset of its first record")
 
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Write an ABORT marker for the transaction that begins at offset {self.start}"
+
 
 TRANSACTION_STEPS: tuple[type[Step], ...] = (
     StartProducer,
@@ -256,6 +320,3 @@ TRANSACTION_STEPS: tuple[type[Step], ...] = (
     ExpectHanging,
     AbortHanging,
 )
-EXPECTATIONS = ExpectTransaction | ExpectRead | ExpectProducers | ExpectHanging
-OF_TRANSACTIONS = TransactionStep | Send | EXPECTATIONS | AbortHanging
-"""What ``transaction_player`` plays."""

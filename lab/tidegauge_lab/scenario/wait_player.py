@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import singledispatchmethod
-from typing import Any, TypeAlias
+from typing import Any
 
 from tidegauge import event_log
 from tidegauge.counted import counted
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.roles import Role
-from tidegauge_lab.scenario import checks, steps
+from tidegauge_lab.scenario import checks
+from tidegauge_lab.scenario import wait_steps as steps
 from tidegauge_lab.scenario.facts import Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import Waits
 from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.readers import NO_LEADER
-
-WaitStep: TypeAlias = (
-    steps.WaitLeader
-    | steps.WaitIsr
-    | steps.WaitHw
-    | steps.WaitLso
-    | steps.WaitLeo
-    | steps.WaitEpoch
-    | steps.WaitCheckpoint
-    | steps.WaitController
-    | steps.WaitEvent
-    | steps.WaitHeld
-)
+from tidegauge_lab.scenario.step_base import PartitionStep, Step
 
 
 class WaitPlayer:
@@ -49,7 +38,7 @@ class WaitPlayer:
         cluster: LocalCluster,
         hands: Hands,
         look: Callable[[TopicPartition], Facts],
-        partition_of: Callable[[steps.PartitionStep], TopicPartition],
+        partition_of: Callable[[PartitionStep], TopicPartition],
         wait: Waits,
         ids: Callable[[Sequence[int | Role]], list[int]],
     ) -> None:
@@ -61,7 +50,7 @@ class WaitPlayer:
         self._ids = ids
 
     @singledispatchmethod
-    def do(self, step: WaitStep) -> None:
+    def do(self, step: Step) -> None:
         """Do one step.
 
         Raises:

@@ -79,7 +79,7 @@ class Switches(FaultCalls):
         addresses: ``host:port`` by broker id.
         security: how connections to the brokers are secured.
         unsecured: the ids of controllers, whose ``lab.listener`` has neither TLS nor credentials.
-        quorum: the controllers' own addresses; none in ZooKeeper mode, or where they are not known.
+        quorum: the controllers' own addresses; none in ZooKeeper mode, or if they are not known.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Switches(FaultCalls):
                 raise no_broker(broker_id, known)
 
     async def _metadata_of(self, broker_id: int) -> metadata_pb2.MetadataResponse | None:
-        """Return a broker's metadata of all topics; None where it does not respond."""
+        """Return a broker's metadata of all topics; None if it does not respond."""
         stub = cast("BrokerServiceAsyncStub", BrokerServiceStub(await self._channel(broker_id)))
         try:
             return await stub.Metadata(metadata_pb2.MetadataRequest(all_topics=True), timeout=_METADATA_SECONDS)

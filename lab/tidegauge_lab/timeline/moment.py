@@ -97,7 +97,7 @@ class ClusterMoment:
         }
 
     def entry(self, entry: Entry) -> Any:
-        """Return one entry of the view; None where there is none (any more)."""
+        """Return one entry of the view; None if there is none (any more)."""
         room, name = entry
         match room:
             case "brokers":

@@ -18,7 +18,7 @@ class PartitionMoment:
         leader: None while there is none, or none is known.
         leader_epoch: None while no event has named a leader.
         partition_epoch: of the ISR that a leader reported last; -1 before.
-        isr: None where it is not known.
+        isr: None if it is not known.
         assigned: brokers that hold a replica, by id.
         replicas: what is known of them, by broker.
     """
@@ -41,7 +41,7 @@ class ReplicaMoment:
         role: ``leader``, ``follower``, ``offline``, or ``unknown``.
         leader_epoch: of that role.
         incarnation: of its broker, when it took that role; -1 before.
-        log_start: inclusive; these three are None where no event says.
+        log_start: inclusive; these three are None if no event says.
         high_watermark: exclusive.
         log_end: exclusive.
         is_stable_known: whether ``held_stable`` says where readers of committed records end.
@@ -74,7 +74,7 @@ class ReplicaMoment:
 
     @property
     def last_stable_offset(self) -> int | None:
-        """Where readers of committed records end; None where that is not known."""
+        """Where readers of committed records end; None if that is not known."""
         if not self.is_stable_known or self.high_watermark is None:
             return None
         return self.high_watermark if self.held_stable is None else min(self.held_stable, self.high_watermark)
@@ -96,7 +96,7 @@ class ReplicaMoment:
         }
 
     def _spans(self) -> Iterator[list[int]]:
-        """Each epoch with its first offset and its end; none where the log's ends are not known."""
+        """Each epoch with its first offset and its end; none if the log's ends are not known."""
         if self.shown_log_end is None or self.log_start is None:
             return
         starts = [max(start, self.log_start) for _, start in self.epochs]
@@ -107,7 +107,7 @@ class ReplicaMoment:
 
     @staticmethod
     def log_in(event: Event) -> _Log | None:
-        """Return what a ``role`` event says of the log; None where it says nothing.
+        """Return what a ``role`` event says of the log; None if it says nothing.
 
         Raises:
             TypeError, ValueError: it is of another version.

@@ -1,6 +1,6 @@
 """Resources, operations and entries of access control lists, and filters over them. Pure.
 
-Numbers are those of Kafka's protocol, names those of its znodes and of ``kafka-acls``.
+Numbers come from Kafka's protocol, names from its znodes and from ``kafka-acls``.
 Source: ``ResourceType``, ``PatternType``, ``AclOperation``, ``AclPermissionType``, ``AclBindingFilter``.
 """
 
@@ -16,7 +16,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class ResourceType(enum.IntEnum):
-    """What an entry is about."""
+    """The kind of resource that an entry is about."""
 
     UNKNOWN = 0
     ANY = 1
@@ -39,7 +39,7 @@ class PatternType(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
-    """What is done with a resource."""
+    """An operation on a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -113,7 +113,7 @@ class Binding(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """What entries are looked for; None and ``ANY`` match all.
+    """A filter of entries; None and ``ANY`` match all.
 
     Attributes:
         pattern_type: ``MATCH``: patterns that are about the resource of this name; ``ANY``: of this very name.
@@ -169,7 +169,7 @@ Member = TypeVar("Member", bound=enum.IntEnum)
 
 
 def by_number(kind: type[Member], number: int) -> Member:
-    """Return the member of this number; ``UNKNOWN`` where there is none."""
+    """Return the member of this number; ``UNKNOWN`` if there is none."""
     try:
         return kind(number)
     except ValueError:

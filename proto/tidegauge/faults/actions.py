@@ -32,7 +32,7 @@ class ActionKind(Declaration):
     Attributes:
         room: what it acts on: a process, the fetches of one follower, or what is in force inside a broker.
         done: the past participle, for the sentence that says what it changed.
-        already: the state in which it changes nothing; empty where it always changes something.
+        already: the state in which it changes nothing; empty if it always changes something.
         button: its text on the page.
         command: the words of the command line where they are not the name with hyphens.
         step: the scenario step where it is not the name.

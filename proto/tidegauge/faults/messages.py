@@ -75,7 +75,7 @@ def describe_fault(fault: lab_pb2.LabFault) -> str:
 
 
 def _taken(message: Any, parameter: Parameter) -> Any:
-    """Return the value in the message; None where it has none."""
+    """Return the value in the message; None if it has none."""
     field = message.DESCRIPTOR.fields_by_name[parameter.message_field]
     if isinstance(message, lab_pb2.NetworkFault) and parameter.kind == "peers":
         return list(message.broker_ids) or _PLANES.get(message.plane)

@@ -58,7 +58,7 @@ class Parameter:
             ``partition`` a text ``TOPIC-PARTITION``, ``partitions`` a list of such texts, ``time`` a text in the form
             of RFC 3339, section 5.6.
         meaning: one sentence, without a full stop.
-        default: the value of a parameter that is left out; None where that has no value.
+        default: the value of a parameter that is left out; None if that has no value.
         is_required: whether it must be given.
         is_positional: whether Python's methods take it by position too.
         unit: of a number.
@@ -99,7 +99,7 @@ class Parameter:
 
     @property
     def shown_default(self) -> str:
-        """The default for people; empty where a parameter that is left out has no value."""
+        """The default for people; empty if a parameter that is left out has no value."""
         if self.default in (None, "", ErrorCode.NONE.name):
             return ""
         return str(self.default).lower() if isinstance(self.default, bool | str) else f"{self.default:g}"

@@ -1,6 +1,6 @@
 """The one table of Kafka's APIs: key, name, versions and first flexible version, as Apache Kafka 3.9.1 has them.
 
-The versions are those that a 3.9.1 broker in ZooKeeper mode serves. What of them a Tidegauge broker serves is what it
+The versions are those that a 3.9.1 broker in ZooKeeper mode serves. A Tidegauge broker serves each of them that it
 has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft and of telemetry. Those
 of consumer groups (KIP-848) and of share groups (KIP-932), which 3.9.1 in ZooKeeper mode rejects with
 UNSUPPORTED_VERSION, stand in the table as extensions, in the versions of 4.3.1 (``EXTENSIONS``).
@@ -174,7 +174,7 @@ class Protocol:
 
 
 BROKER_PROTOCOL = Protocol(APIS, "tidegauge.kafka.messages")
-"""What a broker in ZooKeeper mode serves."""
+"""The APIs that a broker in ZooKeeper mode serves."""
 
 
 @functools.cache

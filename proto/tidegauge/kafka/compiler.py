@@ -40,7 +40,7 @@ class Codec(NamedTuple):
     Attributes:
         decode: of a buffer and an offset, gives the value and the offset behind it; raises ``MalformedMessage``,
             IndexError, struct.error or UnicodeDecodeError.
-        encode: of a value, gives its bytes; None where it holds record batches.
+        encode: of a value, gives its bytes; None if it holds record batches.
         encode_parts: for a value with record batches, of that and a function that takes the next buffer: the batches
             are handed on as they are.
         min_bytes: what an encoded value takes at least.
@@ -289,7 +289,7 @@ class Compiler:
     # Encoding
 
     def _encoder(self) -> list[str]:
-        """Return the source of ``encode``, one expression, or of ``encode_parts`` where there are record batches."""
+        """Return the source of ``encode``, one expression, or of ``encode_parts`` if there are record batches."""
         lines: list[str] = []
         expressions: list[str] = []
         run: list[tuple[str, str]] = []

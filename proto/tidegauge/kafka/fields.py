@@ -41,7 +41,7 @@ class Versions(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """A field as it stands on the wire.
+    """A field in its form on the wire.
 
     Attributes:
         kind: a name of ``FIXED``, or ``string``, ``bytes``, ``records``, ``array``, ``struct``.
@@ -114,7 +114,7 @@ def float64(versions: str = "0+", *, default: float = 0.0, tag: int | None = Non
 
 
 def uuid(versions: str = "0+", *, tag: int | None = None) -> Any:
-    """Sixteen bytes; ``NIL_UUID`` where there is none."""
+    """Sixteen bytes; ``NIL_UUID`` if there is none."""
     return _field("uuid", versions, "", tag, NIL_UUID)
 
 

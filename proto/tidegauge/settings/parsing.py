@@ -56,12 +56,12 @@ def parse_broker_settings(
 
 
 def broker_setting(name: str) -> Setting | None:
-    """Return a broker's setting by its name, also that of one listener; None where there is none."""
+    """Return a broker's setting by its name, also that of one listener; None if there is none."""
     return setting_in(BROKER_SETTINGS, name)
 
 
 def setting_in(table: Mapping[str, Setting], name: str) -> Setting | None:
-    """Return a table's setting by its name, also that of one listener; None where there is none."""
+    """Return a table's setting by its name, also that of one listener; None if there is none."""
     match = _OF_LISTENER.fullmatch(name)
     return table.get(name if match is None else match[1])
 

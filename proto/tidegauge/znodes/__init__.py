@@ -334,7 +334,7 @@ def _decoded_state(path: str, data: bytes | None) -> PartitionStateNode:
 
 
 _ENCODED: dict[bytes, PartitionStateNode] = {}
-"""What this process has written itself need not be parsed when it is read back: the newest of it, by payload."""
+"""Payloads that this process has written itself, newest last: they need not be parsed when they are read back."""
 
 
 @lru_cache(maxsize=_MOST_KEPT)

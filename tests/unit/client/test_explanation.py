@@ -8,7 +8,7 @@ import pytest
 
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
-from tidegauge_client.cli.explain import WIDTH, facts_of, lines
+from tidegauge_client.cli.explain import WIDTH, facts_of, headline, wrapped
 from tidegauge_client.explanation import explain
 from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote
 from tidegauge_client.explanation_modes import KRAFT, ZOOKEEPER
@@ -37,6 +37,7 @@ from tidegauge_client.explanation_rules import (
     RULE_ZOOKEEPER,
 )
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
+from tidegauge_client.sentences import as_lines
 from tidegauge_client.topic_ids import TopicIds
 
 ALIVE, DEATH = ZOOKEEPER.rule_alive, ZOOKEEPER.rule_death
@@ -297,7 +298,7 @@ SILENT = "is registered in ZooKeeper and does not respond"
 )
 def test_every_silent_replica_is_named_once(facts: Facts, named: list[int]) -> None:
     """Not the leader alone: of two dead brokers a reader would start one, and wonder."""
-    assert [one.broker for one in explain(facts) if SILENT in one.text] == named
+    assert [one.subject for one in explain(facts) if SILENT in one.text] == named
     assert all(str(broker) in " ".join(one.text for one in explain(facts)) for broker in facts.silent)
 
 
@@ -315,7 +316,7 @@ def test_a_silent_member_of_the_isr_is_waited_for() -> None:
 def test_a_replica_that_holds_up_no_request_is_not_blamed() -> None:
     """Outside the ISR and long behind, it does not hold the HW back: nothing is said of it there."""
     facts = outside(Remote(3, 60_000), replace(SHRUNK, leo=10))
-    assert [one.broker for one in explain(facts) if one.about == "high-watermark"] == [None]
+    assert [one.subject for one in explain(facts) if one.about == "high-watermark"] == [None]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +324,7 @@ def test_a_replica_that_holds_up_no_request_is_not_blamed() -> None:
 )
 def test_the_longest_wait_is_what_is_left_and_half_the_lag_time(remote: Remote, wait_ms: int) -> None:
     """The leader looks for laggards every replica.lag.time.max.ms / 2."""
-    assert [one.wait_ms for one in explain(held(remote)) if one.broker == 2] == [wait_ms]
+    assert [one.wait_ms for one in explain(held(remote)) if one.subject == 2] == [wait_ms]
 
 
 def test_min_isr_is_at_most_the_replication_factor() -> None:
@@ -334,7 +335,7 @@ def test_min_isr_is_at_most_the_replication_factor() -> None:
 
 def test_text_stays_within_80_columns_and_groups_by_title() -> None:
     facts = outside(Remote(3, None), replace(SHRUNK, leo=12), own_hws={2: 8})
-    text = list(lines(facts, explain(facts)))
+    text = list(as_lines(headline(facts), explain(facts), wrapped))
     assert max(map(len, text)) <= WIDTH
     assert text[0] == "orders-0: leader 1, epoch 3, ISR 1,2 of 1,2,0, HW 10, LEO 12"
     titles = [line for line in text[1:] if line and not line.startswith(" ")]

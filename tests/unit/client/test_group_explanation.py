@@ -9,10 +9,10 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription, OffsetAndMetadata
-from tidegauge_client.cli.explain_group import headline, refusal
+from tidegauge_client.cli.explain_group import group_headline, refusal
 from tidegauge_client.group_explanation import GroupFacts, OffsetsPartition, explain_group
-from tidegauge_client.group_sentences import GroupSentence
 from tidegauge_client.group_tables import offset_rows
+from tidegauge_client.sentences import Sentence
 
 HELD = OffsetsPartition(TopicPartition("__consumer_offsets", 3), 1, 7, (1, 2, 0), (1, 2, 0))
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -34,14 +34,14 @@ def facts(described: GroupDescription | None = None, **more: object) -> GroupFac
     return replace(GroupFacts("g", HELD, frozenset({0, 1, 2}), described), **more)  # type: ignore[arg-type]
 
 
-def said(found: GroupFacts, about: str) -> list[GroupSentence]:
+def said(found: GroupFacts, about: str) -> list[Sentence]:
     return [sentence for sentence in explain_group(found) if sentence.about == about]
 
 
 def test_without_the_offsets_topic_no_broker_coordinates() -> None:
     [sentence] = explain_group(GroupFacts("g", None))
     assert "no __consumer_offsets yet" in sentence.text
-    assert headline(GroupFacts("g", None)) == "Group g: state unknown, no coordinator"
+    assert group_headline(GroupFacts("g", None)) == "Group g: state unknown, no coordinator"
 
 
 def test_a_partition_without_leader_stops_the_group() -> None:
@@ -86,7 +86,7 @@ def test_which_replicas_of_a_partition_are_on_registered_brokers(
 def test_a_coordinator_that_loads_or_is_silent(problem: ErrorCode, words: str) -> None:
     [sentence] = explain_group(facts(problem=problem))
     assert words in sentence.text
-    assert headline(facts(problem=problem)) == f"Group g: state unknown, coordinator 1: {problem.name}"
+    assert group_headline(facts(problem=problem)) == f"Group g: state unknown, coordinator 1: {problem.name}"
 
 
 def test_a_former_coordinator_that_is_partitioned_is_not_called_the_coordinator() -> None:
@@ -112,9 +112,9 @@ def test_the_join_phase_names_whom_it_waits_for_and_until_when() -> None:
     assert "rebalances for 2.0 s, because: why. 1 of 2 members have joined; generation 6 begins" in whole.text
     assert whole.wait_ms == 60_000
     awaited, pending = said(found, "member")
-    assert (awaited.member, awaited.wait_ms) == ("b", 4_000)
+    assert (awaited.subject, awaited.wait_ms) == ("b", 4_000)
     assert "has not sent JoinGroup for 2.0 s, its session lasts another 4.0 s" in awaited.text
-    assert pending.member == "p-1"
+    assert pending.subject == "p-1"
 
 
 def test_the_initial_delay_awaits_no_member() -> None:
@@ -133,7 +133,7 @@ def test_the_sync_phase_waits_for_the_leader_and_then_for_its_record() -> None:
     )
     [whole] = said(facts(waiting), "group")
     assert "waits for the assignment from its leader a, for another 9.0 s at most; 1 of 2" in whole.text
-    assert [one.member for one in said(facts(waiting), "member")] == ["a"]
+    assert [one.subject for one in said(facts(waiting), "member")] == ["a"]
     written = group("CompletingRebalance", member("a", parked="SyncGroup"), leader="a")
     [whole] = said(facts(written), "group")
     assert "written to __consumer_offsets-3 and not committed yet" in whole.text
@@ -148,11 +148,11 @@ def test_stable_empty_and_unknown_groups() -> None:
         in whole.text
     )
     [idle] = said(stable, "member")
-    assert (idle.member, "reads no partition" in idle.text) == ("b", True)
+    assert (idle.subject, "reads no partition" in idle.text) == ("b", True)
     # A consumer that assigns its partitions itself may read, and commit, without being a member.
     assert said(facts(group("Empty")), "group")[0].text.endswith("no consumer reads as one of them.")
     assert "does not know group g" in said(facts(group("Dead")), "group")[0].text
-    assert headline(facts(group("Dead"))) == "Group g: Dead, not known to its coordinator 1"
+    assert group_headline(facts(group("Dead"))) == "Group g: Dead, not known to its coordinator 1"
     [coordinator] = said(facts(group("Dead")), "coordinator")
     assert coordinator.text == (
         "Broker 1 leads __consumer_offsets-3, to which the id of group g hashes, in epoch 7: it is the coordinator."

@@ -8,8 +8,9 @@ import pytest
 
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
-from tidegauge_client.cli.explain_share import headline, share_json, share_lines
+from tidegauge_client.cli.explain_share import share_headline, share_view
 from tidegauge_client.group_explanation import OffsetsPartition
+from tidegauge_client.sentences import Sentence, as_lines
 from tidegauge_client.share_explanation import ShareFacts, explain_share
 from tidegauge_client.share_sentences import (
     RULE_ARCHIVED_BY_LOG,
@@ -18,7 +19,6 @@ from tidegauge_client.share_sentences import (
     RULE_MIN_ISR,
     RULE_RESET,
     RULE_UNWRITTEN,
-    ShareSentence,
 )
 from tidegauge_client.share_views import BrokerShares, KeptShare, LedShare, Records, shares_of
 
@@ -49,7 +49,7 @@ def in_flight(*records: Records, end: int = 20, **more: object) -> LedShare:
     return replace(LED, end_offset=end, records=records, high_watermark=end, **more)  # type: ignore[arg-type]
 
 
-def said(facts: ShareFacts, about: str) -> list[ShareSentence]:
+def said(facts: ShareFacts, about: str) -> list[Sentence]:
     return [one for one in explain_share(facts) if one.about == about]
 
 
@@ -81,7 +81,7 @@ def test_a_leader_without_a_lab_leaves_what_is_in_flight_unknown() -> None:
     (sentence,) = said(facts, "leader")
     assert "what is in flight is not known here" in sentence.text
     assert said(facts, "records") == said(facts, "window") == []
-    assert headline(facts) == "share:q/orders-0: leader 1, epoch 3, nothing in flight, durable start offset 10"
+    assert share_headline(facts) == "share:q/orders-0: leader 1, epoch 3, nothing in flight, durable start offset 10"
 
 
 def test_a_former_leader_that_still_serves_is_named() -> None:
@@ -90,7 +90,7 @@ def test_a_former_leader_that_still_serves_is_named() -> None:
     (sentence,) = said(facts, "zombie")
     assert sentence.text.startswith("Broker 0 takes itself for the leader, in epoch 2")
     assert sentence.rule == RULE_FENCED
-    assert share_json(facts, [])["former_leaders"]["0"]["leader_epoch"] == 2
+    assert share_view(facts)["former_leaders"]["0"]["leader_epoch"] == 2
 
 
 def test_without_a_written_start_each_leader_decides_again() -> None:
@@ -99,7 +99,7 @@ def test_without_a_written_start_each_leader_decides_again() -> None:
     (sentence,) = said(facts, "state")
     assert "share.auto.offset.reset decides latest, which made it 10 here" in sentence.text
     assert sentence.rule == RULE_RESET
-    assert share_json(facts, [])["durable"]["start_offset"] is None
+    assert share_view(facts)["durable"]["start_offset"] is None
 
 
 def test_the_durable_state_is_what_a_new_leader_would_know() -> None:
@@ -165,14 +165,14 @@ def test_who_has_which_record_until_when() -> None:
         "m-1 has acquired 10 to 12 (delivered once), 14 to 15 (delivered twice), the first for another 4.0 s at most, "
         "all for another 24 s."
     )
-    assert (one.member, one.wait_ms) == ("m-1", 24_000)
+    assert (one.subject, one.wait_ms) == ("m-1", 24_000)
     assert two.text == "m-2 has acquired 13 (delivered 5 times), for another 0.9 s at most."
     assert "last delivery of 13: share.delivery.count.limit is 5" in last.text
     assert sentences[3].text == "16 to 19 (delivered once) are acknowledged."
     (window,) = said(with_led(led), "window")
     assert window.text == "10 offsets from 10 to 19 are in flight, 4 of them done. 10 is acquired by m-1."
     assert window.change == "the end of 10"
-    assert headline(with_led(led)) == (
+    assert share_headline(with_led(led)) == (
         "share:q/orders-0: leader 1, epoch 3, start 10, 10 offsets in flight (6 acquired), high watermark 20"
     )
 
@@ -213,7 +213,7 @@ def test_what_is_to_come_ends_at_the_high_watermark_or_the_last_stable_offset() 
 
 
 def test_the_text_has_titles_and_each_sentence_its_rule() -> None:
-    found = list(share_lines(BASE, explain_share(BASE), lambda text, indent: [indent + text]))
+    found = list(as_lines(share_headline(BASE), explain_share(BASE), lambda text, indent: [indent + text]))
     assert found[0] == "share:q/orders-0: leader 1, epoch 3, start 10, 0 offsets in flight, high watermark 10"
     assert [line for line in found if line and not line.startswith(" ")][1:] == ["Leader", "State", "Window"]
     assert sum(line.startswith("    Rule: ") for line in found) == len(explain_share(BASE))

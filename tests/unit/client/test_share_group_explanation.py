@@ -11,11 +11,11 @@ from tests.unit.client.test_newest_views import NEW, Cluster, coming, shows, wit
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli import explain_group
-from tidegauge_client.cli.explain_group import headline
+from tidegauge_client.cli.explain_group import group_headline
 from tidegauge_client.group_descriptions import GroupDescription, MemberDescription, Reconciliation
 from tidegauge_client.group_explanation import GroupFacts, OffsetsPartition
 from tidegauge_client.group_explanation import explain_group as explained
-from tidegauge_client.group_sentences import GroupSentence
+from tidegauge_client.sentences import Sentence
 from tidegauge_client.share_groups import ShareOffset
 
 HELD = OffsetsPartition(TopicPartition("__consumer_offsets", 3), 1, 7, (1, 2, 0), (1, 2, 0))
@@ -36,13 +36,13 @@ def facts(
     return replace(GroupFacts("g", HELD, frozenset({0, 1, 2}), group, share_offsets=offsets or {}), **more)
 
 
-def said(found: GroupFacts, about: str) -> list[GroupSentence]:
+def said(found: GroupFacts, about: str) -> list[Sentence]:
     return [sentence for sentence in explained(found) if sentence.about == about]
 
 
 def test_a_share_group_has_an_epoch_and_neither_a_generation_nor_a_rebalance() -> None:
     found = facts(member("a", T0), member("b", T0))
-    assert headline(found) == "Group g: Stable, epoch 5, 2 members, coordinator 1"
+    assert group_headline(found) == "Group g: Stable, epoch 5, 2 members, coordinator 1"
     [sentence] = said(found, "group")
     assert sentence.text == "The share group is Stable in epoch 5 with 2 members, assigned by simple."
     assert "may be assigned to several" in sentence.rule
@@ -58,7 +58,7 @@ def test_without_members_its_start_offsets_stay() -> None:
 
 def test_a_member_that_has_not_heard_of_its_assignment_or_has_none() -> None:
     [late, idle] = said(facts(member("a", T0, epoch=4), member("b"), member("c", T0)), "member")
-    assert (late.member, idle.member) == ("a", "b")
+    assert (late.subject, idle.subject) == ("a", "b")
     assert "is in epoch 4, and has not heard of the assignment of epoch 5." in late.text
     assert "is assigned no partition" in idle.text
 

@@ -9,7 +9,7 @@ import pytest
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_transactions import ProducerDescription, TransactionDescription
-from tidegauge_client.cli.explain_transaction import headline, transaction_json
+from tidegauge_client.cli.explain_transaction import transaction_headline, transaction_view
 from tidegauge_client.explanation import explain
 from tidegauge_client.explanation_facts import Facts, Led
 from tidegauge_client.open_transaction_explanation import (
@@ -197,7 +197,7 @@ def test_the_version_that_a_producer_speaks_is_said_where_it_is_known(
     facts = replace(FACTS, transaction_version=level, spoken_version=spoken)
     [found] = [one for one in explain_transaction(facts) if one.rule == RULE_EPOCHS]
     assert words in found.text
-    assert transaction_json(facts, [])["transactions_version"] == spoken
+    assert transaction_view(facts)["transactions_version"] == spoken
 
 
 def test_a_former_coordinator_that_is_partitioned_is_not_called_the_coordinator() -> None:
@@ -265,8 +265,8 @@ def test_a_coordinator_that_says_nothing_is_explained(changes: dict[str, object]
 def test_an_id_without_an_open_transaction_says_how_the_last_one_ended(state: str, words: str) -> None:
     facts = replace(FACTS, transaction=replace(ONGOING, state=state, partitions=()))
     assert words in said_of(facts)[-1][0]
-    assert headline(facts) == f"Transactional id copier: {state}, producer 7, epoch 3, coordinator 2"
-    assert transaction_json(facts, explain_transaction(facts))["state_partition"] == 4
+    assert transaction_headline(facts) == f"Transactional id copier: {state}, producer 7, epoch 3, coordinator 2"
+    assert transaction_view(facts)["state_partition"] == 4
 
 
 @pytest.mark.parametrize(("duration_ms", "text"), [(999, "999 ms"), (1_000, "1.0 s"), (900_000, "15 min")])

@@ -23,7 +23,7 @@ from tidegauge_lab.control.targets import read_target
 from tidegauge_lab.local.plan import first_plan
 from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind
 from tidegauge_lab.local.wanted import Wanted
-from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario import broker_steps
 
 ORDERS = {"orders": [[0, 1, 2]]}
 
@@ -93,7 +93,7 @@ def test_steps_may_name_controllers_where_there_are_any():
 def test_steps_are_those_of_scenario_files():
     """One vocabulary: the loader of scenario files reads them, by number instead of line."""
     read = read_steps([{"kill": 1}, {"hold_fetch": {"brokers": [2]}, "note": "lags"}], ORDERS, THREE, 10.0)
-    assert [type(step) for step in read.steps] == [steps.Kill, steps.HoldFetch]
+    assert [type(step) for step in read.steps] == [broker_steps.Kill, broker_steps.HoldFetch]
     assert [step.line for step in read.steps] == [1, 2]
     assert read.steps[1].note == "lags"
 

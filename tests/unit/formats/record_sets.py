@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidegauge.record_batch import BatchHeader, make_batch
 from tidegauge_broker.formats.compression import compress
-from tidegauge_broker.formats.messages import Message, read_messages, unwrapped, write_message
+from tidegauge_broker.formats.messages import Message, each_unwrapped, read_messages, write_message
 from tidegauge_broker.formats.records import StoredRecord, encode_records
 
 with warnings.catch_warnings():
@@ -39,7 +39,7 @@ def read(records: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """Offsets, times, keys and values of a message set, wrappers opened."""
     found: list[Message] = []
     for message in read_messages(records):
-        found += unwrapped(message) if message.codec else [message]
+        found += each_unwrapped(message) if message.codec else [message]
     assert all(message.crc == message.computed_crc for message in found)
     return [(message.offset, message.timestamp_ms, message.key, message.value) for message in found]
 

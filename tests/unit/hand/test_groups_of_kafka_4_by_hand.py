@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -252,12 +253,10 @@ def any_actions(draw: st.DrawFn) -> list[str]:
 
 @given(any_actions(), st.sampled_from(["g2", "g2h1"]))
 @settings(max_examples=examples(60), deadline=None)
-def test_any_actions_are_done_or_refused_in_a_sentence(actions: list[str], of: str) -> None:
+def test_any_actions_are_done_or_refused_and_end_nothing(actions: list[str], of: str) -> None:
     session = played("", of)
     for one in actions:
-        try:
+        with contextlib.suppress(ActionError):
             do(session, one)
-        except ActionError as refused:
-            assert str(refused)
         assert not session.cluster.has_ended
         assert not session.cluster.broken

@@ -17,7 +17,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import resolve_bootstrap
 from tidegauge_client.cli import explain as explain_verb
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
-from tidegauge_client.explanation_facts import Sentence
+from tidegauge_client.sentences import Sentence
 from tidegauge_lab.cli.lab import lab
 from tidegauge_lab.cli.zk_tree import _start_of
 from tidegauge_lab.labs.catalogue import LABS
@@ -146,16 +146,18 @@ def test_what_an_explanation_advises_means_its_cluster(monkeypatch: pytest.Monke
     @click.command()
     @verb_options
     def explaining(output: str, directory: Path, bootstrap_server: str | None) -> None:
-        explain_verb._show(
-            ["127.0.0.1:1"],
-            gathered,
-            lambda _: [one],
-            lambda _, sentences: {"changes": [sentence.change for sentence in sentences]},
-            lambda _, sentences, wrap: wrap(sentences[0].change, ""),
-            directory,
-            output,
-        )
+        kind = explain_verb._Explanation(gathered, lambda _: [one], lambda _: "t-0: no leader", lambda _: {}, "broker")
+        explain_verb._show(["127.0.0.1:1"], directory, output, kind)
 
     wanted = "a leader: `tidegauge explain t-0 -b h:1`"
-    assert CliRunner().invoke(explaining, ["-b", "h:1"]).stdout == f"{wanted}\n"
-    assert json.loads(CliRunner().invoke(explaining, ["-b", "h:1", "-o", "json"]).stdout) == {"changes": [wanted]}
+    assert CliRunner().invoke(explaining, ["-b", "h:1"]).stdout.splitlines() == [
+        "t-0: no leader",
+        "",
+        "Leader",
+        "  it has none",
+        "    Rule: a rule.",
+        f"    Changes with: {wanted}.",
+    ]
+    found = json.loads(CliRunner().invoke(explaining, ["-b", "h:1", "-o", "json"]).stdout)
+    said = {"about": "leader", "text": "it has none", "rule": "a rule", "change": wanted}
+    assert found == {"sentences": [said | {"broker": None, "wait_ms": None}]}

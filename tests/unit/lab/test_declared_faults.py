@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -23,23 +24,16 @@ from tidegauge.faults.table import FAULTS, INJECT_DISK, INJECT_ERROR, ISOLATE, k
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_client.cli.main import root
-from tidegauge_lab.cli.inject import hold_requests, inject_disk, inject_error, skew_clock
-from tidegauge_lab.cli.isolate import isolate
+from tidegauge_client.cli.main import GROUP, root
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.pytest_plugin.cluster import AsyncCluster, Cluster
-from tidegauge_lab.scenario.steps import STEPS, arguments_of, in_a_line
+from tidegauge_lab.scenario.step_base import in_a_line
+from tidegauge_lab.scenario.steps import STEPS
 from tidegauge_lab.switches.fault_calls import FaultCalls
 
 ROOT = Path(__file__).parents[3]
 KINDS = list(FAULTS.values())
-VERBS = {
-    "isolate": isolate,
-    "inject_error": inject_error,
-    "hold_requests": hold_requests,
-    "inject_disk": inject_disk,
-    "skew_clock": skew_clock,
-}
+VERBS = {kind.name: entry_points(group=GROUP)[kind.name.replace("_", "-")].load() for kind in KINDS}
 UNION = {"partitioned"}
 """A field that says only that neither of its alternatives is given."""
 
@@ -78,7 +72,7 @@ def test_options_arguments_and_keywords_are_the_parameters(kind):
     names = [one.name for one in kind.parameters]
     options = {option for one in VERBS[kind.name].params if one.name.startswith("fault_") for option in one.opts}
     assert options == {"--" + name.replace("_", "-") for name in names}
-    assert list(arguments_of(STEPS[kind.name])) == ["broker", *names]
+    assert list(STEPS[kind.name].arguments()) == ["broker", *names]
     keywords = [one.keyword for one in kind.parameters]
     for owner in (FaultCalls, Cluster):
         assert list(inspect.signature(getattr(owner, kind.name)).parameters) == ["self", "broker", *keywords]
@@ -120,6 +114,7 @@ SAMPLES = {
 @pytest.mark.parametrize(("kind", "name"), [(kind, one.name) for kind in KINDS for one in kind.parameters])
 def test_each_parameter_shows_in_both_wordings(kind, name):
     """A fault is worded by its declaration: a parameter that is added there can't be forgotten in the sentences."""
+    assert kind.name in BASES, f"{kind.name} needs examples in BASES"
     value = SAMPLES[kind.parameter(name).kind]
     value = {"operation": "append", "caller": "brokers"}.get(name, value)
     pairs = [(kind.wanted(base), kind.wanted({**base, name: value})) for base in BASES[kind.name]]
@@ -144,7 +139,7 @@ def test_each_action_is_a_verb_a_step_and_a_method_with_its_parameters(kind):
     assert set(flags) <= {option for one in command.params for option in one.opts}
     if not flags:
         assert command.help.startswith(kind.meaning)
-    assert parameters <= set(arguments_of(STEPS[kind.verb]))
+    assert parameters <= set(STEPS[kind.verb].arguments())
     if kind.verb != "hold_fetch" or kind.name == "hold_fetch":
         assert STEPS[kind.verb].about == in_a_line(kind.meaning)
     for owner in (AsyncCluster, Cluster, *([LocalCluster] if kind.room == "process" else [])):

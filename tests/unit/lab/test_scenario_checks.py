@@ -10,7 +10,7 @@ import pytest
 from tidegauge_lab.scenario.checks import differences, divergence, same_records
 from tidegauge_lab.scenario.facts import Facts, Replica
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
-from tidegauge_lab.scenario.steps import Expect
+from tidegauge_lab.scenario.state_steps import Expect
 from tidegauge_lab.scenario.table import HEADER, Rounds, lines, rows
 
 M1, M2, M3 = LoggedRecord("m1", 0), LoggedRecord("m2", 0), LoggedRecord("m3", 3)

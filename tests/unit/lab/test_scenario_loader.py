@@ -10,7 +10,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.model import FaultKind, WantedFault
 from tidegauge.faults.table import INJECT_DISK, INJECT_ERROR, ISOLATE
 from tidegauge.partition import TopicPartition
-from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario import broker_steps, fault_steps, state_steps, step_base, wait_steps
 from tidegauge_lab.scenario.loader import ScenarioError, in_kraft, load, parse, shipped_names
 from tidegauge_lab.scenario.narration import narrated
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
@@ -33,7 +33,7 @@ def problems(text: str) -> list[str]:
     return [line.removeprefix("a.yaml:") for line in lines]
 
 
-def step(text: str) -> steps.Step:
+def step(text: str) -> step_base.Step:
     """The one step of a scenario."""
     [found] = parse(HEAD + "  - " + text, "a.yaml").steps
     return found
@@ -47,27 +47,27 @@ def test_a_scenario_is_read() -> None:
     assert story.all_settings["replica.lag.time.max.ms"] == "600000"
     assert story.all_settings["replica.truncation.rule"] == "kip-101"
     kill, wait = story.steps
-    assert kill == steps.Kill(line=6, note="the leader", brokers=(1,))
-    assert isinstance(wait, steps.WaitLeader)
+    assert kill == broker_steps.Kill(line=6, note="the leader", brokers=(1,))
+    assert isinstance(wait, wait_steps.WaitLeader)
     assert (wait.line, wait.leader) == (8, NO_LEADER)
 
 
 def test_the_main_argument_stands_alone_or_by_its_name() -> None:
     assert step("kill: [1, 2]") == step("kill: {brokers: [1, 2]}")
-    assert step("produce: m1") == steps.Produce(line=6, values=("m1",), acks=-1)
-    assert step("produce: 17") == steps.Produce(line=6, values=("17",))
+    assert step("produce: m1") == broker_steps.Produce(line=6, values=("m1",), acks=-1)
+    assert step("produce: 17") == broker_steps.Produce(line=6, values=("17",))
     assert step("wait_hw: {0: 1, 2: 3}") == step("wait_hw: {hw: {0: 1, 2: 3}}")
 
 
 def assert_fault(read: object, broker: int, kind: FaultKind, values: dict[str, object]) -> None:
-    assert isinstance(read, steps.FaultStep)
+    assert isinstance(read, fault_steps.FaultStep)
     assert (read.line, read.verb, read.broker) == (6, kind.name, broker)
     assert read.fault == WantedFault(kind, values)
 
 
 def test_arguments_become_values_of_their_kind() -> None:
     produced = step("produce: {values: [a, b], acks: 0, via: 2, answer: later, error: NOT_ENOUGH_REPLICAS}")
-    assert produced == steps.Produce(
+    assert produced == broker_steps.Produce(
         line=6, values=("a", "b"), acks=0, via=2, answer="later", error=ErrorCode.NOT_ENOUGH_REPLICAS
     )
     cut = step("isolate: {broker: 1, from: [0, 2], direction: in}")
@@ -80,12 +80,12 @@ def test_arguments_become_values_of_their_kind() -> None:
     disk = step("inject_disk: {broker: 2, errno: ENOSPC, operation: append, path: story-0}")
     assert_fault(disk, 2, INJECT_DISK, {"errno": "ENOSPC", "operation": "append", "path": "story-0"})
     expected = step("expect: {log: {1: [m1@0, m2]}, epochs: {0: [[0, 0], [2, 5]]}, isr: [], leader: none}")
-    assert isinstance(expected, steps.Expect)
+    assert isinstance(expected, state_steps.Expect)
     assert expected.log == {1: (LoggedRecord("m1", 0), LoggedRecord("m2"))}
     assert expected.epochs == {0: ((0, 0), (2, 5))}
     assert (expected.isr, expected.leader, expected.hw) == ((), NO_LEADER, None)
     started = step("start: {brokers: 1, held: story-0, after_power_cut: true}")
-    assert started == steps.Start(line=6, brokers=(1,), held=(TopicPartition("story", 0),), after_power_cut=True)
+    assert started == broker_steps.Start(line=6, brokers=(1,), held=(TopicPartition("story", 0),), after_power_cut=True)
 
 
 @pytest.mark.parametrize(

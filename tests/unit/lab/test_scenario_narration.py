@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario import broker_steps, fault_steps, steps
 from tidegauge_lab.scenario.loader import load, parse, shipped_names
 from tidegauge_lab.scenario.narration import LEGEND, narrated
 from tidegauge_lab.scenario.outcome import introduction, settings_lines
@@ -195,7 +195,9 @@ def test_shipped_stories_say_what_happens_and_why(name: str) -> None:
     lines = [narrated(step) for step in story.steps]
     assert max(map(len, lines)) <= 110
     assert not any("=" in line.replace("acks=", "") for line in lines)
-    acted = [step for step in story.steps if isinstance(step, steps.Kill | steps.FaultStep | steps.Elect)]
+    acted = [
+        step for step in story.steps if isinstance(step, broker_steps.Kill | fault_steps.FaultStep | broker_steps.Elect)
+    ]
     assert sum(bool(step.note) for step in story.steps) >= max(3, len(acted) // 2)
 
 

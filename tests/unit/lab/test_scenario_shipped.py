@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegauge_lab.cli.scenario import held, scenario
-from tidegauge_lab.scenario import steps
+from tidegauge_lab.scenario import broker_steps, state_steps, steps
 from tidegauge_lab.scenario.group_steps import ExpectGroup, StartConsumer
 from tidegauge_lab.scenario.loader import load, shipped_names
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
@@ -97,7 +97,7 @@ def test_each_says_what_it_teaches_and_ends_with_checked_expectations(name: str)
     assert story.teaches
     assert story.rule
     last = story.steps[-1]
-    assert any(isinstance(step, steps.Verify) for step in story.steps), "the accountant looks too"
+    assert any(isinstance(step, state_steps.Verify) for step in story.steps), "the accountant looks too"
     if isinstance(last, ExpectGroup):
         assert any(isinstance(step, StartConsumer) for step in story.steps)
         return
@@ -108,7 +108,7 @@ def test_each_says_what_it_teaches_and_ends_with_checked_expectations(name: str)
         assert any(isinstance(step, StartProducer) for step in story.steps)
         assert any(isinstance(step, ExpectRead) for step in story.steps), "what readers see is what counts"
         return
-    assert isinstance(last, steps.Expect)
+    assert isinstance(last, state_steps.Expect)
     for attribute in ("leader", "epoch", "isr", "hw", "log", "epochs", "diverged"):
         assert getattr(last, attribute) is not None, attribute
 
@@ -117,7 +117,7 @@ def test_each_says_what_it_teaches_and_ends_with_checked_expectations(name: str)
 def test_the_controller_lives_to_the_end(name: str) -> None:
     story = load(name)
     for step in story.steps:
-        if isinstance(step, steps.Kill | steps.Stop | steps.DropUnsynced):
+        if isinstance(step, broker_steps.Kill | broker_steps.Stop | broker_steps.DropUnsynced):
             assert story.controller not in step.brokers, f"line {step.line}"
 
 
@@ -171,7 +171,7 @@ def test_the_page_names_every_scenario_every_step_and_every_argument() -> None:
         assert f"`{name}`" in page, name
     for verb, step in steps.STEPS.items():
         assert f"`{verb}`" in page, verb
-        for argument in steps.arguments_of(step):
+        for argument in step.arguments():
             assert f"`{argument}`" in page, f"{verb}: {argument}"
 
 

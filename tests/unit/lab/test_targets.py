@@ -25,7 +25,7 @@ from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind, read_role, role_of
 from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology
 from tidegauge_lab.scenario.readers import broker_or_role
-from tidegauge_lab.scenario.steps import STEPS, arguments_of
+from tidegauge_lab.scenario.steps import STEPS
 from tidegauge_lab.scenario.yaml_reader import MalformedYaml, Mapping, Node, read_yaml
 
 AT = TopicPartition("orders", 0)
@@ -139,12 +139,12 @@ def test_a_partition_to_sync_stands_beside_each_form_of_its_broker(arguments: li
 @pytest.mark.parametrize("step", ["start", "resume", "stop", "sync", "drop_unsynced", "heal", "clear_faults"])
 @pytest.mark.parametrize("form", ["follower-of:orders-0", "{follower_of: orders-0}"])
 def test_every_step_with_brokers_takes_both_forms(step: str, form: str) -> None:
-    assert arguments_of(STEPS[step])["brokers"].read(node(form)) == (Role(RoleKind.FOLLOWER, AT),)
+    assert STEPS[step].arguments()["brokers"].read(node(form)) == (Role(RoleKind.FOLLOWER, AT),)
 
 
 @pytest.mark.parametrize("step", ["hold_fetch", "step_fetch", "wait_held", "release_requests", "expire_zk_session"])
 def test_steps_inside_a_broker_take_both_forms(step: str) -> None:
-    arguments = arguments_of(STEPS[step])
+    arguments = STEPS[step].arguments()
     read = (arguments.get("broker") or arguments["brokers"]).read
     assert read(node("controller")) in (Role(RoleKind.CONTROLLER), (Role(RoleKind.CONTROLLER),))
 

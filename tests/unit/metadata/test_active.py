@@ -45,11 +45,11 @@ def test_memory_returns_to_what_is_committed_when_leadership_is_lost() -> None:
         controller.appended(next_ids(count), 5)
     controller.commit(11)
     assert controller.last_pending_offset == 12
-    assert controller.reverted().next_producer_id == 2000
-    assert controller.reverted().provenance.offset == 11
+    assert controller.committed.next_producer_id == 2000
+    assert controller.committed.provenance.offset == 11
     controller.commit(12)
     assert controller.last_pending_offset is None
-    assert controller.reverted() is controller.image
+    assert controller.committed is controller.image
 
 
 class Walk:
@@ -96,9 +96,9 @@ class Walk:
         if self.random.random() < 0.6:
             controller.commit(controller.next_offset - 1)
             self.log += self.uncommitted
-            assert controller.reverted() is controller.image
+            assert controller.committed is controller.image
         elif self.random.random() < 0.5:
-            image = controller.reverted()
+            image = controller.committed
             self.world.controller = ActiveController(
                 ControllerSettings(3000, CLUSTER_ID, session_timeout_ms=SESSION_MS),
                 image,

@@ -196,9 +196,9 @@ NOT_IN_NAMES = set(REPLACED_WORDS) - {"cut", "cuts", "cutting", "gone", "under w
 NAMES_THAT_SCRIPTS_USE = {
     "lab/tidegauge_lab/scenario/group_steps.py: answer",
     "lab/tidegauge_lab/scenario/share_steps.py: answer",
-    "lab/tidegauge_lab/scenario/steps.py: answer",
+    "lab/tidegauge_lab/scenario/broker_steps.py: answer",
     "lab/tidegauge_lab/scenario/transaction_steps.py: answer",
-    "lab/tidegauge_lab/scenario/steps.py: answers",
+    "lab/tidegauge_lab/scenario/state_steps.py: answers",
     "lab/tidegauge_lab/scenario/player.py: _wait_answer",
 }
 """Fields and verbs of scenario files, and former names that work for one more release."""

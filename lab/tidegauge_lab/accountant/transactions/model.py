@@ -69,7 +69,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Send(Operation):
-    """One record; ``offset`` is that of the acknowledgement, None where it is not known."""
+    """One record; ``offset`` is that of the acknowledgement, None if it is not known."""
 
     transaction: str | None = None
     place: Place = _NOWHERE

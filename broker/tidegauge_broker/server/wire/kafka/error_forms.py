@@ -1,7 +1,7 @@
 """The response of every API to a request that fails as a whole, as its ``getErrorResponse`` makes it. Pure.
 
 Rules (``AbstractRequest.getErrorResponse`` of each request class of Apache Kafka 3.9.1):
-    1. The error stands at the top of the response where its version has a place there, and in a result for each topic,
+    1. The error is at the top of the response if its version has a place there, and in a result for each topic,
        partition, group or resource that the request names. The ``Form`` of an API says which list of the response names
        which list of the request, by version; some requests name nothing beside an error at the top (Fetch from version
        13 on).
@@ -94,16 +94,16 @@ def refusal(
     message: str | None = None,
     protocol: Protocol = BROKER_PROTOCOL,
 ) -> Any:
-    """Return the response to a request that fails as a whole; None where it has none (Produce with acks=0).
+    """Return the response to a request that fails as a whole; None if it has none (Produce with acks=0).
 
     Args:
         form: of the API's response.
         key: the request's API.
         version: of the request, and of the response.
-        request: the decoded message; None where it was not read, of ApiVersions.
+        request: the decoded message; None if it was not read, for ApiVersions.
         error: number of the error.
-        message: what the client is to read of it; None: nothing, or what the error means in general; rule 2.
-        protocol: that of the response's message.
+        message: the text for the client; None: none, or the error's general meaning (rule 2).
+        protocol: the protocol to which the response's message belongs.
     """
     if key == apis.PRODUCE and request.acks == 0:
         return None

@@ -1,4 +1,4 @@
-"""The arguments of a request handler, and its signature; what it may return stands in ``responses``."""
+"""The arguments of a request handler, and its signature; ``responses`` has the types that it may return."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ from tidegauge_broker.server.wire.kafka.turns import LARGE_FRAME_BYTES
 
 
 class ServedApi(NamedTuple):
-    """An API that is served. Its name, its versions and its names in faults are those of the codec's row.
+    """An API that is served. Name, versions and names in faults come from the codec's row.
 
     Attributes:
         key: of the codec's row (``tidegauge.kafka.apis``).
         handle: its handler.
         guard: refuses what the principal may not do; None: the API needs nothing to be allowed.
         form: of the response to a request that fails as a whole.
-        only_reads: whether its requests change nothing; then an injected error stands in the real response.
+        only_reads: whether its requests change nothing; then an injected error is put into the real response.
         divisible: fields of the request that list topics, and those of a topic that list partitions (empty: none), if
             Kafka treats them one by one: an injected error of some leaves the others.
         division: how a large request is handled in portions; None: it is handled whole.
@@ -31,7 +31,7 @@ class ServedApi(NamedTuple):
             where most have few): such a response is encoded at once.
         is_measured_by_service: whether its metrics need more than its response.
         is_exempt: whether no client quota applies (``KafkaApis``: ``sendResponseExemptThrottle``).
-        protocol: that of its messages.
+        protocol: the protocol to which its messages belong.
     """
 
     key: int
@@ -58,7 +58,7 @@ class ServedApi(NamedTuple):
 
         Args:
             version: of the request, and of the response.
-            request: the decoded message; None where it was not read, of ApiVersions.
+            request: the decoded message; None if it was not read, for ApiVersions.
             error: number of the error.
             message: what the client is to read of it; None: nothing, or what the error means in general.
 

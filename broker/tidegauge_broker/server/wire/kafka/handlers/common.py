@@ -1,4 +1,4 @@
-"""What several handlers share: numbers that responses have, and leaders as a client of a listener sees them."""
+"""Parts that several handlers share: numbers in responses, and leaders as a client of a listener sees them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NOT_CONTROLLER_MESSAGE = "This is not the correct controller for this cluster."
 
 Result = TypeVar("Result")
 _writing: set[asyncio.Task[Any]] = set()
-"""What ``to_its_end`` has begun; the event loop alone would not hold on to it."""
+"""The tasks that ``to_its_end`` has begun; the event loop alone would not hold on to it."""
 
 SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5, DYNAMIC_GROUP: 8}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
 
 
 def endpoint_of(context: Context, broker_id: int) -> Endpoint | None:
-    """Return the address of a live broker on the listener of the request; None where it has none."""
+    """Return the address of a live broker on the listener of the request; None if it has none."""
     return context.service.endpoint(context.caller, broker_id)
 
 
@@ -114,7 +114,7 @@ def message_of(error: ErrorCode, message: str) -> str | None:
 
 
 def inherited_values(entries: Sequence[SettingView], resource_type: int, name: str) -> dict[str, str]:
-    """Return what settings are where the resource has none of its own; none where nothing is known of that."""
+    """Return the settings of a resource that has none of its own; none if nothing is known of that."""
     source = _own_source(resource_type, name)
     found = {}
     for entry in entries:
@@ -134,9 +134,9 @@ def _own_source(resource_type: int, name: str) -> str:
 
 
 async def to_its_end(work: Coroutine[Any, Any, Result]) -> Result:
-    """Write all that a request asks for, also where its connection closes meanwhile: Kafka handles what has begun.
+    """Write all that a request asks for, even if its connection closes meanwhile: Kafka handles what has begun.
 
-    Otherwise the handler is cancelled where it waits, and the rest of the request is left undone.
+    Otherwise the handler is cancelled at its next wait, and the rest of the request is left undone.
     """
     task = asyncio.get_running_loop().create_task(work, name="admin-request")
     _writing.add(task)
