@@ -26,7 +26,7 @@ class _LatePackage(ModuleType):
                 assert self.__spec__.loader is not None
                 self.__spec__.loader.exec_module(self)
                 del self._has_begun
-                self.__class__ = ModuleType  # type: ignore[assignment]
+                self.__class__ = ModuleType  # type: ignore[assignment] # as the late package, it has the same layout
         return getattr(self, name)
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 for _name in [one for one in vars(select) if one.lower().startswith("epoll")]:
     delattr(select, _name)  # before socket, which chooses its selector
-import socket  # noqa: E402 - not before epoll is gone
+import socket  # noqa: E402 - after epoll was taken away
 
-_GONE: dict[Any, tuple[str, ...]] = {
+_MISSING: dict[Any, tuple[str, ...]] = {
     os: (
         *("copy_file_range", "eventfd", "eventfd_read", "eventfd_write", "fdatasync", "getrandom", "getresgid"),
         *("getresuid", "getxattr", "listxattr", "memfd_create", "pidfd_open", "pipe2", "posix_fadvise"),
@@ -55,7 +55,7 @@ def _without_proc(call: Any) -> Any:
 
 
 def _take_away() -> None:
-    for module, names in _GONE.items():
+    for module, names in _MISSING.items():
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
