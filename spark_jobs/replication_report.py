@@ -5,7 +5,8 @@
 Contract: runs by ``python`` and by ``spark-submit``. --events is a directory with ``*.events.jsonl``, such as a
 cluster's ``logs``. Prints tables; the last line of stdout is a JSON document with the same figures. With --output they
 are written there as ``report.json``, and as charts: PNG if matplotlib is installed, else SVG. The figures are described
-in ``tidegauge_spark.replication_tables``. Exit 0, 1 on failure, 2 on usage.
+in ``tidegauge_spark.replication_tables``; ``tidegauge report`` has the same ones without Spark. Exit 0, 1 on failure,
+2 on usage.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegauge.counted import counted
+from tidegauge.replication_report import elections_of, text_of
 from tidegauge_spark.charts import can_draw_png, draw
 from tidegauge_spark.job_session import MASTER_HELP, run_report
 from tidegauge_spark.replication_tables import hw_lag_of, replication_tables
@@ -47,9 +48,6 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def report_of(tables: Mapping[str, Any], min_isr: int) -> dict[str, Any]:
     """Return the document, always with all keys."""
-    elections: dict[int, dict[str, int]] = {}
-    for row in tables["elections"]:
-        elections.setdefault(row["broker"], {})[row["strategy"]] = row["elections"]
     return {
         "events": tables["span"]["events"],
         "from_ms": tables["span"]["first_ms"],
@@ -67,39 +65,9 @@ def report_of(tables: Mapping[str, Any], min_isr: int) -> dict[str, Any]:
             }
             for row in tables["partitions"]
         ],
-        "elections": [
-            {"broker": broker, "elections": sum(kinds.values()), "by_strategy": kinds}
-            for broker, kinds in sorted(elections.items())
-        ],
+        "elections": elections_of((row["broker"], row["strategy"], row["elections"]) for row in tables["elections"]),
         "truncations": tables["truncations"],
     }
-
-
-def text_of(report: Mapping[str, Any]) -> str:
-    """Return the tables as text."""
-    names = [f"{one['topic']}-{one['partition']}" for one in report["partitions"]]
-    wide = max([24, *(len(name) + 2 for name in names)])
-    lines = [
-        f"{'partition':<{wide}}{'leader changes':>15}{'leaderless ms':>15}{'under min ISR ms':>18}"
-        f"{'HW lag p50/p95/p99':>22}"
-    ]
-    for name, one in zip(names, report["partitions"], strict=True):
-        lag = one["hw_lag"]
-        lag_text = "-" if lag is None else "/".join(f"{lag[name]:g}" for name in ("p50", "p95", "p99"))
-        lines.append(
-            f"{name:<{wide}}{one['leader_changes']:>15}"
-            f"{one['leaderless_ms']:>15}{one['under_min_isr_ms']:>18}{lag_text:>22}"
-        )
-    lines += ["", f"{'broker':<{wide}}{'elections':>15}  by strategy"]
-    for one in report["elections"]:
-        kinds = ", ".join(f"{name} {count}" for name, count in one["by_strategy"].items())
-        lines.append(f"{one['broker']:<{wide}}{one['elections']:>15}  {kinds}")
-    for one in report["truncations"]:
-        lines.append(
-            f"broker {one['broker']} truncated {counted(one['truncations'], 'time')}, "
-            f"{counted(one['records'], 'record')}"
-        )
-    return "\n".join(lines)
 
 
 def charts_of(report: Mapping[str, Any], directory: Path) -> list[Path]:

@@ -20,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tidegauge.replication_report import PERCENTILES
+
 EVENT_SCHEMA = (
     "time_ms bigint, sequence bigint, source string, kind string, topic string, `partition` int, state string, "
     "action string, broker int, strategy string, leader int, leader_epoch int, isr array<int>, role string, "
     "partition_epoch int, old string, new string"
 )
-PERCENTILES = (0.5, 0.95, 0.99)
 
 VIEWS = {
     "events": """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import runpy
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.integration.spark_shell import SparkShell
+from tests.replication_events import killed_leader, random_events
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin, Producer
@@ -22,6 +24,7 @@ from tidegauge_client.metadata import TopicIdentity
 from tidegauge_lab.accountant.audit import audit
 from tidegauge_lab.accountant.books import Books, CommittedLog, KeptRecord
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.replication_figures import figures_of
 from tidegauge_lab.switches import Switches
 from tidegauge_spark.marks import MARK_HEADER, Content, Mark
 from tidegauge_spark.sink import Attempt, RowToWrite, TaskWriter
@@ -540,28 +543,7 @@ result = tables
 @pytest.mark.long
 def test_the_replication_report_adds_up(session: Session) -> None:
     """0 is killed at 1000, 1 leads from 1400 with itself alone, 2 is back at 1900; 2500 to 3000 there is no leader."""
-    at = {"topic": "t", "partition": 0}
-    sequence = iter(range(100))
-
-    def event(time_ms: int, source: str, kind: str, **fields: Any) -> dict[str, Any]:
-        return {"time_ms": time_ms, "sequence": next(sequence), "source": source, "kind": kind, **fields}
-
-    events = [
-        event(0, "broker-2", "election", **at, strategy="initial", leader=0, leader_epoch=0, isr=[0, 1, 2]),
-        event(1, "broker-0", "role", **at, role="leader", leader=0, leader_epoch=0),
-        event(100, "broker-0", "log_end_offset", **at, old=0, new=10),
-        event(100, "broker-0", "high_watermark", **at, old=0, new=0),
-        event(200, "broker-0", "high_watermark", **at, old=0, new=10),
-        event(1000, "lab", "fault", action="kill", broker=0),
-        event(1400, "broker-2", "election", **at, strategy="offline", leader=1, leader_epoch=1, isr=[1]),
-        event(1401, "broker-1", "role", **at, role="leader", leader=1, leader_epoch=1),
-        event(1500, "broker-2", "truncation", **at, old=12, new=10),
-        event(1900, "broker-1", "isr", **at, old=[1], new=[1, 2], state="committed", partition_epoch=2),
-        event(1901, "broker-1", "isr", **at, old=[1, 2], new=[1], state="pending-shrink", partition_epoch=2),
-        event(2500, "broker-2", "election", **at, strategy="offline", leader=-1, leader_epoch=2, isr=[1, 2]),
-        event(3000, "broker-2", "election", **at, strategy="offline", leader=2, leader_epoch=3, isr=[1, 2]),
-        event(4000, "lab", "fault", action="start", broker=0),
-    ]
+    events = killed_leader()
     tables = session.run(REPLICATION, events=events)
     (partition,) = tables["partitions"]
     lag = partition.pop("hw_lag")
@@ -582,3 +564,12 @@ def test_the_replication_report_adds_up(session: Session) -> None:
     ]
     assert tables["truncations"] == [{"broker": 2, "truncations": 1, "records": 2}]
     assert tables["span"] == {"first_ms": 0, "last_ms": 4000, "events": 14}
+
+
+@pytest.mark.long
+def test_the_verb_report_has_the_figures_of_the_job(session: Session) -> None:
+    """``tidegauge report`` computes in one process what Spark computes by SQL: of a story, and of random events."""
+    report_of = runpy.run_path(str(Path(__file__).parents[2] / "spark_jobs/replication_report.py"))["report_of"]
+    for events in (killed_leader(), *(random_events(seed) for seed in range(6))):
+        tables = session.run(REPLICATION.replace('row["hw_lag"] = hw_lag_of(row)', "pass"), events=events)
+        assert report_of(tables, 2) == figures_of(events, 2)

@@ -78,7 +78,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "upgrade-features",
         "disable-feature",
     ),
-    "Look inside": ("watch", "explain", "timeline", "wait", "health", "zk-tree", "metadata-tree", "dump-log"),
+    "Look inside": ("watch", "explain", "timeline", "report", "wait", "health", "zk-tree", "metadata-tree", "dump-log"),
     "Administer": (
         "describe-cluster",
         "describe-log-dirs",
