@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -252,12 +253,10 @@ def any_actions(draw: st.DrawFn) -> list[str]:
 
 @given(any_actions(), st.sampled_from(["g2", "g2h1"]))
 @settings(max_examples=examples(60), deadline=None)
-def test_any_actions_are_done_or_refused_in_a_sentence(actions: list[str], of: str) -> None:
+def test_any_actions_are_done_or_refused_and_break_nothing(actions: list[str], of: str) -> None:
     session = played("", of)
     for one in actions:
-        try:
+        with suppress(ActionError):  # it has no object now
             do(session, one)
-        except ActionError as refused:
-            assert str(refused)
         assert not session.cluster.has_ended
         assert not session.cluster.broken
