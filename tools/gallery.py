@@ -86,7 +86,7 @@ def play(name: str) -> dict[str, Any]:
     story = {
         "title": scenario["title"].strip(),
         "text": f"{' '.join(scenario['teaches'].split())}\n{' '.join(scenario['rule'].split())}",
-        "verdict": _graded(name, verdict_of(audits)),
+        "verdict": _by_values(_graded(name, verdict_of(audits))),
     }
     kept = history_of(events).recorded().as_json() | {"story": story}
     (GALLERY / "runs").mkdir(parents=True, exist_ok=True)
@@ -101,6 +101,14 @@ def _graded(name: str, verdict: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return verdict
     return [
         one | {"grade": "warn", "text": f"{one['text']}: {ALLOWED[name]}"} if one["kind"] == "told" else one
+        for one in verdict
+    ]
+
+
+def _by_values(verdict: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a verdict that names records by their values: the number of a producer says nothing to a reader."""
+    return [
+        one | {"text": re.sub(r"record \d+ of producer \S+ \('(\w+)'\)", r"\1", one["text"])} if "text" in one else one
         for one in verdict
     ]
 

@@ -483,13 +483,23 @@ def test_the_tour_is_played_by_the_keyboard_alone(page: Page) -> None:
     assert page.run("document.activeElement.textContent") == "Next step (n)", "the focus stays where it is"
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_axe_finds_nothing_at_three_widths_light_and_dark(playing: Playing, page: Page, language: str) -> None:
+@pytest.mark.parametrize(
+    ("language", "story", "shown"),
+    [
+        ("en", "tour", "document.getElementById('verdict').className === 'bad'"),
+        ("zh", "tour", "document.getElementById('verdict').className === 'bad'"),
+        ("en", "share-group", "document.querySelectorAll('#lanes .box.acquired').length === 3"),
+        ("zh", "group-gives-up-first", "document.querySelectorAll('#member-lanes .lane').length === 3"),
+    ],
+)
+def test_axe_finds_nothing_at_three_widths_light_and_dark(
+    playing: Playing, page: Page, language: str, story: str, shown: str
+) -> None:
     """axe-core's rules for contrast, names, roles, landmarks and order, with everything open."""
     page.look(1280, 900, dark=False, still=True)  # what flies is pale in the end
-    visit(page, playing, f"?lang={language}&story=tour")
+    visit(page, playing, f"?lang={language}&story={story}")
     page.run("source.ask({op: 'story_to', place: 16}).then(source.take)")
-    page.until("document.getElementById('verdict').className === 'bad'")
+    page.until(shown)
     page.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     page.run("(() => {" + AXE.read_text() + "})()")
     for width, dark in ((1280, False), (768, True), (360, True), (360, False)):

@@ -36,7 +36,7 @@ invariants (I1 to I8) are asserted in it and reported under their number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -270,7 +270,7 @@ class Checker:
         del self.chain[keep + 1 :]
 
     def _described(self, loss: _Loss) -> str:
-        acknowledged = [str(self._number(name)) for name in loss.names if name in self._acknowledged]
+        acknowledged = [str(one) for one in self._numbers_of(n for n in loss.names if n in self._acknowledged)]
         return (
             f"{len(loss.names)} from offset {loss.begin} on, with the last in-sync copy, on broker "
             f"{', '.join(map(str, loss.isr))}; "
@@ -289,7 +289,7 @@ class Checker:
                 loss.begin += 1
                 self.committed.append(name)
                 self.chain.append(log.chain[loss.begin])
-                self.lost_numbers.discard(self._number(name))
+                self.lost_numbers.difference_update(self._numbers_of([name]))
                 self._lost_names.discard(name)
         if not loss.names:
             del self.lost[loss.place]
@@ -299,10 +299,12 @@ class Checker:
 
     def _are_lost(self, names: Sequence[RecordName]) -> None:
         self._lost_names.update(names)
-        self.lost_numbers.update(self._number(name) for name in names)
+        self.lost_numbers.update(self._numbers_of(names))
 
-    def _number(self, name: RecordName) -> int:
-        return self.world.clients.number_of[name.batch_crc] + name.place
+    def _numbers_of(self, names: Iterable[RecordName]) -> list[int]:
+        """Return the numbers of clients' records; what a coordinator has written, and a marker, have none."""
+        number_of = self.world.clients.number_of
+        return [number_of[name.batch_crc] + name.place for name in names if name.batch_crc in number_of]
 
     def _stands_on_lost(self, records: Sequence[RecordName]) -> bool:
         """Whether one of them is lost; then all that follow it are, too."""

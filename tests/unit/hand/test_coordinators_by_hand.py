@@ -176,3 +176,9 @@ def test_a_schedule_with_transactions_and_groups_is_replayed_to_the_last_message
     session = played("I1.B1.P2-1.C1.J1.t3000.k1.t18000.B1.P1-1.t20000")
     text = json.dumps({"op": "open", "schedule": write_schedule(session.schedule)})
     assert session.request(text) == Session().request(text)
+
+
+def test_a_loss_of_power_may_take_what_coordinators_have_written() -> None:
+    """Records of internal partitions have no number of a client; what is lost of them is no defect of the page."""
+    session = played("c1.x1-2.e1.R1.i8-0.G4.w2.R1.w0", "i2u1g1")
+    assert not session.cluster.has_ended
