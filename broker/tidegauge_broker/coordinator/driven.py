@@ -74,12 +74,14 @@ class Driven(Generic[AnyRuntime, AnyEvent]):
             return items_in(event) >= LARGE_FROM_ITEMS
         return items_in(request) >= LARGE_FROM_ITEMS or self._is_about_much(request)
 
-    def _is_about_much(self, _request: Any) -> bool:
+    def _is_about_much(self, request: Any) -> bool:
         """Return whether a request is about something large that the coordinator keeps."""
+        del request
         return False
 
-    def _is_large_owner(self, _owner: Owner | None) -> bool:
+    def _is_large_owner(self, owner: Owner | None) -> bool:
         """Return whether what the coordinator keeps of an owner is large."""
+        del owner
         return False
 
     def next_deadline_ms(self) -> int | None:

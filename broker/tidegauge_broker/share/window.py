@@ -127,6 +127,7 @@ class Window:
         else:
             start_offset = last_complete + 1
         self.start_offset = max(start_offset, self.start_offset)
+        assert self.start_offset <= self.end_offset, "a batch in flight follows, and none lies beyond the end offset"
         self.complete_count -= completed
         self.in_flight.remove_to(last_complete)
         return True

@@ -221,7 +221,12 @@ def own_high_watermark(core: Core, leader: Leader) -> int:
 
     What it knew as a follower may be behind what another follower knows, whose high watermark must not fall.
     """
-    return core.high_watermark if leader.is_announced and core.high_watermark is not None else UNKNOWN_OFFSET
+    if not leader.is_announced or core.high_watermark is None:
+        return UNKNOWN_OFFSET
+    assert core.high_watermark <= core.log.end_offset, (
+        "move_high_watermark takes no higher one, a leader truncates none"
+    )
+    return core.high_watermark
 
 
 def _fetch_error(core: Core, error: ErrorCode) -> FetchResponse:

@@ -379,8 +379,7 @@ class LocalCluster:
             expire: whether the brokers' memberships of the cluster are ended too, as by a pause that outlasts them.
 
         Raises:
-            TidegaugeError: one of them is down, or a membership that is to end is not known, or can't be ended;
-                nothing was done.
+            TidegaugeError: one is down, or a membership that is to end can't be ended; nothing was done.
         """
         with self._together(targets, ProcessState.UP) as processes:
             self._topology.require_members(list(processes) if expire else ())
@@ -391,7 +390,7 @@ class LocalCluster:
         """End the membership of a broker, whether it is up, paused or down.
 
         Raises:
-            TidegaugeError: the session is not known, or ZooKeeper does not serve.
+            TidegaugeError: it is not known, or what keeps it does not serve.
         """
         with self._together((broker_id,)):
             self._topology.require_members([broker_id])

@@ -10,6 +10,7 @@ from tidegauge.groups import GroupState, LeavingMember
 from tidegauge_broker.coordinator.effects import LogLine
 from tidegauge_broker.coordinator.group import phases
 from tidegauge_broker.coordinator.group.phases import MIN_REPEATED_PHASE_MS
+from tidegauge_broker.coordinator.owner import Owner
 from tidegauge_broker.coordinator.timers import Timers
 
 
@@ -115,3 +116,13 @@ def test_the_generation_after_the_largest_is_1() -> None:
     assert broker.joined(token).generation == 1
     broker.sync_all([member], 1)
     assert broker.successor().group().generation == 1
+
+
+def test_the_owners_of_the_timers_that_are_due_are_known_before_they_run() -> None:
+    """By them the shell tells whether a turn of the timers is about very much."""
+    timers = Timers()
+    for due_ms in (50, 10, 40, 30, 20, 60, 5):
+        timers.start(due_ms, "Session", lambda: None, Owner(0, f"g{due_ms}"))
+    owners = [owner.key for owner in timers.due_owners(30) if owner is not None]
+    assert sorted(owners) == ["g10", "g20", "g30", "g5"]
+    assert not list(timers.due_owners(4))

@@ -130,14 +130,14 @@ async def test_the_decisions_about_a_group_of_many_names_stay_beside_the_loop_an
     replicas.commit()
     joined: Any = await joining
     assert (joined.error, threads.beside) == (ErrorCode.NONE, ["RequestArrived"])
-    beating = runner.request(ShareGroupHeartbeat("g", "0123456789012345678901", joined.member_epoch))
-    other = runner.request(ShareGroupHeartbeat("h", "0123456789012345678902", 0, None, ("t",)))
+    beating: Any = runner.request(ShareGroupHeartbeat("g", "0123456789012345678901", joined.member_epoch))
+    other: Any = runner.request(ShareGroupHeartbeat("h", "0123456789012345678902", 0, None, ("t",)))
     assert (beating.done(), other.done()) == (False, False)
-    assert (await beating).error is ErrorCode.NONE  # type: ignore[attr-defined]
+    assert (await beating).error is ErrorCode.NONE
     assert threads.beside == ["RequestArrived"] * 2
     await appended(replicas)
     replicas.commit()
-    assert (await other).error is ErrorCode.NONE  # type: ignore[attr-defined]
+    assert (await other).error is ErrorCode.NONE
     assert threads.beside == ["RequestArrived"] * 2, "a small group's are not"
     now_ms += 1_000_000
     runner._put(None)

@@ -144,6 +144,9 @@ def advance(
     now = _reconciled(draft, current, owned, met.topics, has_subscription_changed=has_subscription_changed)
     if now != current:
         draft.add(current_record(group_id, now))
+    assert draft.image.assignment_epoch <= draft.image.epoch, (
+        "a target is of the group's epoch (incoherence, at a load)"
+    )
     return Step(now, bumped)
 
 

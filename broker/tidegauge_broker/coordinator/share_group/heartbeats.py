@@ -102,6 +102,9 @@ def beat(draft: ShareDraft, request: ShareGroupHeartbeat, met: ShareCircumstance
         or request.topic_names is not None
         or as_sets(former.assigned) != as_sets(now.assigned)
     )
+    assert draft.image.assignment_epoch <= draft.image.epoch, (
+        "a target is of the group's epoch (incoherence, at a load)"
+    )
     result = ShareGroupHeartbeatResult(
         member_id=now.member_id,
         member_epoch=now.epoch,
