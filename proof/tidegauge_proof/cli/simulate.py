@@ -70,8 +70,8 @@ _TOPICS = "topics"
     default=_TOPICS,
     show_default=True,
     help="What histories are of: replicated topics; a consumer group; a share group; transactions; consume, transform, "
-    "produce with both; the same with one fault at each named step; a Raft quorum of controllers; a cluster in KRaft mode, with "
-    "eligible leader replicas or without.",
+    "produce with both; the same with one fault at each named step; a Raft quorum of controllers; a cluster in KRaft "
+    "mode, with eligible leader replicas or without.",
 )
 @click.option("--groups", is_flag=True, help="Short for --world groups.")
 @click.option(

@@ -62,7 +62,7 @@ class Leader:
 
     Attributes:
         broker_id: where it is.
-        incarnation: of that broker's process; with its end all of this is gone.
+        incarnation: of that broker's process; with its end all of this is lost.
         in_flight: the persister's request; None: it has none to send.
         responses: of requests of members, by token, until they are taken.
     """

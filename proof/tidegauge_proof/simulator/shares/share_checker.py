@@ -1,7 +1,7 @@
 """What must hold of a share group (KIP-932), looked at after every event.
 
 The checker has its own, simple idea of the rules: it follows each record by its offset, from what leaders give to
-members and what members are told became of their words, and folds the log of states itself.
+members and what the responses to members say, and folds the log of states itself.
 
 | name | statement |
 |---|---|

@@ -77,7 +77,7 @@ def _run(seed: int, steps: int, *, tells: bool) -> ShareHistory:
 def _heal(world: World, cluster: ShareWorld, members: Members) -> None:
     """End the faults; a leader gives out what is left, members accept it, and nothing may be left open.
 
-    The members' processes begin anew, and the leader does not hear of that: the locks of what they had must end.
+    The members' processes restart, and the leader does not hear of that: the locks of what they had must end.
     """
     end_faults(world)
     right_wall_clocks(world)

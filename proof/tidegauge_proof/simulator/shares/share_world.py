@@ -31,7 +31,7 @@ class ShareWorld(CoordinatorWorld[ShareCoordinator]):
     Attributes:
         leader_epoch: of the partition with the records.
         is_initialized: whether the group coordinator knows that the state is there; it assigns the partition then, and
-            not before: an initialization that arrives again would begin the state anew, as it does in Kafka.
+            not before: an initialization that arrives again would begin the state again, as it does in Kafka.
         leads: the epoch in which each broker takes itself to lead it; the highest is right.
         hosted: the share partition at each broker that has served it.
         log: the batches of the partition.
