@@ -21,6 +21,13 @@ def test_every_schedule_of_one_record_holds() -> None:
     assert result.states == 2_622
 
 
+@pytest.mark.long
+def test_every_schedule_of_two_records_and_a_change_of_the_leader_holds() -> None:
+    result = ShareExplorer(ShareBounds(records=2, lock_ends=0, failures=0)).explore()
+    assert result.violation is None, result.schedule
+    assert result.states == 48_151
+
+
 def former_leaders_may_write(patch: Patch) -> None:
     patch.setattr(deciding, "_is_older", lambda *_: False)
 
