@@ -1,4 +1,4 @@
-"""Every schedule of a small share group (KIP-932): two members, three records, one change of the leader.
+"""Every schedule of a small share group (KIP-932): two members, a few records, changes of the leader.
 
 The share partitions and the decisions of the share coordinator are those of the brokers. A write of a leader is stored,
 stored without a response, or not stored. The former leader goes on writing what it had decided. All locks of a leader
@@ -54,7 +54,7 @@ class ShareBounds:
         failures: how many writes are lost, or their responses, at most.
     """
 
-    records: int = 3
+    records: int = 1
     leader_changes: int = 1
     lock_ends: int = 1
     failures: int = 1
