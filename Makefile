@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PROTO_BIN := .venv-proto/bin
-COORDINATOR_SEARCHES := groups:timely:1000:20000 transactions:timely:1000:20000 transactions:late:1000:20000 exactly-once:timely:3000:2000 exactly-once:late:3000:2000 exactly-once:late-ends:3000:2000 forced:timely:1:1770
+COORDINATOR_SEARCHES := groups:timely:1000:20000 transactions:timely:1000:20000 transactions:late:1000:20000 exactly-once:timely:3000:2000 exactly-once:late:3000:2000 exactly-once:late-ends:3000:2000 forced:timely:1:1770 share:timely:1000:20000
 CODE := proto broker controller client spark_jobs lab proof tests bench tools docker examples
 
 # Tests that run at a time: they wait for processes more than they compute, so four keep two cores busy.

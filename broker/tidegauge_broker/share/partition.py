@@ -247,6 +247,10 @@ class SharePartition:
         write.transitions.roll_back()
         shown = _ERRORS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
         effects: list[Effect] = [Respond(write.token, shown, message)]
+        # A record whose lock has ended meanwhile may be archived by the roll-back. Kafka does not look at the start
+        # then; if all records of a full window are completed, nothing else would ever move it.
+        if self.window.advance_start():
+            effects.append(RecordsMayBeAvailable())
         if shown in _FENCING:
             effects += self.fence()
         return effects

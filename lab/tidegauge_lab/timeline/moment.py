@@ -10,7 +10,7 @@ Rules:
        reported last, and are marked ``old``.
     4. Without an event of its own the last stable offset is the high watermark. No high watermark is shown above its
        replica's log end offset: where an event log says so, the log end offset is unknown.
-    5. What a share partition has in flight is in its leader's memory: it is gone with the broker's process.
+    5. What a share partition has in flight is in its leader's memory: it is lost with the broker's process.
     6. An event that lacks a field, as of another version, changes nothing.
 
 The result has the form that ``tidegauge_lab.watch.view.view_of`` gives the page.

@@ -69,9 +69,9 @@ _TOPICS = "topics"
     type=click.Choice([_TOPICS, *KINDS]),
     default=_TOPICS,
     show_default=True,
-    help="What histories are of: replicated topics; a consumer group; transactions; consume, transform, produce with "
-    "both; the same with one fault at each named step; a Raft quorum of controllers; a cluster in KRaft mode, with "
-    "eligible leader replicas or without.",
+    help="What histories are of: replicated topics; a consumer group; a share group; transactions; consume, transform, "
+    "produce with both; the same with one fault at each named step; a Raft quorum of controllers; a cluster in KRaft "
+    "mode, with eligible leader replicas or without.",
 )
 @click.option("--groups", is_flag=True, help="Short for --world groups.")
 @click.option(

@@ -31,6 +31,7 @@ from tidegauge_proof.simulator.kraft.kraft_history import kraft_history_of
 from tidegauge_proof.simulator.quorum.quorum_history import quorum_history_of
 from tidegauge_proof.simulator.record import cpu_seconds, lines_of
 from tidegauge_proof.simulator.search import IS_COMPILED, without_ctrl_c
+from tidegauge_proof.simulator.shares.share_history import share_history_of
 from tidegauge_proof.simulator.transactions.transaction_history import transaction_history_of
 
 PIECE_RUNS = 200
@@ -38,7 +39,7 @@ PIECE_RUNS = 200
 _CHUNK_RUNS = 2
 
 GROUPS, TRANSACTIONS, EXACTLY_ONCE, FORCED, QUORUM = "groups", "transactions", "exactly-once", "forced", "quorum"
-CONSUMER_GROUPS = "consumer-groups"
+CONSUMER_GROUPS, SHARE = "consumer-groups", "share"
 KRAFT, KRAFT_WITHOUT_ELR = "kraft", "kraft-without-elr"
 
 
@@ -66,6 +67,11 @@ def _group(seed: int, steps: int, requests: str, tells: bool) -> History:
 def _consumer_group(seed: int, steps: int, requests: str, tells: bool) -> History:
     del requests
     return consumer_history_of(seed, steps, tells=tells)
+
+
+def _share(seed: int, steps: int, requests: str, tells: bool) -> History:
+    del requests
+    return share_history_of(seed, steps, tells=tells)
 
 
 def _transaction(seed: int, steps: int, requests: str, tells: bool) -> History:
@@ -116,6 +122,12 @@ KINDS: dict[str, Kind] = {
         _consumer_group,
         (TIMELY,),
         {"epochs": "epochs", "moves": "assignments that added partitions", "commits": "acknowledged commits"},
+    ),
+    SHARE: Kind(
+        "a share group",
+        _share,
+        (TIMELY,),
+        {"deliveries": "deliveries", "done": "acknowledged records", "leaders": "leaders"},
     ),
     TRANSACTIONS: Kind(
         "transactions",

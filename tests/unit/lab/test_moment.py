@@ -185,7 +185,7 @@ def share(broker: int, epoch: int, *records: list[Any], state: str = "active") -
 
 
 def test_a_share_partition_is_what_its_leader_has_in_memory():
-    """It is gone with the process; a former leader that lives on is shown beside, by its own name."""
+    """It is lost with the process; a former leader that lives on is shown beside, by its own name."""
     taken = [0, 1, "acquired", 1, "a", False]
     shares = view_after(*HEALTHY, share(2, 0, taken))["shares"]
     assert shares["q/orders-0"]["records"] == [

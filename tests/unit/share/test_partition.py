@@ -327,8 +327,24 @@ def test_a_failed_write_makes_no_record_available_that_the_log_start_has_passed(
     share.share.log_start_moved(10)
     share.pass_ms(LOCK_MS)
     share.written(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert {state for state, _ in share.states().values()} == {4}
+    assert share.states() == {}, "all of them were archived, and the start has passed them"
     assert share.share.next_fetch_offset() == 10
+
+
+def test_a_full_window_goes_on_where_a_failed_write_archives_its_last_record():
+    """The lock ends at the delivery limit while the acceptance is being written, and the write fails: nothing is left
+    that would move the start offset later. Kafka 4.3 stays there (SharePartition.rollbackOrProcessStateUpdates).
+    """
+    settings = ShareSettings(LOCK_MS, delivery_count_limit=1, max_record_locks=2)
+    share = Driver(log_of(1, 1, 1), settings)
+    assert share.fetch(max_records=2, batch_size=1) == [(0, 0, 1), (1, 1, 1)]
+    share.holds = True
+    share.acknowledge(0, 1, ACCEPT)
+    share.pass_ms(LOCK_MS)
+    assert not share.share.can_acquire()
+    share.written(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert share.share.can_acquire()
+    assert share.fetch() == [(2, 2, 1)]
 
 
 @pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH])
