@@ -57,7 +57,7 @@ def list_groups(
     directory: Path,
     output: str,
 ) -> int:
-    """List the groups of the cluster; where those of a broker stay missing, list the others and fail."""
+    """List the groups of the cluster; if a broker's groups stay missing, list the others and fail."""
     wanted = _chosen(states, STATES, "state")
     of_types = {one.lower() for one in _chosen(types, TYPES, "type")}
     bootstrap = servers(bootstrap_server, directory)

@@ -49,7 +49,7 @@ def list_transactions(
     directory: Path,
     output: str,
 ) -> int:
-    """List the transactional ids of the cluster; where those of a broker stay missing, list the others and fail."""
+    """List the transactional ids of the cluster; if a broker's ids stay missing, list the others and fail."""
     bootstrap = servers(bootstrap_server, directory)
 
     async def work() -> tuple[list[ListedTransaction], str]:

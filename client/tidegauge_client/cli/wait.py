@@ -404,7 +404,7 @@ def event_logs(directory: Path, bootstrap: Sequence[str]) -> Path:
 
 
 def _wait_for_event(logs: Path, condition: EventCondition, timeout_ms: int, output: str) -> None:
-    """Wait for an event, or fail with what is true instead."""
+    """Wait for an event, or fail with the current state."""
     found, problem = run(wait_for_event(logs, condition, timeout_ms / 1000))
     if found is None:
         sentence = f"{condition.text} does not hold after {timeout_ms} ms: {problem}"
@@ -463,7 +463,7 @@ def _wait_for_event(logs: Path, condition: EventCondition, timeout_ms: int, outp
 @click.option(
     "--bootstrap-controller",
     metavar="HOST:PORT[,HOST:PORT]",
-    help="With these two: the controllers to ask.  [default: those of the cluster in --dir]",
+    help="With these two: the controllers to ask.  [default: the controllers of the cluster in --dir]",
 )
 @click.option("--event", type=click.Choice(sorted(KINDS)), metavar="KIND", help="An event of this kind has happened.")
 @click.option("--partition", type=PartitionType(), metavar="T-P", help="With --event: of this partition.")
@@ -495,7 +495,7 @@ def wait(
     directory: Path,
     output: str,
 ) -> None:
-    """Wait until a condition holds: 0, or 4 with what is true instead."""
+    """Wait until a condition holds: 0, or 4 with the current state."""
     given = [condition for condition in (leader, isr, in_sync, hw, elr) if condition is not None]
     given += [] if fenced is None else [fenced_condition(fenced, is_fenced=True)]
     given += [] if unfenced is None else [fenced_condition(unfenced, is_fenced=False)]
