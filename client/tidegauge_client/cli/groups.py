@@ -145,7 +145,7 @@ def describe_group(
 
 
 async def _offsets(admin: Admin, group: GroupDescription) -> Offsets:
-    """Return what is known of a group's partitions: of a share group the start offsets and lags."""
+    """Return the known facts about a group's partitions: of a share group the start offsets and lags."""
     if group.is_share_group:
         return await admin.share_offsets(group.group_id)
     return await _offset_rows(admin, group)

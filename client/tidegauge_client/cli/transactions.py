@@ -1,6 +1,6 @@
 """``list-transactions`` and ``describe-transaction``: kafka-transactions.sh list and describe, over gRPC.
 
-What is about partitions (``describe-producers``, ``find-hanging``, ``abort-transaction``) is in ``hanging``.
+The verbs about partitions (``describe-producers``, ``find-hanging``, ``abort-transaction``) are in ``hanging``.
 
 Columns are those of Kafka's tool (TransactionsCommand).
 """

@@ -201,7 +201,7 @@ def contradiction(
     Args:
         condition: it holds in the brokers' metadata.
         part: the partition in the newest metadata.
-        said: the reports of its leader, and of its followers where they matter.
+        said: the reports of its leader, and of its followers if they matter.
         kafka_brokers: those that can't be asked.
     """
     tp, leader = part.topic_partition, part.leader_id
@@ -241,7 +241,7 @@ def _by_followers(condition: Condition, part: PartitionInfo, said: Said) -> str 
 def _followers_wrong(
     condition: Condition, part: PartitionInfo, leader: int, said: Said, kafka_brokers: Collection[int]
 ) -> str | None:
-    """Return which follower does not confirm that it follows, where that matters."""
+    """Return which follower does not confirm that it follows, if that matters."""
     tp = part.topic_partition
     for broker in part.replicas if condition.of_all_replicas else ():
         if broker == leader or broker in kafka_brokers:
@@ -383,7 +383,7 @@ async def _with_deletion(admin: Admin, condition: Condition, problem: str | None
 
 
 def not_held(condition: Condition, timeout_ms: int, problem: str, unreachable: TidegaugeError | None) -> str:
-    """Return what is true instead of a condition, or was at the last look that succeeded, if the last one failed."""
+    """Return the state that contradicts a condition, by the last look that succeeded."""
     seen = problem if unreachable is None else f"when it was last seen, {problem}; since then {unreachable.message}"
     return f"{condition.text} does not hold after {timeout_ms} ms: {seen}"
 
