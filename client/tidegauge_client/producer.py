@@ -191,7 +191,7 @@ class Producer:
             )
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Send the remaining records, wait for their acknowledgements, end the transaction that has not ended, and close.
+        """Send the remaining records, wait for their acknowledgements, end the open transaction, and close.
 
         A commit or an abort that has begun is completed, and an open transaction is aborted (Sender.run, once it is to
         close). Where that fails, where the timeout is over before it, or is 0, the transaction is left to its own

@@ -1,8 +1,8 @@
 """``produce``: lines of a file or of stdin, or numbered records, into a topic.
 
 Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed. Ctrl-C and
-SIGTERM stop the reading; records that were handed over get a few seconds for their acknowledgement, then the summary is printed
-(exit 130 and 143).
+SIGTERM stop the reading; records that were handed over get a few seconds for their acknowledgement, then the summary
+is printed (exit 130 and 143).
 
 A line may begin with headers, then with a key, each ended by a separator of its own, as ``parse.headers`` and
 ``parse.key`` of kafka-console-producer.sh; headers have the form that ``consume`` prints for ``%h``.

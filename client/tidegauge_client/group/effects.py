@@ -1,4 +1,4 @@
-"""The effects that a group's member asks of its shell: requests to the coordinator, and steps of a rebalance. Pure values."""
+"""Effects that a group's member asks of its shell: requests to the coordinator, and steps of a rebalance. Pure values."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class Membership:
         return [SendJoin(self.generation, self.rejoin_because)]
 
     def background_effects(self, now_ms: float) -> list[Effect]:
-        """Return the work that is due whether or not the application polls: heartbeats, and leaving after too long a pause."""
+        """Return the work that is due without polls, too: heartbeats, and leaving after too long a pause."""
         if self.state in {MemberState.UNJOINED, MemberState.PREPARING_REBALANCE} or self._failure is not None:
             return []
         if self.coordinator is not None and now_ms >= self._timers.session_ms:
