@@ -1,4 +1,4 @@
-"""Effects that a group's member asks of its shell: requests to the coordinator, and steps of a rebalance. Pure values."""
+"""Effects that a member of a group asks of its shell: requests to the coordinator, steps of a rebalance. Pure values."""
 
 from __future__ import annotations
 
