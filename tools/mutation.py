@@ -105,7 +105,8 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
         elif isinstance(node, ast.Constant) and type(node.value) is int:
             yield node, "number"
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.If | ast.For | ast.With):
-            yield from ((one, "leave out") for one in node.body if isinstance(one, _LEFT_OUT) and not _is_text(one))
+            left_out = (one for one in node.body if isinstance(one, _LEFT_OUT) and not _is_text(one))
+            yield from ((one, "leave out") for one in left_out if not _ends_as_without(node, one))
 
 
 def _annotations(node: ast.AST) -> Iterator[ast.AST]:
@@ -113,6 +114,14 @@ def _annotations(node: ast.AST) -> Iterator[ast.AST]:
     for one in found:
         if isinstance(one, ast.AST):
             yield from ast.walk(one)
+
+
+def _ends_as_without(node: ast.stmt, last: ast.stmt) -> bool:
+    """Whether a statement is the ``return None`` at the end of a function, which returns the same without it."""
+    is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    if not (is_function and isinstance(last, ast.Return) and last is node.body[-1]):
+        return False
+    return last.value is None or (isinstance(last.value, ast.Constant) and last.value.value is None)
 
 
 def _is_text(node: ast.stmt) -> bool:

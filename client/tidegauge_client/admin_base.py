@@ -31,7 +31,7 @@ from tidegauge_client.metadata import BrokerInfo, ClusterInfo, newest_view
 RESPONSE_MARGIN_MS = 1_000
 """The controller responds at its own timeout; this margin lets that response arrive."""
 NO_ID = -1
-"""The place of a view among others by broker id, where it is not known which broker gave it."""
+"""The place of a view among others by broker id, if it is not known which broker gave it."""
 
 Result = TypeVar("Result")
 
@@ -111,7 +111,7 @@ class AdminBase:
         """Return the views of all live brokers that respond, by broker id; at least one.
 
         The brokers are those of the first view, and those that the newest one has besides: the first may be old. Where
-        none responds when it is asked by its address, the first view stands under ``NO_ID``.
+        none responds when it is asked by its address, the first view is under ``NO_ID``.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.

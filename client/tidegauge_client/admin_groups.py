@@ -7,7 +7,7 @@ Rules:
     3. A commit whose response was lost is sent again: the same offsets once more change nothing.
     4. A list that lacks what a broker coordinates, or what a partition without a leader holds, is requested again, as
        KafkaAdminClient.listConsumerGroups requests a broker's part again that does not come, or comes with
-       COORDINATOR_LOAD_IN_PROGRESS: an election takes a moment. What is missing at the end is named.
+       COORDINATOR_LOAD_IN_PROGRESS: an election takes a moment. Parts that are missing at the end are named.
     5. What no response of Kafka's has (the generation, why a group rebalances, whom it waits for) is a view of the
        coordinator's Lab service, and absent if there is none, or where the caller may not see it.
 
@@ -134,7 +134,7 @@ class GroupAdmin(AdminBase):
     async def list_groups_there(
         self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
     ) -> tuple[list[ListedGroup], str]:
-        """Return the groups of the brokers that respond, by id, and what is missing; empty: nothing.
+        """Return the groups of the brokers that respond, by id, and the missing parts; empty: none.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.

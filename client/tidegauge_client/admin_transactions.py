@@ -135,7 +135,7 @@ class TransactionAdmin(GroupAdmin):
         timeout_ms: float | None = None,
         missing_ms: float | None = None,
     ) -> tuple[list[ListedTransaction], str]:
-        """Return the transactional ids of the brokers that respond, in order, and what is missing; empty: nothing.
+        """Return the transactional ids of the brokers that respond, in order, and the missing parts; empty: none.
 
         Args:
             states: only those in one of these states, such as Ongoing; none: all.

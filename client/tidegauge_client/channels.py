@@ -61,11 +61,11 @@ _BROKEN_WHILE_WRITING = "Internal error from Core"
 _NO_SUCH_NAME = ("address lookup failed", "DNS resolution failed", "Name or service not known")
 _HUNG_UP = ("Socket closed", "Connection reset by peer", "recvmsg:")
 _NOT_GRPC = "missing selected ALPN property"
-"""What gRPC says of a peer with TLS that does not offer HTTP/2, such as a listener of Kafka's protocol."""
+"""gRPC's error for a peer with TLS that does not offer HTTP/2, such as a listener of Kafka's protocol."""
 
 
 class Unreachable(TidegaugeError):
-    """NETWORK_EXCEPTION, with what is known of the connection.
+    """NETWORK_EXCEPTION, with the known facts about the connection.
 
     Attributes:
         reason: why there is no TLS connection, and what to do; None: TLS is not the cause, as far as is known.

@@ -367,7 +367,7 @@ class Consumer:
     def _fetch_request(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[fetch_pb2.FetchRequest, dict[TopicPartition, Position]]:
-        """Return a request, and the positions in it. Made at once: what is read may change before a task begins."""
+        """Return a request, and the positions in it. Made at once: the positions may change before a task begins."""
         request = fetch_pb2.FetchRequest(
             max_wait_ms=self._fetch_max_wait_ms,
             min_bytes=self._fetch_min_bytes,

@@ -15,7 +15,7 @@ from tidegauge_client.kafka_wire import raise_for
 from tidegauge_client.metadata import ClusterInfo
 
 GROUP, TRANSACTION = 0, 1
-"""Kafka's numbers for what has a coordinator (``FindCoordinatorRequest.CoordinatorType``)."""
+"""Kafka's numbers for the kinds of coordinators (``FindCoordinatorRequest.CoordinatorType``)."""
 _FIRST_WITH_SEVERAL_KEYS = 4
 
 

@@ -1,7 +1,7 @@
 """Conditions on what brokers and lab have done: they hold once the event logs of the cluster hold such an event.
 
 Rules:
-    1. Events of the past count: what has happened before the wait began is not waited for again. ``since_ms`` bounds
+    1. Events of the past count: one that happened before the wait began is not waited for again. ``since_ms`` bounds
        that.
     2. An event is a broker's if the broker wrote it, or if the lab did it to that broker.
     3. A truncation is one that took records away: a replica that begins its log again at an offset above its end has
@@ -65,7 +65,7 @@ class EventCondition:
         )
 
     def missing(self, last: Event | None) -> str:
-        """Return what is true instead, by the last event of the kind that does not fit."""
+        """Return the state instead, by the last event of the kind that does not fit."""
         none = f"no event log holds such an event of {self.partition or 'the cluster'}"
         if last is None:
             return none
@@ -108,7 +108,7 @@ async def wait_for_event(logs: Path, condition: EventCondition, limit_seconds: f
         limit_seconds: the limit.
 
     Returns:
-        The event, or None and what is true instead.
+        The event, or None and the state instead.
     """
     deadline = time.monotonic() + limit_seconds
     watch = EventWatch(logs, condition)

@@ -2,7 +2,7 @@
 
 Rules:
     1. Every sentence is derived from the given facts and names the rule from which it follows, as in Kafka's classes.
-    2. What is not known is called unknown: nothing is assumed about a broker that did not respond.
+    2. An unknown fact is called unknown: nothing is assumed about a broker that did not respond.
     3. A sentence about time names an upper bound: when the change happens without any further event.
 Source: Partition.maybeIncrementLeaderHW, isFollowerInSync, maybeShrinkIsr, PartitionLeaderElectionAlgorithms,
 ReplicaStateMachine.
@@ -314,7 +314,7 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
 
 
 def _what_brings_a_leader(facts: Facts) -> str:
-    """Return what makes a member of the ISR electable, where none is: those that are registered have an offline log."""
+    """Return what makes a member of the ISR electable, if none is: those that are registered have an offline log."""
     absent = [one for one in facts.isr if one not in facts.live]
     failed = [one for one in facts.isr if one in facts.live]
     ways = []

@@ -14,7 +14,7 @@ from tidegauge_client.topic_ids import TopicIds
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """What the leader knows of a follower; None if it knows nothing."""
+    """The leader's knowledge of a follower; None if it has none."""
 
     leo: int | None = None
     caught_up_ago_ms: int | None = None
@@ -22,7 +22,7 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What the leader reports; ``lso`` is None if it does not report its last stable offset."""
+    """The leader's report; ``lso`` is None if it does not report its last stable offset."""
 
     leo: int
     hw: int
@@ -58,7 +58,7 @@ class RefusedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a partition.
+    """The known facts about a partition.
 
     Attributes:
         replicas: the assignment, in order.
@@ -69,7 +69,7 @@ class Facts:
         silent: live brokers, the controller among them, that did not respond within a second.
         offline: assigned replicas on dead brokers or in failed log directories.
         led: the leader's report; None if there is no leader, or it did not respond.
-        own_hws: the followers' own HW, where they reported it.
+        own_hws: the followers' own HW, if they reported it.
         controller: the active controller.
         min_isr: min.insync.replicas.
         lag_ms: the leader's replica.lag.time.max.ms; None if it was not reported.
@@ -83,7 +83,7 @@ class Facts:
         topic_ids: the topic's id wherever it is kept.
         ends: how the processes of brokers that are down have ended, in a sentence each; empty if no directory of the
             cluster is at hand.
-        words: what is said of members in the cluster's mode.
+        words: the words for members in the cluster's mode.
     """
 
     at: TopicPartition

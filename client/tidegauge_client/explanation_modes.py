@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class MembershipWords(NamedTuple):
-    """What is said of members in one mode.
+    """The words for members in one mode.
 
     Attributes:
         is_member: said of a live broker.

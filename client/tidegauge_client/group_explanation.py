@@ -132,7 +132,7 @@ class OffsetsPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is known of a group.
+    """The known facts about a group.
 
     Attributes:
         partition: that holds it; None: there is no __consumer_offsets.

@@ -1,4 +1,4 @@
-"""What ``list-groups`` and ``describe-group`` print: the tables and sentences of kafka-consumer-groups.sh. Pure.
+"""The output of ``list-groups`` and ``describe-group``: the tables and sentences of kafka-consumer-groups.sh. Pure.
 
 Source: ConsumerGroupCommand.ConsumerGroupService of Kafka 3.9 (printOffsets, printMembers, printStates,
 shouldPrintMemberState); for consumer groups (KIP-848) that of Kafka 4.3.
@@ -66,7 +66,7 @@ def offset_rows(
 
 
 def state_sentence(group: GroupDescription) -> str | None:
-    """Return what is said of a group on standard error before its table; None for a stable one."""
+    """Return the sentence about a group on standard error before its table; None for a stable one."""
     match group.state:
         case "Dead":
             return f"Consumer group '{group.group_id}' does not exist."

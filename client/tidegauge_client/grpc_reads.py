@@ -1,4 +1,4 @@
-"""What a consumer asks of a leader, over gRPC; ``kafka_data`` asks the same over Kafka's protocol."""
+"""A consumer's requests to a leader, over gRPC; ``kafka_data`` has the same over Kafka's protocol."""
 
 from __future__ import annotations
 

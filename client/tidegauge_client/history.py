@@ -1,4 +1,4 @@
-"""The history of producers: what was sent and what came back, for the accountant.
+"""The history of producers: records sent and responses received, for the accountant.
 
 One JSON object a line; a file may hold several producers, written one after the other or at the same time. A record has
 one ``invoke`` and at most one outcome, both found by ``producer`` and ``number``. A ``begin`` line, before a producer's
@@ -58,7 +58,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class History:
-    """What some files say of one topic.
+    """The entries of some files about one topic.
 
     Attributes:
         records: in the order of their hand-overs.

@@ -1,4 +1,4 @@
-"""What a reader of committed data skips of a fetch response (KIP-98, isolation level read_committed). Pure.
+"""The records of a fetch response that a reader of committed data skips (KIP-98, isolation level read_committed). Pure.
 
 A broker sends all records below the last stable offset, those of aborted transactions too, and names the latter. The
 list may be longer than the records need; it is in no order. Rules (Kafka's CompletedFetch):

@@ -1,4 +1,4 @@
-"""What is said of Apache Kafka's brokers, which have no gRPC listener, in a mixed cluster (docs/mixed-clusters.md).
+"""Sentences about Apache Kafka's brokers, which have no gRPC listener, in a mixed cluster (docs/mixed-clusters.md).
 
 Nothing here sends a request.
 
@@ -81,7 +81,7 @@ def note_of_partitions(topic: str, led: Mapping[int, BrokerInfo], lacks: str) ->
 
 
 def note(brokers: Mapping[int, BrokerInfo], lacks: str, *, shows: bool = True) -> str:
-    """Return the sentence about what is missing because of Kafka brokers.
+    """Return the sentence about the parts that are missing because of Kafka brokers.
 
     Args:
         brokers: the Kafka brokers; not empty.

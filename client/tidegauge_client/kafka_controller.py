@@ -113,7 +113,7 @@ class KafkaController:
     async def create_partitions(
         self, name: str, total_count: int, assignment: Sequence[Sequence[int]], timeout_ms: float
     ) -> None:
-        """Add partitions, placed by ``assignment`` or, where it is empty, by the controller.
+        """Add partitions, placed by ``assignment`` or, if it is empty, by the controller.
 
         Raises:
             TidegaugeError: as the controller responds.

@@ -42,7 +42,7 @@ _CONSUMER = -1
 
 
 class KafkaProduceStream:
-    """A producer's connection to one broker over Kafka's protocol; it stands where ``ProduceStream`` does.
+    """A producer's connection to one broker over Kafka's protocol; it takes the place of ``ProduceStream``.
 
     Requests are sent in order: once a connection has broken on which some are in flight ``on_broken`` is called, and
     nothing more is sent; one that the broker has closed because it was idle is made again. After ``close`` no callback
@@ -181,7 +181,7 @@ def _hint(hint: Any) -> common_pb2.LeaderHint:
 
 
 class KafkaReads:
-    """What a consumer asks of a leader, over Kafka's protocol.
+    """A consumer's requests to a leader, over Kafka's protocol.
 
     Args:
         kafka: the consumer's.

@@ -5,12 +5,12 @@ Rules:
        client connects to where that listener listens, whatever it advertises (``BootstrapServers.kafka_listeners``).
     2. A connection has one request of a client in progress at a broker, as in Kafka. Requests that wait at the broker
        (JoinGroup, SyncGroup) therefore have a channel of their own: ``purpose`` tells channels to one address apart.
-    3. Where no broker has such a listener nothing can be asked over Kafka's protocol: ``NoKafkaListener`` says so, and
+    3. If no broker has such a listener, nothing can be asked over Kafka's protocol: ``NoKafkaListener`` says so, and
        is not retried.
     4. A broker whose listener could not be reached once, and never before (a port that only others reach), is sent data
        over gRPC, until that fails, too. A listener that was reached is not given up: its broker has ended, or will
        return.
-    5. Who gives up a request (a cancelled task) leaves its connection open; the late response is skipped.
+    5. A caller that gives up a request (a cancelled task) leaves its connection open; the late response is skipped.
 
 Source: ``NetworkClient``, ``KafkaAdminClient``; a coordinator's connection is apart from that of data, as
 ``ConsumerCoordinator`` has it (``Integer.MAX_VALUE - node.id``).
@@ -172,7 +172,7 @@ class KafkaWire:
         return response
 
     def close(self) -> None:
-        """Close all connections; what is in flight fails with NETWORK_EXCEPTION. Later requests connect again."""
+        """Close all connections; requests in flight fail with NETWORK_EXCEPTION. Later requests connect again."""
         channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
             channel.close()

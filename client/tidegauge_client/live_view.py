@@ -3,7 +3,7 @@
 Rules:
     1. A line for each partition, and under it, if requested, one for each replica in the order of the assignment. The
        last stable offset (LSO) has a column where a topic has a replica whose LSO differs from its HW.
-    2. What is unhealthy is coloured: out of the ISR, behind, unknown, no leader. The words say it, too. The role
+    2. Unhealthy states are coloured: out of the ISR, behind, unknown, no leader. The words say it, too. The role
        ``kafka`` is that of an Apache Kafka broker's replica, which can't be asked.
     3. A screen never scrolls: lines beyond its height are counted in its last one, and lines beyond its width are
        truncated. It is written over the previous one, line by line, so that nothing flickers.

@@ -1,4 +1,4 @@
-"""What every synchronous client is made of: an event loop in a thread, start and stop.
+"""The base of every synchronous client: an event loop in a thread, start and stop.
 
 It imports no client: the lab's verbs ask brokers through such a loop, and load neither producer nor consumer.
 """

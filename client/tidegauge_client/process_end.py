@@ -5,7 +5,7 @@ Rules:
        Without a pid file there is no end to report: the process never ran, or the cluster was taken down on purpose.
     2. The lab notes a kill or a stop before its signal, so the last of them since the start is what ended the process.
     3. A broker that wrote ``stopped`` shut down in order: for a SIGTERM, or by itself after an error.
-    4. Whatever else ended it left no event. Its last ERROR or CRITICAL line says why; without one it was killed from
+    4. Any other end left no event. Its last ERROR or CRITICAL line says why; without one it was killed from
        outside (SIGKILL, the kernel's OOM killer), and the time is that of its last sign of life.
     5. The last error is often a consequence ("all log dirs have failed"), and a full disk takes the last lines of the
        log itself. So a line that names an error of the operating system counts before those that follow it at once.
@@ -70,7 +70,7 @@ class ProcessEnd:
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """What a process's log says since its start: its last error, and the time of its last line in ms (0: none)."""
+    """The news in a process's log since its start: its last error, and the time of its last line in ms (0: none)."""
 
     last_error: str = ""
     last_ms: int = 0

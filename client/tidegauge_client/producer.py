@@ -191,7 +191,7 @@ class Producer:
             )
 
     async def stop(self, timeout_ms: float | None = None) -> None:
-        """Send what is left, wait for its acknowledgements, end the transaction that has not ended, and close.
+        """Send the remaining records, wait for their acknowledgements, end the open transaction, and close.
 
         A commit or an abort that has begun is completed, and an open transaction is aborted (Sender.run, once it is to
         close). Where that fails, where the timeout is over before it, or is 0, the transaction is left to its own
@@ -375,7 +375,7 @@ class Producer:
         """Begin a transaction; all records until its end belong to it.
 
         Raises:
-            TidegaugeError: INVALID_TXN_STATE, what was called before does not fit; PRODUCER_FENCED.
+            TidegaugeError: INVALID_TXN_STATE, an earlier call does not fit; PRODUCER_FENCED.
         """
         self._of_transactions(Phase.READY).begin()
 
@@ -395,7 +395,7 @@ class Producer:
         await transactions.commit_offsets({TopicPartition(*at): one for at, one in offsets.items()}, group)
 
     async def commit_transaction(self) -> None:
-        """Send what is left, wait for its acknowledgements, and commit; return when the commit is decided.
+        """Send the remaining records, wait for their acknowledgements, and commit; return when the commit is decided.
 
         Raises:
             TidegaugeError: INVALID_TXN_STATE, a record has failed, and the transaction must be aborted;

@@ -118,7 +118,7 @@ class SyncProducer(ProducerFacade):
         """Begin a transaction; all records until its end belong to it.
 
         Raises:
-            TidegaugeError: INVALID_TXN_STATE, what was called before does not fit; PRODUCER_FENCED.
+            TidegaugeError: INVALID_TXN_STATE, an earlier call does not fit; PRODUCER_FENCED.
         """
         self._loop.run(self._inner.begin_transaction())
 
@@ -137,7 +137,7 @@ class SyncProducer(ProducerFacade):
         self._loop.run(self._inner.send_offsets_to_transaction(offsets, group))
 
     def commit_transaction(self) -> None:
-        """Send what is left, wait for its acknowledgements, and commit; return when the commit is decided.
+        """Send the remaining records, wait for their acknowledgements, and commit; return when the commit is decided.
 
         Raises:
             TidegaugeError: INVALID_TXN_STATE, a record has failed, and the transaction must be aborted;

@@ -370,7 +370,7 @@ class SyncAdmin(Facade[Admin]):
         timeout_ms: float | None = None,
         missing_ms: float | None = None,
     ) -> tuple[list[ListedTransaction], str]:
-        """Return the transactional ids of the brokers that respond, in order, and what is missing; empty: nothing.
+        """Return the transactional ids of the brokers that respond, in order, and the missing parts; empty: none.
 
         Args:
             states: only those in one of these states, such as Ongoing; none: all.
@@ -472,7 +472,7 @@ class SyncAdmin(Facade[Admin]):
     def list_groups_there(
         self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
     ) -> tuple[list[ListedGroup], str]:
-        """Return the groups of the brokers that respond, by id, and what is missing; empty: nothing.
+        """Return the groups of the brokers that respond, by id, and the missing parts; empty: none.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
@@ -580,7 +580,7 @@ class SyncAdmin(Facade[Admin]):
         """Return the views of all live brokers that respond, by broker id; at least one.
 
         The brokers are those of the first view, and those that the newest one has besides: the first may be old. Where
-        none responds when it is asked by its address, the first view stands under ``NO_ID``.
+        none responds when it is asked by its address, the first view is under ``NO_ID``.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.

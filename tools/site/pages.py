@@ -13,7 +13,8 @@ from typing import Any
 
 INDEX = "docs/README.md"
 """The list of all pages: the site's navigation."""
-GUIDE_AND_LABS = re.compile(r"\d\d-[^/]*\.md$")
+LISTED_BELOW = re.compile(r"\d\d-[^/]*\.md$|docs/contributing/[^/]*\.md$")
+"""Pages that the index of their directory lists: chapters, labs and contributors' guides."""
 SOURCES = "source"
 PROJECT = "project"
 CHINESE = "docs/zh"
@@ -153,15 +154,15 @@ def navigation(read: Callable[[str], str], pages: Collection[str]) -> Nav:
 
 
 def _entry(path: str, read: Callable[[str], str], pages: Collection[str]) -> Any:
-    """Return a page, or an index with the numbered pages below it, or all pages of a directory."""
+    """Return a page, or an index with the pages that it lists below it, or all pages of a directory."""
     below = [one for one in pages if dirname(one) == path]
     if below:
         return {_heading(f"{path}/README.md", read, pages): [f"{place(path)}/README.md", *map(place, sorted(below))]}
     if not path.endswith("/README.md"):
         return place(path)
     links = (normpath(join(dirname(path), found[1])) for found in _LINK.finditer(read(path)))
-    numbered = [one for one in dict.fromkeys(links) if GUIDE_AND_LABS.search(one) and one in pages]
-    return {_heading(path, read, pages): list(map(place, [path, *numbered]))} if numbered else place(path)
+    listed = [one for one in dict.fromkeys(links) if LISTED_BELOW.search(one) and one in pages]
+    return {_heading(path, read, pages): list(map(place, [path, *listed]))} if listed else place(path)
 
 
 def _heading(path: str, read: Callable[[str], str], pages: Collection[str]) -> str:

@@ -2,7 +2,7 @@
 
 Rules:
     1. The cluster is that of ``-b``, its variable or ``--dir``, as for the verb itself.
-    2. What can't be found out in time completes nothing: Tab never prints an error, and never waits long.
+    2. A name that can't be found out in time completes nothing: Tab never prints an error, and never waits long.
 """
 
 from __future__ import annotations

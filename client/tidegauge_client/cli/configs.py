@@ -332,7 +332,7 @@ async def _alter(
             if missing:
                 raise TidegaugeError(
                     ErrorCode.INVALID_CONFIG,
-                    f"Invalid config(s): {','.join(missing)}; what is not set here can't be deleted",
+                    f"Invalid config(s): {','.join(missing)}; a setting that is not set here can't be deleted",
                 )
         if entity.kind == TOPICS:
             assert entity.name is not None, "topics have no default"

@@ -235,7 +235,7 @@ def _consumer(
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="Read from the log start offset; otherwise only new records. With --group: where nothing is committed.",
+    help="Read from the log start offset; otherwise only new records. With --group: if nothing is committed.",
 )
 @click.option("--group", metavar="GROUP", help="Share the partitions with the members of this group, and commit to it.")
 @click.option(
@@ -267,7 +267,7 @@ def _consumer(
 @click.option(
     "--history",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Append what is read, for `verify --transactions`.",
+    help="Append the records that are read, for `verify --transactions`.",
 )
 @wire_option
 @verb_options

@@ -106,7 +106,7 @@ def _listed(broker_ids: Sequence[int] | None) -> list[int] | None:
 def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[str]:
     """Return the table of one partition's replicas, to be printed under Kafka's line for the partition.
 
-    The last stable offset (LSO) has a column where it differs from the HW: a transaction is open, or just completed.
+    The last stable offset (LSO) has a column if it differs from the HW: a transaction is open, or just completed.
     """
     has_open_transaction = any(state.lso not in {None, state.hw} for state in states)
     of_transactions = ("LSO",) if has_open_transaction else ()

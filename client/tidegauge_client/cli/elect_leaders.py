@@ -40,7 +40,7 @@ def elect_leaders(
     directory: Path,
     output: str,
 ) -> None:
-    """Return leadership to preferred replicas, or give it to any live one where no in-sync replica is alive."""
+    """Return leadership to preferred replicas, or give it to any live one if no in-sync replica is alive."""
     partitions = _partitions(topic, partition, all_topic_partitions=all_topic_partitions)
     bootstrap = servers(bootstrap_server, directory)
 

@@ -111,7 +111,7 @@ async def _with_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) ->
 
 
 async def _with_share_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) -> GroupFacts:
-    """Return the facts with the share partitions of a group; without their offsets where one's lag cannot be known."""
+    """Return the facts with the share partitions of a group; without their offsets if one's lag cannot be known."""
     offsets: dict[TopicPartition, ShareOffset] = {}
     problem = ErrorCode.NONE
     try:

@@ -161,7 +161,7 @@ def outcome_lines(operation: str, levels: Mapping[str, int], problem: str | None
 
     Args:
         operation: upgrade or disable.
-        levels: what was asked for, by feature.
+        levels: the requested ones, by feature.
         problem: why the whole request was refused; None: it was not.
         dry_run: whether nothing was to be changed.
     """

@@ -169,7 +169,7 @@ def content_of(written: Any) -> bytes | None:
 
 
 def record_json(record: ConsumerRecord, topic_id: str = "") -> dict[str, Any]:
-    """Return one record as a JSON object, with the id of its topic where that is known."""
+    """Return one record as a JSON object, with the id of its topic if that is known."""
     return {
         "topic": record.topic,
         **({"topic_id": topic_id} if topic_id else {}),

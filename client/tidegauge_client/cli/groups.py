@@ -57,7 +57,7 @@ def list_groups(
     directory: Path,
     output: str,
 ) -> int:
-    """List the groups of the cluster; where those of a broker stay missing, list the others and fail."""
+    """List the groups of the cluster; if a broker's groups stay missing, list the others and fail."""
     wanted = _chosen(states, STATES, "state")
     of_types = {one.lower() for one in _chosen(types, TYPES, "type")}
     bootstrap = servers(bootstrap_server, directory)
@@ -145,7 +145,7 @@ def describe_group(
 
 
 async def _offsets(admin: Admin, group: GroupDescription) -> Offsets:
-    """Return what is known of a group's partitions: of a share group the start offsets and lags."""
+    """Return the known facts about a group's partitions: of a share group the start offsets and lags."""
     if group.is_share_group:
         return await admin.share_offsets(group.group_id)
     return await _offset_rows(admin, group)

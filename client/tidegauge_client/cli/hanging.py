@@ -126,7 +126,7 @@ def find_hanging(
             ):
                 leaders = {broker.id: broker for at, broker in elsewhere.items() if at in partitions}
                 if leaders:
-                    say(note(leaders, "what is open in the partitions that are led there"))
+                    say(note(leaders, "the open transactions of the partitions that are led there"))
                 partitions = [at for at in partitions if at not in elsewhere]
             found = await open_transactions_at(admin, partitions, broker_id)
             now_ms = int(time.time() * 1000)
@@ -177,7 +177,7 @@ def _hanging_lines(found: Sequence[OpenTransaction], now_ms: int) -> Iterator[st
 @click.option("--producer-id", type=LONG, metavar="N", help="Instead of --start-offset: the producer.")
 @click.option("--producer-epoch", type=_EPOCH, metavar="N", help="With --producer-id: its epoch.")
 @click.option(
-    "--coordinator-epoch", type=_COORDINATOR_EPOCH, metavar="N", help="With --producer-id: that of its coordinator."
+    "--coordinator-epoch", type=_COORDINATOR_EPOCH, metavar="N", help="With --producer-id: its coordinator's epoch."
 )
 @verb_options
 @reports_errors

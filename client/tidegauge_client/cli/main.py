@@ -157,7 +157,7 @@ class Verbs(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what stands before the verb; the error for a verb's option there says where options belong.
+        """Read the options before the verb; the error for a verb's option there says where options belong.
 
         ``--help`` prints before any other option is read, so ``--all`` is looked for here.
         """
@@ -208,7 +208,7 @@ class Verbs(click.Group):
 
 
 def end_with_common_options(command: click.Command) -> None:
-    """Let ``--help`` of a verb, and of what is below it, end with the common options."""
+    """Let ``--help`` of a verb, and of its own verbs, end with the common options."""
     if command.epilog is None:
         command.epilog = common_help(command)
     if isinstance(command, click.Group):

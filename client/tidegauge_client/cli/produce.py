@@ -1,8 +1,8 @@
 """``produce``: lines of a file or of stdin, or numbered records, into a topic.
 
 Order is kept per key and per partition. Every record ends acknowledged or failed: sent = acked + failed. Ctrl-C and
-SIGTERM stop the reading; what was handed over gets a few seconds for its acknowledgement, then the summary is printed
-(exit 130 and 143).
+SIGTERM stop the reading; records that were handed over get a few seconds for their acknowledgement, then the summary
+is printed (exit 130 and 143).
 
 A line may begin with headers, then with a key, each ended by a separator of its own, as ``parse.headers`` and
 ``parse.key`` of kafka-console-producer.sh; headers have the form that ``consume`` prints for ``%h``.
@@ -73,7 +73,7 @@ class MalformedLine(Exception):
 
 @dataclass
 class Work:
-    """What is to be written, and how."""
+    """The records to write, and how."""
 
     topic: str
     partition: int | None
@@ -332,7 +332,7 @@ def _writer(path: Path, topic: str, acks: str, plan: TransactionPlan | None) -> 
 
 
 def _separator(option: str, text: str | None) -> bytes | None:
-    """Return the bytes that a separator means; a usage error where it means none."""
+    """Return the bytes that a separator means; a usage error if it means none."""
     try:
         return None if text is None else unescape(text)
     except ValueError as problem:

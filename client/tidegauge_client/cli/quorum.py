@@ -25,7 +25,7 @@ from tidegauge_client.quorum_admin import QuorumAdmin, QuorumReplica, QuorumView
 bootstrap_controller = click.option(
     "--bootstrap-controller",
     metavar="HOST:PORT[,HOST:PORT]",
-    help="Controllers to ask.  [default: those of the cluster in --dir]",
+    help="Controllers to ask.  [default: the controllers of the cluster in --dir]",
 )
 
 

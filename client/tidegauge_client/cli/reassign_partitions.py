@@ -8,8 +8,8 @@ Throttles:
        what is copied is slowed at both ends. (Kafka's tool waits a minute for the dead one, and fails half done.)
     2. ``--verify`` removes them once no partition is being reassigned any more, whichever its file names: the rates
        are those of brokers, not of partitions. ``--cancel`` removes them at once.
-    3. What can't be removed, as from a broker that is dead, keeps nothing else from being removed; the verb then fails
-       and says what is left.
+    3. A throttle that can't be removed, as from a dead broker, keeps no other from being removed; the verb then fails
+       and names the rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SETTLE_SECONDS = 2.0
 
 
 class Cleared(NamedTuple):
-    """What was done about throttles.
+    """The changes to throttles.
 
     Attributes:
         left: why some could not be cleared.

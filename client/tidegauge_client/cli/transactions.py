@@ -1,6 +1,6 @@
 """``list-transactions`` and ``describe-transaction``: kafka-transactions.sh list and describe, over gRPC.
 
-What is about partitions (``describe-producers``, ``find-hanging``, ``abort-transaction``) is in ``hanging``.
+The verbs about partitions (``describe-producers``, ``find-hanging``, ``abort-transaction``) are in ``hanging``.
 
 Columns are those of Kafka's tool (TransactionsCommand).
 """
@@ -49,7 +49,7 @@ def list_transactions(
     directory: Path,
     output: str,
 ) -> int:
-    """List the transactional ids of the cluster; where those of a broker stay missing, list the others and fail."""
+    """List the transactional ids of the cluster; if a broker's ids stay missing, list the others and fail."""
     bootstrap = servers(bootstrap_server, directory)
 
     async def work() -> tuple[list[ListedTransaction], str]:

@@ -201,7 +201,7 @@ def contradiction(
     Args:
         condition: it holds in the brokers' metadata.
         part: the partition in the newest metadata.
-        said: the reports of its leader, and of its followers where they matter.
+        said: the reports of its leader, and of its followers if they matter.
         kafka_brokers: those that can't be asked.
     """
     tp, leader = part.topic_partition, part.leader_id
@@ -241,7 +241,7 @@ def _by_followers(condition: Condition, part: PartitionInfo, said: Said) -> str 
 def _followers_wrong(
     condition: Condition, part: PartitionInfo, leader: int, said: Said, kafka_brokers: Collection[int]
 ) -> str | None:
-    """Return which follower does not confirm that it follows, where that matters."""
+    """Return which follower does not confirm that it follows, if that matters."""
     tp = part.topic_partition
     for broker in part.replicas if condition.of_all_replicas else ():
         if broker == leader or broker in kafka_brokers:
@@ -383,7 +383,7 @@ async def _with_deletion(admin: Admin, condition: Condition, problem: str | None
 
 
 def not_held(condition: Condition, timeout_ms: int, problem: str, unreachable: TidegaugeError | None) -> str:
-    """Return what is true instead of a condition, or was at the last look that succeeded, if the last one failed."""
+    """Return the state that contradicts a condition, by the last look that succeeded."""
     seen = problem if unreachable is None else f"when it was last seen, {problem}; since then {unreachable.message}"
     return f"{condition.text} does not hold after {timeout_ms} ms: {seen}"
 
@@ -404,7 +404,7 @@ def event_logs(directory: Path, bootstrap: Sequence[str]) -> Path:
 
 
 def _wait_for_event(logs: Path, condition: EventCondition, timeout_ms: int, output: str) -> None:
-    """Wait for an event, or fail with what is true instead."""
+    """Wait for an event, or fail with the current state."""
     found, problem = run(wait_for_event(logs, condition, timeout_ms / 1000))
     if found is None:
         sentence = f"{condition.text} does not hold after {timeout_ms} ms: {problem}"
@@ -463,7 +463,7 @@ def _wait_for_event(logs: Path, condition: EventCondition, timeout_ms: int, outp
 @click.option(
     "--bootstrap-controller",
     metavar="HOST:PORT[,HOST:PORT]",
-    help="With these two: the controllers to ask.  [default: those of the cluster in --dir]",
+    help="With these two: the controllers to ask.  [default: the controllers of the cluster in --dir]",
 )
 @click.option("--event", type=click.Choice(sorted(KINDS)), metavar="KIND", help="An event of this kind has happened.")
 @click.option("--partition", type=PartitionType(), metavar="T-P", help="With --event: of this partition.")
@@ -495,7 +495,7 @@ def wait(
     directory: Path,
     output: str,
 ) -> None:
-    """Wait until a condition holds: 0, or 4 with what is true instead."""
+    """Wait until a condition holds: 0, or 4 with the current state."""
     given = [condition for condition in (leader, isr, in_sync, hw, elr) if condition is not None]
     given += [] if fenced is None else [fenced_condition(fenced, is_fenced=True)]
     given += [] if unfenced is None else [fenced_condition(unfenced, is_fenced=False)]

@@ -40,7 +40,7 @@ def assign(protocol: str, partitions: Mapping[str, int], members: Subscriptions)
 
 
 def _range(partitions: Mapping[str, int], members: Subscriptions) -> Assignments:
-    """Give each member a contiguous range of each topic; the first members get one more where it does not come out."""
+    """Give each member a contiguous range of each topic; the first ones get one more if it does not divide evenly."""
     assignments: Assignments = {member: [] for member in members}
     for topic in sorted(partitions, key=_java_order):
         readers = [member for member in _in_order(members) if topic in members[member].topics]

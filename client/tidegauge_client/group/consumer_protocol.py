@@ -22,7 +22,7 @@ _INT32 = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What a member tells the leader of its group.
+    """A member's message to the leader of its group.
 
     Attributes:
         topics: the topics that it wants to read.

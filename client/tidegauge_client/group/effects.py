@@ -1,4 +1,4 @@
-"""What a group's member asks of its shell: requests to the coordinator, and steps of a rebalance. Pure values."""
+"""Effects that a member of a group asks of its shell: requests to the coordinator, rebalance steps. Pure values."""
 
 from __future__ import annotations
 

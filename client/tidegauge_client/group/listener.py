@@ -1,4 +1,4 @@
-"""What an application learns of its partitions."""
+"""The calls by which an application learns of its partitions."""
 
 from __future__ import annotations
 

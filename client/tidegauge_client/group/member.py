@@ -232,7 +232,7 @@ class Member:
     # Offsets -----------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: float) -> None:
-        """Commit, and retry what is worth it.
+        """Commit, and retry errors that may pass.
 
         Raises:
             TidegaugeError: see ``commit_once``; REQUEST_TIMED_OUT.

@@ -81,7 +81,7 @@ class MembershipSettings:
 
 
 class JoinResponse(NamedTuple):
-    """What the response to a JoinGroup says of the member itself."""
+    """The part of a JoinGroup's response about the member itself."""
 
     error: ErrorCode
     message: str = ""
@@ -141,7 +141,7 @@ class Membership:
     # What the shell asks ---------------------------------------------------------------------------------------
 
     def poll_effects(self, now_ms: float) -> list[Effect]:
-        """Return what is to be done in a poll, in order; empty: nothing now. A poll restarts max.poll.interval.ms."""
+        """Return the work of a poll, in order; empty: nothing now. A poll restarts max.poll.interval.ms."""
         self._timers.poll_ms = now_ms + self.settings.max_poll_interval_ms
         if self._failure is not None:
             return [Fail(self._failure)]
@@ -160,7 +160,7 @@ class Membership:
         return [SendJoin(self.generation, self.rejoin_because)]
 
     def background_effects(self, now_ms: float) -> list[Effect]:
-        """Return what is due whether or not the application polls: heartbeats, and leaving after too long a pause."""
+        """Return the work that is due without polls, too: heartbeats, and leaving after too long a pause."""
         if self.state in {MemberState.UNJOINED, MemberState.PREPARING_REBALANCE} or self._failure is not None:
             return []
         if self.coordinator is not None and now_ms >= self._timers.session_ms:
@@ -239,7 +239,7 @@ class Membership:
             self._failure = problem
 
     def coordinator_lost(self) -> None:
-        """Forget the coordinator; what is in flight to it gets no response that counts."""
+        """Forget the coordinator; responses to requests in flight to it are ignored."""
         self.coordinator = None
         self._is_beating = False
 

@@ -166,7 +166,7 @@ def _is_of_kraft(as_kafka: str) -> bool:
 @output_option
 @lab_verb
 def down(purge: bool, directory: Path, output: str) -> None:
-    """Stop everything; returns when all processes have ended. Where there is no cluster, nothing is to be done."""
+    """Stop everything; returns when all processes have ended. Without a cluster there is nothing to do."""
     from tidegauge_lab.cli import running  # noqa: PLC0415 - `up` must not wait for it
 
     running.take_down(directory, output, purge=purge)

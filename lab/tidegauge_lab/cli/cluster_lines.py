@@ -1,4 +1,4 @@
-"""What ``up`` and ``status`` print of a cluster, line by line."""
+"""The lines that ``up`` and ``status`` print of a cluster."""
 
 from __future__ import annotations
 

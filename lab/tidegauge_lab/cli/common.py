@@ -1,4 +1,4 @@
-"""What verbs of the lab share that name brokers, roles, a mode, labs or scenarios."""
+"""Parameter types of verbs that name brokers, roles, a mode, labs or scenarios."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tidegauge_lab.local import noted_faults
 from tidegauge_lab.switches import BrokerSwitches, Fault, RuleInForce, Switches
 
 InForce = dict[int, tuple[BrokerSwitches, list[RuleInForce]]]
-"""What is in force, by broker."""
+"""The faults in force, by broker."""
 
 isolate = fault_verb(ISOLATE)
 
@@ -84,7 +84,7 @@ def _tell_ended(
 @verb_options
 @lab_verb
 def faults(output: str, directory: Path, bootstrap_server: str | None, *, clear: bool) -> None:
-    """List what is in force inside the brokers: network partitions, errors, disks, held followers, rules."""
+    """List the faults in force inside the brokers: network partitions, errors, disks, held followers, rules."""
     if clear:
         _clear(output, directory, bootstrap_server)
         return

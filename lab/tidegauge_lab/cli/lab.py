@@ -39,7 +39,7 @@ language_option = click.option(
     "--language",
     type=click.Choice(LANGUAGES),
     default=lambda: locale_language(os.environ),
-    help="Language of the lab's page.  [default: that of the locale]",
+    help="Language of the lab's page.  [default: the locale's]",
 )
 
 
@@ -183,7 +183,7 @@ def _next(wanted: Lab, directory: Path) -> list[str]:
 @output_option
 @lab_verb
 def check(name: str | None, directory: Path, output: str) -> None:
-    """Let the cluster say what is done, and what is not."""
+    """Let the cluster say which of the lab's tasks are done."""
     checked = run_check(directory, None if name is None else lab_named(name))
     if output == "json":
         print_json(checked.as_json())

@@ -188,7 +188,7 @@ def line_of(path: str, text: str | None) -> str:
 @output_option
 @lab_verb
 def metadata_tree(path: str, log_dir: Path | None, snapshot: Path | None, directory: Path, output: str) -> None:
-    """Show the metadata of a cluster in KRaft mode as a tree, or what is at PATH in it."""
+    """Show the metadata of a cluster in KRaft mode as a tree, or the part of it at PATH."""
     if log_dir is not None and snapshot is not None:
         raise click.UsageError("Options --log-dir and --snapshot each say what to read; give one of them")
     if snapshot is not None:

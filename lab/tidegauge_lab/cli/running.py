@@ -1,4 +1,4 @@
-"""What ``up``, ``down`` and ``status`` do; their options are in ``cluster``."""
+"""The work of ``up``, ``down`` and ``status``; their options are in ``cluster``."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def start(
 def _start(
     cluster: LocalCluster, output: str, control: str | None, names: tuple[str, ...], *, has_new_settings: bool
 ) -> None:
-    """Start what is down, and tell what there is."""
+    """Start the processes that are down, and print the cluster."""
     shown = len(cluster.notes)
     started = cluster.up(controller=min(broker.id for broker in cluster.file.brokers))
     if control is not None:

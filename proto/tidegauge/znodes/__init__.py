@@ -334,7 +334,7 @@ def _decoded_state(path: str, data: bytes | None) -> PartitionStateNode:
 
 
 _ENCODED: dict[bytes, PartitionStateNode] = {}
-"""Payloads that this process has written itself, newest last: they need not be parsed when they are read back."""
+"""Recent payloads that this process has written itself: they need not be parsed when they are read back."""
 
 
 @lru_cache(maxsize=_MOST_KEPT)

@@ -77,6 +77,10 @@ def test_each_mutant_is_one_change_and_assertions_stay() -> None:
         assert any(word in after for word in wanted), after
 
 
+def test_a_change_that_changes_nothing_is_no_mutant() -> None:
+    assert changed(ast.parse('def stop():\n    """Do nothing."""\n    return None\n'), 0) is None
+
+
 @pytest.mark.parametrize("name", ROOMS)
 def test_each_room_and_its_tests_are_there(name: str) -> None:
     room = ROOMS[name]

@@ -41,7 +41,7 @@ def t4(*partitions: int) -> tuple[TopicPartition, ...]:
 
 def sentences(broker: ConsumerHarness) -> dict[str, Any]:
     """The sentence about each member."""
-    return {one.member: one for one in consumer_group_state(seen(broker)) if one.member is not None}
+    return {one.subject: one for one in consumer_group_state(seen(broker)) if one.subject is not None}
 
 
 def test_a_member_that_has_not_given_up_a_partition_is_named_since_when_and_until_when(broker):
@@ -100,7 +100,7 @@ def test_a_member_without_partitions_and_one_that_is_away_are_named(broker):
             broker.beat(name, member.member_epoch, owned=owned(T4, *target) if target else (), **fields)
     assert broker.state() == "Stable"
     [idle] = sentences(broker).values()
-    assert (idle.member, idle.rule) == ("m3", RULE_IDLE)
+    assert (idle.subject, idle.rule) == ("m3", RULE_IDLE)
     broker.beat("s", -2, instance_id="i")
     said = sentences(broker)["s"]
     assert said.rule == RULE_AWAY
