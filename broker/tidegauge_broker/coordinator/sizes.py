@@ -14,7 +14,8 @@ _COUNTED = {tuple, list, dict, set, frozenset}
 def items_in(value: Any) -> int:
     """Return how many items the collections of an event, or of a request, have together."""
     found = 0
-    for name in type(value).__match_args__:
+    kind: Any = type(value)
+    for name in kind.__match_args__:
         field = getattr(value, name)
         if type(field) in _COUNTED:  # a NamedTuple is a value
             found += len(field)

@@ -62,7 +62,7 @@ _NAMES_OF_SCRIPTS = {"Han": "CJK ", "Inherited": "COMBINING ", "Nko": "NKO ", "P
 class Characters(Protocol):
     """A set of characters; it can't be changed."""
 
-    def __contains__(self, one: object) -> bool: ...
+    def __contains__(self, one: object, /) -> bool: ...
 
 
 class CharacterRange(NamedTuple):
