@@ -193,9 +193,11 @@ def test_a_damaged_snapshot_of_the_leader_does_not_end_the_node_that_fetches_it(
 
         def damage() -> None:
             for path in directory.glob("*.checkpoint"):
-                with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:  # the leader deletes old ones
-                    file.seek(-20, os.SEEK_END)
-                    file.write(bytes(20))
+                with contextlib.suppress(FileNotFoundError):  # the leader deletes old ones
+                    path.chmod(0o644)
+                    with path.open("r+b") as file:
+                        file.seek(-20, os.SEEK_END)
+                        file.write(bytes(20))
 
         damage()
         joiner = quorum.join()
