@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=0, help="start each side so often before the work (default 0)")
     parser.add_argument("--only-starts", action="store_true", help="no work after the starts")
     parser.add_argument("--without-failures", action="store_true", help="no kills, no catching up")
+    parser.add_argument("--kills", type=int, help=f"of leaders, and of active controllers (default {KILLS})")
     parser.add_argument("--json", type=Path, help="also write every figure to this file, beside those it has")
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="tidegauge-bench-"))
@@ -159,7 +160,8 @@ def _everything(sides: Sequence[Made], figures: table.Figures, arguments: argpar
         _start(side, figures)
     _work(sides, figures, arguments.rounds, cells)
     if not arguments.without_failures:
-        _fail(sides, figures, arguments.rounds, QUICK_KILLS if arguments.quick else KILLS)
+        usual = QUICK_KILLS if arguments.quick else KILLS
+        _fail(sides, figures, arguments.rounds, usual if arguments.kills is None else arguments.kills)
     if cells:
         _mock(figures, arguments.rounds, cells)
 

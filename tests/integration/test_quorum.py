@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,3 +171,46 @@ def test_a_batch_that_is_damaged_in_the_leaders_log_reaches_no_other_log(three: 
     leader.start()
     three.wait_equal()
     assert leader.segments() == joiner.segments()
+
+
+@pytest.mark.long
+def test_a_damaged_snapshot_of_the_leader_does_not_end_the_node_that_fetches_it(tmp_path: Path):
+    """The checkpoints of a running leader are overwritten; who fetches one says so, and begins at the next leader's.
+
+    A node looks once a minute for what may be deleted, so that a newcomer must fetch a snapshot only after that.
+    """
+    settings = {
+        "metadata.max.idle.interval.ms": "50",
+        "metadata.log.max.record.bytes.between.snapshots": "2000",
+        "metadata.max.retention.bytes": "4000",
+        "internal.metadata.log.segment.bytes": "1024",
+    }
+    with quorum_of(tmp_path, [OURS] * 3, settings=settings) as quorum:
+        leader = quorum.node(quorum.wait_leader().leader_id)
+        directory = leader.log_directory / "__cluster_metadata-0"
+        first = directory / "00000000000000000000.log"
+        until(lambda: not first.exists(), LIMIT_SECONDS, "the log begins behind a snapshot")
+
+        def damage() -> None:
+            for path in directory.glob("*.checkpoint"):
+                with contextlib.suppress(FileNotFoundError):  # the leader deletes old ones
+                    path.chmod(0o644)
+                    with path.open("r+b") as file:
+                        file.seek(-20, os.SEEK_END)
+                        file.write(bytes(20))
+
+        damage()
+        joiner = quorum.join()
+
+        def says_so() -> bool:
+            damage()
+            return "that the leader sent is damaged" in joiner.log()
+
+        until(says_so, LIMIT_SECONDS, "the node has noticed it")
+        assert joiner.runs
+        assert leader.runs
+        assert "Traceback" not in joiner.log()
+        assert joiner.segments() == b""
+        leader.kill()
+        quorum.wait_leader(other_than=leader.id)
+        until(lambda: joiner.segments() != b"", LIMIT_SECONDS, "it has the records behind the next leader's snapshot")

@@ -23,6 +23,7 @@ from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, 
 from tidegauge_lab.cli.fault_verbs import declared_option
 from tidegauge_lab.cli.switching import each, replicas_of, with_switches
 from tidegauge_lab.cli.verbs import lab_verb
+from tidegauge_lab.local.roles import METADATA
 from tidegauge_lab.switches import Step, Switches, Until
 
 _KINDS = {lab_pb2.STEP_KIND_FETCH: "fetch", lab_pb2.STEP_KIND_EPOCH_END: "epoch-end"}
@@ -133,8 +134,10 @@ def step_fetch(
 
 
 async def _held_followers(switches: Switches, at: TopicPartition) -> list[int]:
-    replicas = await replicas_of(switches, at)
     held = await _held(switches, at)
+    if at == METADATA and held:
+        return held
+    replicas = await replicas_of(switches, at)
     found = [broker_id for broker_id in held if broker_id in replicas and replicas[broker_id].role == "follower"]
     if not found:
         raise TidegaugeError(

@@ -108,10 +108,7 @@ class AsyncFaults(FaultCalls):
             return await switches.wait_held(broker_id, count, limit_seconds=timeout)
 
     async def release_requests(self, broker: int | str, which: str = "all") -> int:
-        """End the broker's ``hold_requests``; return how many requests and responses that lets go on.
-
-        ``which`` is "all", "requests" (those that wait for their effect) or "responses".
-        """
+        """End the broker's ``hold_requests`` of all, requests or responses; return how many that lets go on."""
         [broker_id] = await self._ids(broker)
         async with Switches.of_cluster(self.local.file) as switches:
             return sum(fault.held for fault in await switches.release_requests(broker_id, which))

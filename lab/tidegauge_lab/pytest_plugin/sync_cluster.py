@@ -379,10 +379,7 @@ class SyncCluster(SyncClusterBase):
         return self._run(self.aio.wait_held(broker, count, timeout=timeout))
 
     def release_requests(self, broker: int | str, which: str = "all") -> int:
-        """End the broker's ``hold_requests``; return how many requests and responses that lets go on.
-
-        ``which`` is "all", "requests" (those that wait for their effect) or "responses".
-        """
+        """End the broker's ``hold_requests`` of all, requests or responses; return how many that lets go on."""
         return self._run(self.aio.release_requests(broker, which))
 
     def hold_fetch(self, topic: str, partition: int = 0, *, brokers: Sequence[int | str]) -> None:

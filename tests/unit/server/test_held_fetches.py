@@ -45,13 +45,13 @@ class Node:
         self.offset = 7
         self.sent: list[int] = []
         self.failures: list[TidegaugeError] = []
-        self.answer: Any = None
+        self.respond: Any = None
         self.limit_seconds = limit_seconds
 
     async def fetch_once(self) -> None:
         async def send(_left_seconds: float) -> Any:
             self.sent.append(self.offset)
-            return response(b"1234567890") if self.answer is None else await self.answer()
+            return response(b"1234567890") if self.respond is None else await self.respond()
 
         try:
             await self.held.exchange(LEADER, fetch(self.offset), self.limit_seconds, send)
@@ -131,7 +131,8 @@ async def test_a_node_that_sends_no_fetch_can_be_stepped_later(held: HeldFetches
     assert "it leads the quorum, or stands for election" in refused.error_message
     node = Node(held)
     running = asyncio.ensure_future(node.run(1))
-    await asyncio.sleep(0.01)
+    for _ in range(5):
+        await asyncio.sleep(0)
     assert node.sent == [], "the step that found none is over"
     held.release()
     await running
@@ -140,10 +141,10 @@ async def test_a_node_that_sends_no_fetch_can_be_stepped_later(held: HeldFetches
 async def test_a_step_says_why_the_round_failed(held: HeldFetches) -> None:
     node = Node(held)
 
-    async def no_answer() -> Any:
+    async def no_response() -> Any:
         raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "connection refused")
 
-    node.answer = no_answer
+    node.respond = no_response
     running = asyncio.ensure_future(node.run(1))
     done = await metadata_round(held, RESPONSE, lambda _: 3000)
     assert (done.error, done.error_message) == (ErrorCode.NETWORK_EXCEPTION, "connection refused")
@@ -152,15 +153,15 @@ async def test_a_step_says_why_the_round_failed(held: HeldFetches) -> None:
 
 async def test_a_refused_fetch_and_a_truncation_are_reported(held: HeldFetches) -> None:
     node = Node(held)
-    answers = [
+    responses = [
         response(error=int(ErrorCode.FENCED_LEADER_EPOCH)),
         response(diverging=SimpleNamespace(epoch=2, end_offset=4)),
     ]
 
     async def in_turn() -> Any:
-        return answers.pop(0)
+        return responses.pop(0)
 
-    node.answer = in_turn
+    node.respond = in_turn
     running = asyncio.ensure_future(node.run(2))
     refused = await metadata_round(held, RESPONSE, lambda _: 3000)
     assert refused.error == ErrorCode.FENCED_LEADER_EPOCH
@@ -178,14 +179,14 @@ async def test_only_held_fetches_are_stepped() -> None:
 async def test_a_hold_waits_for_the_fetch_that_was_sent_before_it() -> None:
     """Its response may bring records, and would do so after the hold."""
     held = HeldFetches()
-    node, answer = Node(held), asyncio.get_running_loop().create_future()
-    node.answer = lambda: answer
+    node, promised = Node(held), asyncio.get_running_loop().create_future()
+    node.respond = lambda: promised
     running = asyncio.ensure_future(node.run(1))
     await asyncio.sleep(0)
     holding = asyncio.ensure_future(held.hold())
     await asyncio.sleep(0)
     assert not holding.done()
-    answer.set_result(response())
+    promised.set_result(response())
     assert await holding
     await running
 

@@ -32,7 +32,7 @@ async def test_the_event_of_an_ended_membership_speaks_of_no_session(monkeypatch
     parts: Any = SimpleNamespace(
         service=SimpleNamespace(broker_id=1), note=lambda _kind, _cause, fields: notes.append(fields)
     )
-    lab = LabServicer(parts, *[None] * 6)  # type: ignore[arg-type]
+    lab = LabServicer(parts, *[None] * 7)  # type: ignore[arg-type]
     monkeypatch.setattr(lab, "_membership", membership)
     context: Any = None
     response = await lab.ExpireSession(lab_pb2.ExpireSessionRequest(), context)

@@ -94,7 +94,7 @@ async def test_requests_about_thousands_of_partitions_leave_the_loop_its_turns(
     )
     context: Any = SimpleNamespace(peer=lambda: "ipv4:127.0.0.1:5", auth_context=dict, invocation_metadata=tuple)
     servicer = BrokerServicer(service, lambda: NOW_MS, "PLAINTEXT")
-    lab = LabServicer(SimpleNamespace(service=service, now_ms=lambda: NOW_MS), *[None] * 6)  # type: ignore[arg-type]
+    lab = LabServicer(SimpleNamespace(service=service, now_ms=lambda: NOW_MS), *[None] * 7)  # type: ignore[arg-type]
     numbers = range(COUNT)
     kafka: Any = SimpleNamespace(
         service=service, version=9, caller=Caller("c", "PLAINTEXT"), header=SimpleNamespace(client_id="c", version=9)

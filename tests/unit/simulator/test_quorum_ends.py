@@ -35,7 +35,7 @@ def test_the_longest_log_wins_with_a_majority_of_its_own_voters() -> None:
     assert electable(*nodes) == [0, 1], "the third one's last epoch is older than that of both others"
 
 
-def test_a_voter_set_that_needs_a_lost_disk_elects_nobody() -> None:
+def test_a_voter_set_that_needs_a_lost_disk_elects_no_leader() -> None:
     """A removal that was not committed left the voters 1 and 2, and 1 came back with an empty disk."""
     left = [key(1), key(2)]
     nodes = [node(key(0), left, 5), node(key(1, 1), [], 0, last_epoch=0), node(key(2), left, 5)]

@@ -36,7 +36,9 @@ async def metadata_round(
     except TidegaugeError as problem:
         if problem.code is ErrorCode.INVALID_REQUEST:
             raise
-        return lab_pb2.StepFetchResponse(error=int(problem.code), error_message=problem.message)  # type: ignore[arg-type]
+        failed = lab_pb2.StepFetchResponse(error_message=problem.message)
+        failed.error = int(problem.code)  # type: ignore[assignment]  # the numbers are Kafka's on both sides
+        return failed
     return described(fetched, node_at(fetched.address))
 
 

@@ -137,7 +137,13 @@ class KRaftChecker:
             raise Violation("C8", f"two incarnations of broker {now.broker_id} have epoch {now.epoch}")
 
     def _replicas(self, where: str, at: TopicPartition, was: PartitionRegistration, now: PartitionRegistration) -> None:
-        """Judge a change of the replicas (C13)."""
+        """Judge a change of the replicas (C13), where one record alone lies between both states.
+
+        A batch may hold several: a target, another one in its place, by which a replica that was to be added counts as
+        one of before, as in Kafka, and the end of that, by which the replicas are none that were asked for.
+        """
+        if now.partition_epoch != was.partition_epoch + 1:
+            return
         before, after = set(was.replicas), set(now.replicas)
         ends = was.is_reassigning and not now.is_reassigning
         if before != after and was.isr and not now.isr:
