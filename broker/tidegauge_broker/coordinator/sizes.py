@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 LARGE_FROM_ITEMS = 1_000
@@ -14,8 +15,8 @@ _COUNTED = {tuple, list, dict, set, frozenset}
 def items_in(value: Any) -> int:
     """Return how many items the collections of an event, or of a request, have together."""
     found = 0
-    kind: Any = type(value)
-    for name in kind.__match_args__:
+    names: Sequence[str] = getattr(value, "__match_args__")  # noqa: B009 - of any class, which has no type
+    for name in names:
         field = getattr(value, name)
         if type(field) in _COUNTED:  # a NamedTuple is a value
             found += len(field)

@@ -120,7 +120,6 @@ class _Any:
 
 
 ANY: Characters = _Any()
-NO_NEWLINE: Characters
 
 
 @dataclass(frozen=True, slots=True)
