@@ -199,7 +199,7 @@ class KraftPlayer(Player):
         self._shares.close()
         super().close()
 
-    def _do(self, step: steps.Step) -> None:  # type: ignore[override] # a method that is dispatched by its argument
+    def _do(self, step: steps.Step) -> None:
         if not isinstance(step, OF_SHARE_GROUPS):
             super()._do(step)
             return
