@@ -186,6 +186,14 @@ CAUSES = (
         _LEADERS,
     ),
     Cause(
+        "Of several batches in flight the first was refused by the former leader, and a later one was the first to "
+        "reach the next; the producer sends all of them again.",
+        "ReplicaManager",
+        r"Error processing append operation .*OutOfOrderSequenceException: Out of order sequence number for producer "
+        r"\d+ .*\(incoming seq\. number\), \d+ \(current end sequence number\)",
+        _LEADERS,
+    ),
+    Cause(
         "The first batch of a transaction came while the former one was still ending (CONCURRENT_TRANSACTIONS), so "
         "those behind it are out of order; the producer sends all of them again (KIP-890).",
         "ReplicaManager",
