@@ -78,6 +78,11 @@ REASONS: list[tuple[int, str, Rule]] = [
         lambda request, one: one.kafkas in (-1, []) and any(at["topic_id"] == "none" for at in request["topics"]),
     ),
     (
+        apis.DESCRIBE_LOG_DIRS,
+        "records of commits lack the topic's id, and a classic group is written with its first generation",
+        lambda _, one: one.path == ("results", "topics", "partitions", "partition_size") and one.kafkas > one.ours > 0,
+    ),
+    (
         apis.WRITE_TXN_MARKERS,
         "Kafka's broker fails over a producer id or epoch of -1 (IllegalArgumentException)",
         lambda request, one: (

@@ -222,9 +222,9 @@ CAUSES = (
         of_itself=True,
     ),
     Cause(
-        "A heartbeat or registration reaches a controller that is not active yet, or any more.",
+        "A broker's or controller's request reaches a controller that is not active yet, or any more.",
         "ControllerApis",
-        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION),.*NotControllerException: ",
+        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION|ASSIGN_REPLICAS_TO_DIRS),.*NotController",
         _LOST,
         of_a_controller=True,
     ),
