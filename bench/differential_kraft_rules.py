@@ -67,6 +67,15 @@ REASONS: list[tuple[int, str, Rule]] = [
     ),
     (
         apis.FETCH,
+        "a follower is given the address of the leader, as by 3.9 and not by 4.3",
+        lambda request, one: (
+            one.path == ("node_endpoints",)
+            and one.kafkas == []
+            and ((request["replica_state"] or {}).get("replica_id", -1) >= 0 or request["replica_id"] >= 0)
+        ),
+    ),
+    (
+        apis.FETCH,
         "a topic some of whose partitions have failed is listed once",
         lambda _, one: (
             one.path == ("responses",) and {at["topic"] for at in one.kafkas} == {at["topic"] for at in one.ours}
