@@ -288,7 +288,8 @@ SUITES = (
         STREAMS,
         _HOW + " Clusters have no groups of the streams protocol, and EosIntegrationTest, each of whose tests sets "
         "`streams.num.standby.replicas` of its group, can't pass. The counts are those of seven classes: "
-        "FineGrainedAutoReset, GlobalKTableEOS, InternalTopic, JoinStore, KStreamAggregationDedup, PurgeRepartitionTopic, StandbyTaskEOS.",
+        "FineGrainedAutoReset, GlobalKTableEOS, InternalTopic, JoinStore, KStreamAggregationDedup, "
+        "PurgeRepartitionTopic, StandbyTaskEOS.",
     ),
     (
         "clients",
