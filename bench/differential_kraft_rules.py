@@ -9,6 +9,8 @@ from tidegauge.kafka import apis
 
 TOKENS, OF_STREAMS = range(38, 42), (88, 89)
 UNKNOWN_SERVER_ERROR = -1
+MARKER_BYTES = 78
+"""Size of a batch with the marker of a transaction."""
 OF_FEATURES = {(7, 25), (1, 0)}
 """Kafka's and our lowest level of metadata.version, and highest of streams.version."""
 LISTED_APART: dict[int, str] = {
@@ -67,6 +69,15 @@ REASONS: list[tuple[int, str, Rule]] = [
     ),
     (
         apis.FETCH,
+        "a follower is given the address of the leader, as by 3.9 and not by 4.3",
+        lambda request, one: (
+            one.path == ("node_endpoints",)
+            and one.kafkas == []
+            and ((request["replica_state"] or {}).get("replica_id", -1) >= 0 or request["replica_id"] >= 0)
+        ),
+    ),
+    (
+        apis.FETCH,
         "a topic some of whose partitions have failed is listed once",
         lambda _, one: (
             one.path == ("responses",) and {at["topic"] for at in one.kafkas} == {at["topic"] for at in one.ours}
@@ -76,6 +87,18 @@ REASONS: list[tuple[int, str, Rule]] = [
         apis.FETCH,
         "Kafka's broker fails over a topic id of zeros",
         lambda request, one: one.kafkas in (-1, []) and any(at["topic_id"] == "none" for at in request["topics"]),
+    ),
+    (
+        apis.DESCRIBE_LOG_DIRS,
+        "records of commits lack the topic's id, and a classic group is written with its first generation",
+        lambda _, one: one.path == ("results", "topics", "partitions", "partition_size") and one.kafkas > one.ours > 0,
+    ),
+    (
+        apis.DESCRIBE_LOG_DIRS,
+        "markers of a producer id of -1 are in the log, over which Kafka's broker fails",
+        lambda _, one: (
+            one.path[-1:] == ("partition_size",) and one.kafkas == 0 < one.ours and one.ours % MARKER_BYTES == 0
+        ),
     ),
     (
         apis.WRITE_TXN_MARKERS,

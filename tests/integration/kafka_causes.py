@@ -186,6 +186,14 @@ CAUSES = (
         _LEADERS,
     ),
     Cause(
+        "Of several batches in flight the first was refused by the former leader, and a later one was the first to "
+        "reach the next; the producer sends all of them again.",
+        "ReplicaManager",
+        r"Error processing append operation .*OutOfOrderSequenceException: Out of order sequence number for producer "
+        r"\d+ .*\(incoming seq\. number\), \d+ \(current end sequence number\)",
+        _LEADERS,
+    ),
+    Cause(
         "The first batch of a transaction came while the former one was still ending (CONCURRENT_TRANSACTIONS), so "
         "those behind it are out of order; the producer sends all of them again (KIP-890).",
         "ReplicaManager",
@@ -214,9 +222,9 @@ CAUSES = (
         of_itself=True,
     ),
     Cause(
-        "A heartbeat or registration reaches a controller that is not active yet, or any more.",
+        "A broker's or controller's request reaches a controller that is not active yet, or any more.",
         "ControllerApis",
-        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION),.*NotControllerException: ",
+        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION|ASSIGN_REPLICAS_TO_DIRS),.*NotController",
         _LOST,
         of_a_controller=True,
     ),

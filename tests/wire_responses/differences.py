@@ -95,7 +95,6 @@ KNOWN: tuple[Known, ...] = (
         theirs=r".*\{error_code=0\}.*",
         ours=r".*offset=3.*",
     ),
-    Known("OffsetForLeaderEpoch epoch -2", "no log has an epoch below 0", ".*leader_epoch=-2, end_offset=0.*"),
     Known("CreateTopics a partition assigned twice", "Kafka takes the last of several assignments", ours=r".*39.*"),
     Known(
         r"CreatePartitions of topic name '(\.\.)?'|IncrementalAlterConfigs no settings of 2/'\.\.'",

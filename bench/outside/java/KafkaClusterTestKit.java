@@ -23,7 +23,7 @@ import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.metadata.BrokerState;
-import org.apache.kafka.metadata.MetadataCache;
+import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 
 import org.mockito.Mockito;
@@ -176,8 +176,8 @@ public class KafkaClusterTestKit implements AutoCloseable {
         return broker;
     }
 
-    private MetadataCache metadataOf(int id) {
-        return Mockito.mock(MetadataCache.class, call -> switch (call.getMethod().getName()) {
+    private KRaftMetadataCache metadataOf(int id) {
+        return Mockito.mock(KRaftMetadataCache.class, call -> switch (call.getMethod().getName()) {
             case "numPartitions" -> partitionsOf(servers.split(",")[id], call.getArgument(0));
             case "contains" -> partitionsOf(servers.split(",")[id], String.valueOf((Object) call.getArgument(0))).isPresent();
             default -> aborted("it looks into the metadata of broker " + id + ": " + call.getMethod().getName());

@@ -6,7 +6,7 @@ import pytest
 
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.fields import NIL_UUID
-from tidegauge.kafka.messages.delete_topics import DeleteTopicState
+from tidegauge.kafka.kraft.messages.delete_topics import DeleteTopicState
 from tidegauge_broker.server.quorum.controller.topics_served import _ambiguous
 
 TOPIC_ID = bytes(range(16))

@@ -1,7 +1,7 @@
 """The response to a Fetch, out of what was read of each partition.
 
 A partition with an error has -1 for all offsets and no records, never null ones (KAFKA-18646). The leader is named
-with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH from version 16 on, to consumers with its address (KIP-951).
+with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, with its address, from version 16 on (KIP-951).
 Source: ``FetchResponse``, ``KafkaApis.handleFetchRequest``.
 """
 
@@ -47,11 +47,9 @@ class Read(NamedTuple):
     records: bytes
 
 
-def response_of(
-    reads: Iterable[Read], context: Context, session_id: int, *, has_addresses: bool = True
-) -> FetchResponse:
-    """Return the response that names these partitions; followers get no addresses of leaders."""
-    response = FetchResponseInParts(context, has_addresses=has_addresses)
+def response_of(reads: Iterable[Read], context: Context, session_id: int) -> FetchResponse:
+    """Return the response that names these partitions."""
+    response = FetchResponseInParts(context)
     response.add(reads)
     return response.message(session_id)
 
@@ -61,11 +59,10 @@ class FetchResponseInParts:
 
     Args:
         context: of the request.
-        has_addresses: whether leaders are named with their addresses; those of a follower's fetch are not.
     """
 
-    def __init__(self, context: Context, *, has_addresses: bool = True) -> None:
-        self._context, self._has_addresses = context, has_addresses
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._leaders: dict[int, NodeEndpoint] = {}
         self._topics: list[FetchableTopicResponse] = []
         self._partitions: list[PartitionData] = []
@@ -85,7 +82,7 @@ class FetchResponseInParts:
 
     def message(self, session_id: int) -> FetchResponse:
         """Return the whole response."""
-        leaders = list(self._leaders.values()) if self._has_addresses else []
+        leaders = list(self._leaders.values())
         return FetchResponse(session_id=session_id, responses=self._topics, node_endpoints=leaders)
 
 

@@ -138,8 +138,8 @@ async def _of_all(request: FetchRequest, reader: Reader, opened: Opened, context
     if isinstance(reads, FetchResponse):
         return reads
     if len(reads) <= ITEMS_PER_TURN:
-        return _held(reads, opened, pending, context, reader)
-    session, response = opened.session, FetchResponseInParts(context, has_addresses=not reader.is_follower)
+        return _held(reads, opened, pending, context)
+    session, response = opened.session, FetchResponseInParts(context)
     try:
         for portion in _portions(reads):
             response.add(portion if session is None else _with_news(session, portion, everything=opened.is_new))
@@ -150,13 +150,13 @@ async def _of_all(request: FetchRequest, reader: Reader, opened: Opened, context
     return Held(response.message(0 if session is None else session.id), pending)
 
 
-def _held(reads: list[Read], opened: Opened, pending: PendingResponse, context: Context, reader: Reader) -> Held:
+def _held(reads: list[Read], opened: Opened, pending: PendingResponse, context: Context) -> Held:
     """Return the response that names what is new to the session."""
-    session, to_consumer = opened.session, not reader.is_follower
+    session = opened.session
     try:
-        named = reads if session is None else _with_news(session, reads, everything=opened.is_new)
-        session_id = 0 if session is None else session.id
-        return Held(response_of(named, context, session_id, has_addresses=to_consumer), pending)
+        if session is None:
+            return Held(response_of(reads, context, 0), pending)
+        return Held(response_of(_with_news(session, reads, everything=opened.is_new), context, session.id), pending)
     except BaseException:
         pending.release()
         raise
@@ -281,7 +281,7 @@ def _of_standing(
             for result, records in results
             if result.topic_partition in places
         ]
-        return _held(reads, opened, pending, context, reader)
+        return _held(reads, opened, pending, context)
 
     future = service.begin_follower_fetch(caller, asked, pending)
     return respond(future.result()) if future.done() else Pending(future, respond)
