@@ -5,17 +5,17 @@ Rules (AbstractFetcherThread, ReplicaFetcherThread.processPartitionData):
        truncates, is up to the truncation rule: today (KIP-320) a fetch carries the epoch of the last record, and the
        leader reports divergence; only a replica without any epoch entry truncates to its high watermark. By KIP-101 and
        KIP-279 it asks where its latest epoch ends before it fetches; before them it truncated to its high watermark.
-    2. A response counts only for the request in flight: a late or repeated one changes nothing. A new LeaderAndIsr
-       forgets the request in flight, so responses never cross epochs.
+    2. A response counts only for the request in flight: a late or repeated one changes nothing. A new state of
+       the partition forgets the request in flight, so responses never cross epochs.
     3. Records first, then high watermark = min(leader's, own log end), an assignment that may go down, then the
        leader's log start. A diverging response carries neither (KAFKA-14704).
     4. A batch may begin above the own end: compaction leaves gaps. One that begins below it is an error, except in
        an empty log, whose start may lie in the middle of a batch (deleted records).
-    5. FENCED_LEADER_EPOCH at the follower's own epoch marks it failed until the next LeaderAndIsr; other errors
+    5. FENCED_LEADER_EPOCH at the follower's own epoch marks it failed until the partition's next state; other errors
        and corrupt records make it wait replica.fetch.backoff.ms.
     6. A leader that was elected again while its response was on the way may have written batches of its new epoch into
        it. From the first batch above the follower's own epoch on, they are skipped (KAFKA-18723, in 3.9.1): the next
-       fetch is fenced, and the next LeaderAndIsr says whom to follow.
+       fetch is fenced, and the partition's next state says whom to follow.
 """
 
 from __future__ import annotations

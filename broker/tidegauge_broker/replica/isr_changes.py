@@ -45,7 +45,7 @@ class IsrChanges:
         partition = self._hosted.by_name.get(proposal.topic_partition)
         if partition is not None and partition.leader_role is not None:
             role = partition.leader_role
-            if role.isr.proposal is proposal:  # else a LeaderAndIsr has replaced it: the verdict is stale
+            if role.isr.proposal is proposal:  # else a new state has replaced it: the verdict is stale
                 self._report(proposal, verdict, now_ms, out)
             try:
                 if not role.isr_verdict(proposal, verdict, out):

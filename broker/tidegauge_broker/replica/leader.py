@@ -5,7 +5,8 @@ the state that they are applied to. The high watermark never falls within a lead
 places, min(current HW, LEOs), could never rise.)
 
 A pending ISR change is rolled back on OPERATION_NOT_ATTEMPTED and INELIGIBLE_REPLICA alone: after any other error the
-controller may have taken the change, and only a LeaderAndIsr shows which (Partition.handleAlterPartitionError).
+controller may have taken the change, and only the partition's next state shows which
+(Partition.handleAlterPartitionError).
 Source: Kafka's Partition.
 """
 
@@ -70,7 +71,7 @@ _WAIT_FOR_NEWS = frozenset(
 
 
 class Leader(Reader):
-    """The leader role of one partition, from one LeaderAndIsr that made it leader to the next that does not."""
+    """The leader role of one partition, from the state that made it leader to the next one that does not."""
 
     __slots__ = ("epoch_start_offset", "isr", "remotes")
 
@@ -85,7 +86,7 @@ class Leader(Reader):
     def begin_epoch(
         self, state: PartitionState, now_ms: int, *, was_leader: bool, cause: str, out: list[Effect]
     ) -> None:
-        """Take over a LeaderAndIsr of a higher epoch; the partition has adopted it."""
+        """Take over a state of a higher epoch; the partition has adopted it."""
         partition = self.partition
         assert partition.broker_id in state.isr, "I4"
         assert partition.leader_epoch == state.leader_epoch, "the partition has adopted the state"
@@ -478,7 +479,7 @@ class Leader(Reader):
         """Apply the controller's verdict on a proposal; returns whether the committed ISR changed."""
         partition = self.partition
         if isinstance(self.isr, CommittedIsr) or self.isr.proposal is not proposal:
-            return False  # A LeaderAndIsr has replaced what was pending: the verdict is stale.
+            return False  # A new state has replaced what was pending: the verdict is stale.
         if verdict.error is _NONE:
             if verdict.leader_epoch != partition.leader_epoch or verdict.partition_epoch < partition.partition_epoch:
                 return False
@@ -493,7 +494,8 @@ class Leader(Reader):
         elif verdict.error in _WAIT_FOR_NEWS:
             partition.say(
                 "info",
-                f"ISR change to {_list(proposal.new_isr)} failed with {verdict.error.name}; waiting for LeaderAndIsr",
+                f"ISR change to {_list(proposal.new_isr)} failed with {verdict.error.name}; waiting for the next state of "
+                "the partition",
                 out,
             )
         else:

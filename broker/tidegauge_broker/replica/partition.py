@@ -193,7 +193,7 @@ class Partition:
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether the latest LeaderAndIsr names replicas to add or to remove (Partition.isReassigning)."""
+        """Whether the latest state names replicas to add or to remove (Partition.isReassigning)."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     # What is asked of every request

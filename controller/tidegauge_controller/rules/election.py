@@ -44,7 +44,7 @@ class Strategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """The outcome of an election: the state to write (None: no eligible leader) and the receivers of LeaderAndIsr."""
+    """The outcome of an election: the state to write (None: no eligible leader) and who learns of it."""
 
     leadership: Leadership | None
     recipients: tuple[int, ...]

@@ -33,7 +33,7 @@ class TruncationRule(Protocol):
     # As a follower
 
     def restarts_following(self, known_leader: int, leader: int) -> bool:
-        """Whether a LeaderAndIsr of a higher epoch makes a follower of ``known_leader`` restart under ``leader``."""
+        """Whether a state of a higher epoch makes a follower of ``known_leader`` restart under ``leader``."""
         ...
 
     def initial_truncation_offset(self, epochs: EpochCache, high_watermark: int) -> int | None:
