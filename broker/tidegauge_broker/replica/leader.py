@@ -494,8 +494,8 @@ class Leader(Reader):
         elif verdict.error in _WAIT_FOR_NEWS:
             partition.say(
                 "info",
-                f"ISR change to {_list(proposal.new_isr)} failed with {verdict.error.name}; waiting for the next state of "
-                "the partition",
+                f"ISR change to {_list(proposal.new_isr)} failed with {verdict.error.name}; waiting for the next state "
+                "of the partition",
                 out,
             )
         else:
