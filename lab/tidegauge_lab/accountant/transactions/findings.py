@@ -34,7 +34,7 @@ class Anomaly(Enum):
 
 MEANINGS: dict[Anomaly, Meaning] = {
     Anomaly.INCONSISTENT_OFFSETS: Meaning("one log", "one offset holds two values, depending on who reads it"),
-    Anomaly.DUPLICATED: Meaning("exactly once", "a record that was sent once stands at two offsets"),
+    Anomaly.DUPLICATED: Meaning("exactly once", "a record that was sent once is at two offsets"),
     Anomaly.ABORTED_READ: Meaning(
         "no aborted reads (G1a)",
         "a reader of committed records was given one of a transaction that was aborted, or whose write was refused",

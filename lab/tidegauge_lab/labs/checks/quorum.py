@@ -23,7 +23,7 @@ def majority_lost(evidence: Evidence) -> Iterator[Finding]:
     if lost is None:
         yield no(
             "A majority of the three controllers has run all the time",
-            "kill two controllers: `tidegauge kill 3001 3002`",
+            "kill two controllers, such as 3001 and 3002",
         )
         return
     yield yes("Two of three controllers were down, so that the third one had no majority")
@@ -38,7 +38,7 @@ def majority_lost(evidence: Evidence) -> Iterator[Finding]:
         return
     yield yes(f"Broker {written.broker} appended offset {written.new - 1} of orders-0: records need no controller")
     if regained is None:
-        yield no("No controller leads the quorum", "start one of the two: `tidegauge start 3001`")
+        yield no("No controller leads the quorum", "start one of the two again")
         return
     yield yes(
         f"With a majority back, {_name(regained)} became the active controller, in epoch "
@@ -93,7 +93,7 @@ def eligible_leader(evidence: Evidence) -> Iterator[Finding]:
     if not power:
         yield no(
             f"Broker {last} has its page cache still",
-            f"kill broker {last}, and start it as after a power loss: `tidegauge start {last} --after-power-cut`",
+            f"kill broker {last}, and start it as after a power loss (start --after-power-cut)",
         )
         return
     yield yes(f"Broker {last} lost power, and what it had not flushed")
