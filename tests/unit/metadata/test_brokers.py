@@ -197,6 +197,24 @@ def test_a_broker_may_ask_to_be_fenced() -> None:
     assert stays.is_fenced
 
 
+def test_a_new_process_of_a_broker_that_was_fenced_by_request_is_no_duplicate() -> None:
+    """The lab ends a dead broker's membership by such a heartbeat; a session that went on would hold its restart up."""
+    world = World()
+    with pytest.raises(TidegaugeError, match="Another broker is registered"):
+        world.register(0, incarnation_id="AAAAAAAAAAAAAAAAAAAABw")
+    world.heartbeat(0, want_fence=True)
+    world.register(0, incarnation_id="AAAAAAAAAAAAAAAAAAAABw")
+
+
+def test_a_broker_that_starts_and_asks_to_stay_fenced_keeps_its_session() -> None:
+    """While it catches up no other process may register under its id (BrokerHeartbeatManager)."""
+    world = World()
+    world.fence(0)
+    world.heartbeat(0, want_fence=True)
+    with pytest.raises(TidegaugeError, match="Another broker is registered"):
+        world.register(0, incarnation_id="AAAAAAAAAAAAAAAAAAAABw")
+
+
 def test_a_broker_that_wants_both_stops_at_once() -> None:
     world = World()
     world.create("t", [0, 1])

@@ -91,6 +91,9 @@ def heartbeat(view: ClusterView, heartbeats: Heartbeats, request: HeartbeatReque
             records = _begin_controlled_shutdown(view, broker)
     is_fenced = following in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
     heartbeats.touch(broker.broker_id, request.metadata_offset, fenced=is_fenced)
+    if current is BrokerState.UNFENCED and following is BrokerState.FENCED:
+        # No broker of Kafka asks for this while it serves; the lab does, so that its restart need not wait.
+        heartbeats.end_session(broker.broker_id, broker.epoch)
     is_caught_up = request.metadata_offset >= broker.registration_offset
     # Kafka decides both parts on the state of before; a broker that is unfenced with a failed directory could then be
     # made leader of a partition in it.

@@ -78,6 +78,10 @@ class Heartbeats:
         contact = self._contacts.get((broker_id, epoch))
         return contact is not None and now_ms - contact < self._session_timeout_ms
 
+    def end_session(self, broker_id: int, epoch: int) -> None:
+        """Forget a broker's contact before its session expires; its next heartbeat begins another one."""
+        self._contacts.pop((broker_id, epoch), None)
+
     def touch(self, broker_id: int, metadata_offset: int, *, fenced: bool) -> None:
         """Take in a heartbeat that was decided; a broker that is fenced leaves its controlled shutdown."""
         contact = self.brokers[broker_id]
