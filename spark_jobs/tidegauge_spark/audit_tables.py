@@ -34,7 +34,7 @@ MEANINGS = {
     "phantom": "in the log, but in no history",
     "misplaced": "acknowledged at one offset, but kept at another",
     "duplicated": "in the log more often than it was sent",
-    "reordered": "a producer's later record stands before an earlier one of the same partition",
+    "reordered": "a producer's later record has a lower offset than an earlier one of the same partition",
     "reordered-in-real-time": "handed over after another was acknowledged, but stands before it",
 }
 NOT_CHECKED = [

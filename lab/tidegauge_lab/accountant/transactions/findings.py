@@ -53,7 +53,9 @@ MEANINGS: dict[Anomaly, Meaning] = {
     Anomaly.TWO_OUTCOMES: Meaning("atomicity", "a transaction was acknowledged as committed and as aborted"),
     Anomaly.SKIPPED: Meaning("order", "a consumer went past a committed record that it was not given"),
     Anomaly.READ_AGAIN: Meaning("order", "a consumer was given records again, or backwards, without a new assignment"),
-    Anomaly.REORDERED: Meaning("order", "a producer's later record stands before an earlier one of the same partition"),
+    Anomaly.REORDERED: Meaning(
+        "order", "a producer's later record has a lower offset than an earlier one of the same partition"
+    ),
     Anomaly.CIRCULAR: Meaning(
         "no circular information flow (G1c)", "transactions have read each other's records, around a circle"
     ),
