@@ -11,22 +11,12 @@ from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode
 from tidegauge.share_groups import ShareStateRequest, ShareStateResult
+from tidegauge_broker.share.retries import FIRST_BACKOFF_SECONDS, MAX_ATTEMPTS, PASSING
 from tidegauge_proof.hand.coordination import Call, Coordination
 from tidegauge_proof.hand.group_names import SHARE_STATES
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
 
-MAX_ATTEMPTS = 5
-_FIRST_BACKOFF_MS = 1_000
-_PASSING = frozenset(
-    {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
+_FIRST_BACKOFF_MS = round(FIRST_BACKOFF_SECONDS * 1_000)
 Done = Callable[[ShareStateResult], None]
 
 
@@ -88,7 +78,7 @@ class StatePersister:
             take(ShareStateResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _take(self, one: _Asking, result: ShareStateResult) -> None:
-        if result.error in _PASSING and one.attempts < MAX_ATTEMPTS:
+        if result.error in PASSING and one.attempts < MAX_ATTEMPTS:
             one.due_ms = self._coordination.world.now_ms + _FIRST_BACKOFF_MS * 2**one.attempts
             self._waiting.append(one)
             return

@@ -40,24 +40,13 @@ from tidegauge_broker.server.service.admission import through
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.service.gate import CallRefused, Gate, GatedRequest, InjectedError
 from tidegauge_broker.server.share.persister_messages import FORMS, request_message, results_in
+from tidegauge_broker.share.retries import FIRST_BACKOFF_SECONDS, MAX_ATTEMPTS, PASSING
 
 LOG = logging.getLogger("tidegauge.share")
-MAX_ATTEMPTS = 5
-FIRST_BACKOFF_SECONDS = 1.0
 LAST_BACKOFF_SECONDS = 30.0
 _JITTER = 0.2
 REQUEST_SECONDS = 30.0
 """Limit of a request to another broker: Kafka's ``socket.connection.setup.timeout.max.ms``."""
-_PASSING = frozenset(
-    {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
 
 
 class Around(Protocol):
@@ -162,7 +151,7 @@ class Persister:
             if result.error is ErrorCode.NONE:
                 return result
             attempts += 1
-            if result.error not in _PASSING:
+            if result.error not in PASSING:
                 return _failed(result.error, name, result.message or result.error.name)
             if attempts >= MAX_ATTEMPTS:
                 return _failed(result.error, name, f"Exhausted max retries to complete {name} without success.")
