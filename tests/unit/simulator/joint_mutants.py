@@ -163,7 +163,7 @@ def a_load_forgets_whose_offsets_are_pending(patch: pytest.MonkeyPatch) -> None:
 
 
 def members_of_old_generations_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(commits_module, "_refusal", lambda *_: E.NONE)
+    patch.setattr(commits_module.TransactionalCommits, "_refusal", lambda *_: E.NONE)
 
 
 def unstable_offsets_are_given_out(patch: pytest.MonkeyPatch) -> None:
