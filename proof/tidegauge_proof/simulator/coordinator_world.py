@@ -76,6 +76,11 @@ class Process(Generic[CoordinatorT]):
         """The log of the internal topic's partition."""
         return self.replica.log
 
+    def leads(self, partition: SimPartition) -> bool:
+        """Return whether this is the leader by the cluster's state: a deposed one may respond from its old state."""
+        state, role = partition.state_now, self.replica.partition
+        return role is not None and state.leader == self.broker.broker_id and state.leader_epoch == role.leader_epoch
+
 
 class Arrived(Generic[CoordinatorT]):
     """A call that has arrived at a process: one of perhaps several times."""
@@ -315,6 +320,14 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         """Return the next part of a log that is loaded."""
         return log.read(from_offset, log.log_end_offset, _READ_BYTES)
 
+    def replicate(self) -> None:
+        """Have each broker fetch all that it lacks, and each load go on once."""
+        for broker_id in self.world.brokers:
+            self.world.whole_round(broker_id)
+            self.run()
+        for process in self.loading():
+            self.go_on_loading(process)
+
     # The network
 
     def send(self, call: Any, broker_id: int) -> None:
@@ -331,6 +344,12 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         process.events.append(self.event_of(token))
         self.run()
         return True
+
+    def arrive_all(self) -> None:
+        """Hand all requests over that are under way now."""
+        requests, self.requests = self.requests, []
+        for sending in requests:
+            self.arrive(sending)
 
 
 def _end_of(part: bytes) -> int:

@@ -7,6 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.simulator.share_mutants import (
+    deliveries_are_not_counted,
+    former_leaders_may_write,
+    nothing_is_archived_at_the_limit,
+)
 
 from tidegauge.errors import ErrorCode
 from tidegauge.share_groups import InitializeShareState, ReadShareState, ShareStateResult, WriteShareState
@@ -52,10 +57,6 @@ def test_a_seed_gives_the_same_history() -> None:
 # One rule less each
 
 Patch = pytest.MonkeyPatch
-
-
-def former_leaders_may_write(patch: Patch) -> None:
-    patch.setattr(deciding, "_is_older", lambda *_: False)
 
 
 def a_read_fences_no_leader(patch: Patch) -> None:
@@ -162,22 +163,6 @@ def what_a_member_has_is_given_to_others(patch: Patch) -> None:
 
 def who_acknowledges_need_not_have_the_record(patch: Patch) -> None:
     patch.setattr(acknowledging, "_check_record", lambda *_: None)
-
-
-def deliveries_are_not_counted(patch: Patch) -> None:
-    acquire = Delivery.acquire
-
-    def uncounted(self: Delivery, member_id: str) -> None:
-        acquire(self, member_id)
-        self.delivery_count = 1
-
-    patch.setattr(Delivery, "acquire", uncounted)
-
-
-def nothing_is_archived_at_the_limit(patch: Patch) -> None:
-    give_back, roll_back = Delivery.give_back, Delivery.roll_back
-    patch.setattr(Delivery, "give_back", lambda self, state, _: give_back(self, state, 1000))
-    patch.setattr(Delivery, "roll_back", lambda self, _: roll_back(self, 1000))
 
 
 def the_start_passes_available_records(patch: Patch) -> None:

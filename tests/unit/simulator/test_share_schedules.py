@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.unit.simulator.share_mutants import (
+    deliveries_are_not_counted,
+    former_leaders_may_write,
+    nothing_is_archived_at_the_limit,
+)
 
-from tidegauge_broker.coordinator.share_state import deciding
 from tidegauge_broker.share.partition import SharePartition
-from tidegauge_broker.share.states import Delivery
 from tidegauge_proof.exhaustive.share_schedules import ShareBounds, ShareExplorer
 
 Patch = pytest.MonkeyPatch
@@ -26,26 +29,6 @@ def test_every_schedule_of_two_records_and_a_change_of_the_leader_holds() -> Non
     result = ShareExplorer(ShareBounds(records=2, lock_ends=0, failures=0)).explore()
     assert result.violation is None, result.schedule
     assert result.states == 48_151
-
-
-def former_leaders_may_write(patch: Patch) -> None:
-    patch.setattr(deciding, "_is_older", lambda *_: False)
-
-
-def deliveries_are_not_counted(patch: Patch) -> None:
-    acquire = Delivery.acquire
-
-    def uncounted(self: Delivery, member_id: str) -> None:
-        acquire(self, member_id)
-        self.delivery_count = 1
-
-    patch.setattr(Delivery, "acquire", uncounted)
-
-
-def nothing_is_archived_at_the_limit(patch: Patch) -> None:
-    give_back, roll_back = Delivery.give_back, Delivery.roll_back
-    patch.setattr(Delivery, "give_back", lambda self, state, _: give_back(self, state, 1000))
-    patch.setattr(Delivery, "roll_back", lambda self, _: roll_back(self, 1000))
 
 
 def a_leader_begins_without_the_records(patch: Patch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tidegauge.groups import GroupRequest
 from tidegauge_proof.simulator.consumer_groups.consumer_world import ConsumerWorld
 from tidegauge_proof.simulator.consumer_groups.consumers import Call, Consumer
+from tidegauge_proof.simulator.coordinator_actions import load_goes_on, request_arrives, timers_run
 from tidegauge_proof.simulator.coordinator_world import Response
 from tidegauge_proof.simulator.dice import Dice
 
@@ -84,24 +85,6 @@ def consumer_gives_up(consumers: Consumers, cluster: ConsumerWorld, dice: Dice) 
     return f"{consumer.name} gives up its {kind}"
 
 
-def request_arrives(consumers: Consumers, cluster: ConsumerWorld, dice: Dice) -> str | None:
-    """Deliver a request, in any order; it may be lost, or delivered once more later."""
-    del consumers
-    if not cluster.requests:
-        return None
-    index = dice.below(len(cluster.requests))
-    sending = cluster.requests[index]
-    fate = dice.below(20)
-    name = f"{type(sending.call.request).__name__} {sending.call.number}"
-    if fate == 1:
-        del cluster.requests[index]
-        return f"{name} is lost"
-    if fate != 2:
-        del cluster.requests[index]
-    cluster.arrive(sending)
-    return f"{name} arrives at {sending.broker_id}"
-
-
 def response_arrives(consumers: Consumers, cluster: ConsumerWorld, dice: Dice) -> str | None:
     """Deliver a response, in any order; it may be lost."""
     del consumers
@@ -113,23 +96,6 @@ def response_arrives(consumers: Consumers, cluster: ConsumerWorld, dice: Dice) -
         return f"{name} is lost"
     deliver(cluster, response)
     return f"{name} arrives: {response.result}"
-
-
-def load_goes_on(consumers: Consumers, cluster: ConsumerWorld, dice: Dice) -> str | None:
-    """Continue a load."""
-    del consumers
-    loading = cluster.loading()
-    if not loading:
-        return None
-    process = dice.choose(loading)
-    cluster.go_on_loading(process)
-    return f"broker {process.broker.broker_id} reads on"
-
-
-def timers_run(consumers: Consumers, cluster: ConsumerWorld, dice: Dice) -> str | None:
-    """Run the timers of the coordinators that are due."""
-    del consumers, dice
-    return "timers run" if cluster.step_timers() else None
 
 
 def deliver(cluster: ConsumerWorld, response: Response) -> None:

@@ -173,7 +173,11 @@ class ConsumerChecker:
         self._open.remove(token)
         request = token.call.request
         if isinstance(request, ConsumerGroupHeartbeat) and isinstance(result, ConsumerGroupHeartbeatResult):
-            if result.error is ErrorCode.NONE and request.member_epoch >= JOINING_EPOCH and self._is_current(process):
+            if (
+                result.error is ErrorCode.NONE
+                and request.member_epoch >= JOINING_EPOCH
+                and process.leads(self._partition.world)
+            ):
                 member_id = request.member_id
                 self._responded[member_id] = max(self._responded.get(member_id, 0), result.member_epoch)
         elif isinstance(request, OffsetCommit) and isinstance(result, OffsetCommitResult):
@@ -208,11 +212,6 @@ class ConsumerChecker:
     def has_dropped(self, consumer: Consumer) -> None:
         """Take in that a consumer reads nothing: it joins again, and counts as any other."""
         self._excused.discard(consumer.member_id)
-
-    def _is_current(self, process: Incarnation) -> bool:
-        """Return whether this is the leader of the cluster: a deposed one may respond from its old state."""
-        state, role = self._partition.world.state_now, process.replica.partition
-        return role is not None and state.leader == process.broker.broker_id and state.leader_epoch == role.leader_epoch
 
     # Processes and loads
 
@@ -253,7 +252,7 @@ class ConsumerChecker:
         for member in view.members:
             given = self._responded.get(member.member_id, 0)
             if (
-                self._is_current(process)
+                process.leads(self._partition.world)
                 and STATIC_LEAVING_EPOCH != member.epoch < given
                 and not self._may_be_new(member)
             ):
@@ -288,7 +287,7 @@ class ConsumerChecker:
                 raise Violation("K3", f"{member_id} goes from epoch {was} to {epoch}")
             self._highest[member_id] = max(self._highest.get(member_id, 0), epoch)
         self._excused |= before.keys() - now.keys()
-        if self._is_current(process):
+        if process.leads(self._partition.world):
             self._excused |= self._highest.keys() - now.keys()
         self._seen[process] = now
 

@@ -88,7 +88,7 @@ def _heal(world: World, cluster: ConsumerWorld, consumers: Consumers) -> None:
                 call = consumers.call(consumer, request)
                 consumer.in_flight["heartbeat"] = call
                 cluster.send(call, leader)
-        _deliver_all(world, cluster)
+        _deliver_all(cluster)
         if _has_settled(cluster, consumers):
             break
         world.pass_time(_REST_MS)
@@ -109,17 +109,11 @@ def _has_settled(cluster: ConsumerWorld, consumers: Consumers) -> bool:
     return all(one.is_settled for one in consumers.all) and reads == list(range(PARTITIONS))
 
 
-def _deliver_all(world: World, cluster: ConsumerWorld) -> None:
+def _deliver_all(cluster: ConsumerWorld) -> None:
     """Deliver everything in flight, once; followers fetch until all is committed."""
     for _ in range(8):
-        for broker_id in world.brokers:
-            world.whole_round(broker_id)
-            cluster.run()
-        for process in cluster.loading():
-            cluster.go_on_loading(process)
-        requests, cluster.requests = cluster.requests, []
-        for sending in requests:
-            cluster.arrive(sending)
+        cluster.replicate()
+        cluster.arrive_all()
         responses, cluster.responses = cluster.responses, []
         for response in responses:
             deliver(cluster, response)

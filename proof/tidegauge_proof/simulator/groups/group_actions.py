@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tidegauge.groups import GroupRequest, LeaveGroup, LeavingMember, OffsetFetch
 from tidegauge.partition import TopicPartition
+from tidegauge_proof.simulator.coordinator_actions import load_goes_on, request_arrives, timers_run
 from tidegauge_proof.simulator.coordinator_world import Response
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.groups.group_world import GroupWorld
@@ -108,23 +109,6 @@ def fetch_offsets(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | No
     return f"offsets are asked of {broker_id}"
 
 
-def request_arrives(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | None:
-    """Deliver a request, in any order; it may be lost, or delivered once more later."""
-    del clients
-    if not cluster.requests:
-        return None
-    index = dice.below(len(cluster.requests))
-    sending = cluster.requests[index]
-    fate = dice.below(20)
-    if fate == 1:
-        del cluster.requests[index]
-        return f"{type(sending.call.request).__name__} {sending.call.number} is lost"
-    if fate != 2:
-        del cluster.requests[index]
-    cluster.arrive(sending)
-    return f"{type(sending.call.request).__name__} {sending.call.number} arrives at {sending.broker_id}"
-
-
 def response_arrives(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | None:
     """Deliver a response, in any order; it may be lost."""
     del clients
@@ -136,23 +120,6 @@ def response_arrives(clients: Clients, cluster: GroupWorld, dice: Dice) -> str |
         return f"{name} is lost"
     deliver(response.call, cluster, response)
     return f"{name} arrives: {response.result}"
-
-
-def load_goes_on(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | None:
-    """Continue a load."""
-    del clients
-    loading = cluster.loading()
-    if not loading:
-        return None
-    process = dice.choose(loading)
-    cluster.go_on_loading(process)
-    return f"broker {process.broker.broker_id} reads on"
-
-
-def timers_run(clients: Clients, cluster: GroupWorld, dice: Dice) -> str | None:
-    """Run the timers of the coordinators that are due."""
-    del clients, dice
-    return "timers run" if cluster.step_timers() else None
 
 
 def deliver(call: Call, cluster: GroupWorld, response: Response) -> None:

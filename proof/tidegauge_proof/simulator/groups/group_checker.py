@@ -239,7 +239,7 @@ class GroupChecker:
 
     def _fetched(self, process: Incarnation, token: Token, result: OffsetFetchResult) -> None:
         wanted = self._wanted.pop(token)
-        if result.error is not ErrorCode.NONE or not self._is_current(process):
+        if result.error is not ErrorCode.NONE or not process.leads(self._partition.world):
             return
         for partition, fetched in result.offsets.items():
             if fetched.error is not ErrorCode.NONE:
@@ -262,11 +262,6 @@ class GroupChecker:
                 "G5",
                 f"broker {process.broker.broker_id} returns {offset} for {partition}, older than what was acknowledged",
             )
-
-    def _is_current(self, process: Incarnation) -> bool:
-        """Return whether this is ZooKeeper's leader: a deposed one may respond from its old state."""
-        state, role = self._partition.world.state_now, process.replica.partition
-        return role is not None and state.leader == process.broker.broker_id and state.leader_epoch == role.leader_epoch
 
     # Processes, loads, groups
 

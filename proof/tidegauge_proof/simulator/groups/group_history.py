@@ -87,7 +87,7 @@ def _heal(world: World, cluster: GroupWorld, clients: Clients) -> None:
             member.restart()
     calm = 0
     for _ in range(_REST_ROUNDS):
-        _deliver_all(world, cluster)
+        _deliver_all(cluster)
         leader = world.state_now.leader
         for member in clients.members:
             member.broker = leader
@@ -97,7 +97,7 @@ def _heal(world: World, cluster: GroupWorld, clients: Clients) -> None:
                 call = clients.call(member, request[1])
                 member.in_flight[request[0]] = call
                 cluster.send(call, leader)
-        _deliver_all(world, cluster)
+        _deliver_all(cluster)
         calm = calm + 1 if all(member.is_stable for member in clients.members) else 0
         if calm > 3 * SESSION_MS // _REST_MS:
             break
@@ -113,17 +113,11 @@ def _heal(world: World, cluster: GroupWorld, clients: Clients) -> None:
     cluster.checker.at_rest(cluster)
 
 
-def _deliver_all(world: World, cluster: GroupWorld) -> None:
+def _deliver_all(cluster: GroupWorld) -> None:
     """Deliver everything in flight, once; followers fetch until all is committed."""
     for _ in range(8):
-        for broker_id in world.brokers:
-            world.whole_round(broker_id)
-            cluster.run()
-        for process in cluster.loading():
-            cluster.go_on_loading(process)
-        requests, cluster.requests = cluster.requests, []
-        for sending in requests:
-            cluster.arrive(sending)
+        cluster.replicate()
+        cluster.arrive_all()
         responses, cluster.responses = cluster.responses, []
         for response in responses:
             deliver(response.call, cluster, response)

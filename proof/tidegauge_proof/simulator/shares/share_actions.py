@@ -8,6 +8,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge_broker.share.acknowledging import Acknowledgement
 from tidegauge_broker.share.acquiring import Wanted
 from tidegauge_broker.share.settings import AcquireMode
+from tidegauge_proof.simulator.coordinator_actions import load_goes_on, timers_run
 from tidegauge_proof.simulator.coordinator_world import Sending
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.shares.leaders import Call
@@ -172,23 +173,6 @@ def locks_end(members: Members, cluster: ShareWorld, dice: Dice) -> str | None:
     """Have locks time out that are due."""
     del members, dice
     return "locks end" if cluster.expire_locks() else None
-
-
-def load_goes_on(members: Members, cluster: ShareWorld, dice: Dice) -> str | None:
-    """Continue a load."""
-    del members
-    loading = cluster.loading()
-    if not loading:
-        return None
-    process = dice.choose(loading)
-    cluster.go_on_loading(process)
-    return f"broker {process.broker.broker_id} reads on"
-
-
-def timers_run(members: Members, cluster: ShareWorld, dice: Dice) -> str | None:
-    """Run the timers of the coordinators that are due."""
-    del members, dice
-    return "timers run" if cluster.step_timers() else None
 
 
 def deliver(cluster: ShareWorld, request: MemberRequest) -> None:

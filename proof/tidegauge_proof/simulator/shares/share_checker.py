@@ -237,16 +237,15 @@ class ShareChecker:
             read_before = self._read_before.pop(token)
             if result.error is ErrorCode.NONE and request.leader_epoch < read_before:
                 raise Violation("S7", f"epoch {request.leader_epoch} writes after epoch {read_before} has read")
-        elif isinstance(request, ReadShareState) and result.error is ErrorCode.NONE and self._is_current(process):
+        elif (
+            isinstance(request, ReadShareState)
+            and result.error is ErrorCode.NONE
+            and process.leads(self._partition.world)
+        ):
             self._read_by = max(self._read_by, request.leader_epoch)
             if result.start_offset < promised:
                 raise Violation("S5", f"{result.start_offset} is read, and {promised} was written before")
             self._promised = max(self._promised, result.start_offset)
-
-    def _is_current(self, process: Incarnation) -> bool:
-        """Return whether this is the leader of the cluster: a deposed one may respond from its old state."""
-        state, role = self._partition.world.state_now, process.replica.partition
-        return role is not None and state.leader == process.broker.broker_id and state.leader_epoch == role.leader_epoch
 
     # Processes and loads
 

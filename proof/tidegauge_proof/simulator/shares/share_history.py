@@ -96,7 +96,7 @@ def _heal(world: World, cluster: ShareWorld, members: Members) -> None:
         for member in members.all if cluster.is_initialized else ():
             if member.in_flight is None:
                 _go_on(cluster, members, member.name)
-        _deliver_all(world, cluster)
+        _deliver_all(cluster)
         if _is_at_the_end(cluster):
             break
         world.pass_time(LOCK_MS // 8)
@@ -108,7 +108,7 @@ def _heal(world: World, cluster: ShareWorld, members: Members) -> None:
         window = None if leader is None else leader.core.window
         at = "no leader" if window is None else f"start {window.start_offset}, {window.complete_count} done"
         raise Violation("S6", f"the members do not come to the end {cluster.end_offset}: {at}")
-    _deliver_all(world, cluster)
+    _deliver_all(cluster)
     cluster.checker.at_rest(cluster.end_offset)
 
 
@@ -131,14 +131,10 @@ def _is_at_the_end(cluster: ShareWorld) -> bool:
     return window.start_offset + window.complete_count >= cluster.end_offset
 
 
-def _deliver_all(world: World, cluster: ShareWorld) -> None:
+def _deliver_all(cluster: ShareWorld) -> None:
     """Deliver everything in flight; followers fetch until all is committed."""
     for _ in range(8):
-        for broker_id in world.brokers:
-            world.whole_round(broker_id)
-            cluster.run()
-        for process in cluster.loading():
-            cluster.go_on_loading(process)
+        cluster.replicate()
         for request in [one for one in cluster.member_requests if not one.has_arrived]:
             cluster.arrive_of_member(request)
         for request in [one for one in cluster.member_requests if one.error is not None]:
@@ -146,12 +142,10 @@ def _deliver_all(world: World, cluster: ShareWorld) -> None:
         calls, cluster.unsent = cluster.unsent, []
         for call in calls:
             call.attempts += 1
-            cluster.send(call, world.state_now.leader)
+            cluster.send(call, cluster.world.state_now.leader)
         for call in cluster.lost_calls():
             cluster.call_failed(call)
-        requests, cluster.requests = cluster.requests, []
-        for sending in requests:
-            cluster.arrive(sending)
+        cluster.arrive_all()
         responses, cluster.responses = cluster.responses, []
         for response in responses:
             cluster.take_result(response.call, response.result)

@@ -96,7 +96,7 @@ class TransactionChecker:
             ]
             if not decisions:
                 raise Violation("T3", f"{name} is complete without a decision")
-            self._must_be_marked(name, decisions[-1], is_current=self._is_current(process))
+            self._must_be_marked(name, decisions[-1], is_current=process.leads(self._partition.world))
 
     def _must_be_marked(self, name: str, decision: Transaction, *, is_current: bool) -> None:
         """Check that each partition has the marker; and that none is open, but where a deposed coordinator repeats."""
@@ -178,7 +178,7 @@ class TransactionChecker:
         request, name = token.call.request, token.call.producer.transactional_id
         if isinstance(result, InitProducerIdResult) and result.error is ErrorCode.NONE:
             given = (result.producer_id, result.producer_epoch)
-            if self._is_current(process):
+            if process.leads(self._partition.world):
                 self._granted[name] = max(given, self._granted.get(name, given))
         elif isinstance(request, (AddPartitionsToTxn, EndTxn)) and isinstance(
             result, (AddPartitionsToTxnResult, EndTxnResult)
@@ -188,13 +188,8 @@ class TransactionChecker:
                 return
             self.acknowledged += 1
             is_fenced = granted is not None and (request.producer_id, request.producer_epoch) < granted
-            if is_fenced and self._is_current(process):
+            if is_fenced and process.leads(self._partition.world):
                 raise Violation("Fence", f"{request} is acknowledged after {granted} was given out")
-
-    def _is_current(self, process: Incarnation) -> bool:
-        """Return whether this is ZooKeeper's leader: a deposed one may respond from its old state."""
-        state, role = self._partition.world.state_now, process.replica.partition
-        return role is not None and state.leader == process.broker.broker_id and state.leader_epoch == role.leader_epoch
 
     # Processes and loads
 

@@ -17,6 +17,7 @@ from tidegauge.collections_off import collections_off
 from tidegauge.errors import ErrorCode
 from tidegauge.transaction_marker import Outcome
 from tidegauge.transactions import AddPartitionsToTxnResult
+from tidegauge_proof.simulator.coordinator_actions import load_goes_on, timers_run
 from tidegauge_proof.simulator.coordinator_history import History, acted, staged
 from tidegauge_proof.simulator.coordinator_world import Response, Sending
 from tidegauge_proof.simulator.dice import Dice
@@ -178,23 +179,6 @@ def marker_response_arrives(producers: list[Producer], cluster: TransactionWorld
     return "the response to markers arrives" if response.errors is not None else "the response to markers is lost"
 
 
-def load_goes_on(producers: list[Producer], cluster: TransactionWorld, dice: Dice) -> str | None:
-    """Continue a load."""
-    del producers
-    loading = cluster.loading()
-    if not loading:
-        return None
-    process = dice.choose(loading)
-    cluster.go_on_loading(process)
-    return f"broker {process.broker.broker_id} reads on"
-
-
-def timers_run(producers: list[Producer], cluster: TransactionWorld, dice: Dice) -> str | None:
-    """Run the timers of the coordinators that are due."""
-    del producers, dice
-    return "timers run" if cluster.step_timers() else None
-
-
 TRANSACTION_ACTIONS: tuple[tuple[TransactionAction, float], ...] = (
     (producer_acts, 50),
     (request_arrives, 60),
@@ -258,13 +242,13 @@ def _heal(world: World, cluster: TransactionWorld, producers: list[Producer]) ->
     cluster.is_calm = True
     cluster.run()
     for _ in range(_REST_ROUNDS):
-        _deliver_all(world, cluster)
+        _deliver_all(cluster)
         if world.now_ms and _is_over(cluster):
             break
         world.pass_time(_REST_MS)
         cluster.run()
         cluster.step_timers()
-    _deliver_all(world, cluster)
+    _deliver_all(cluster)
     stories = [story for producer in producers for story in producer.stories]
     cluster.checker.at_rest(cluster, stories, judges=cluster.judges)
 
@@ -278,14 +262,10 @@ def _is_over(cluster: TransactionWorld) -> bool:
     return all(view.pending_state is None and view.state.value.startswith(("Empty", "Complete")) for view in views)
 
 
-def _deliver_all(world: World, cluster: TransactionWorld) -> None:
+def _deliver_all(cluster: TransactionWorld) -> None:
     """Deliver everything in flight, once; followers fetch until all is committed."""
     for _ in range(8):
-        for broker_id in world.brokers:
-            world.whole_round(broker_id)
-            cluster.run()
-        for process in cluster.loading():
-            cluster.go_on_loading(process)
+        cluster.replicate()
         requests, cluster.requests = cluster.requests, []
         for sending in requests:
             if cluster.allows_late or not cluster.is_late(sending.call):
