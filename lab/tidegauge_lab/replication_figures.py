@@ -27,7 +27,6 @@ _RETURNS = frozenset({"resume", "start"})
 class _Leadership:
     """A leader epoch of a partition; ``leader`` below 0: the controller found none."""
 
-    leader_epoch: int
     leader: int
     from_ms: int
     strategy: str | None
@@ -41,11 +40,18 @@ class _Leadership:
 
 
 class _Moment(NamedTuple):
-    """A value at a time; the sequence orders what one process has written in the same ms."""
+    """A value at a time."""
 
     time_ms: int
-    sequence: int
     value: int
+
+
+class _Fault(NamedTuple):
+    """An action of the lab on a broker at a time."""
+
+    time_ms: int
+    action: object
+    broker: int | None
 
 
 def figures_of(events: Iterable[_Event], min_isr: int, topics: AbstractSet[str] = frozenset()) -> dict[str, Any]:
@@ -65,6 +71,9 @@ def figures_of(events: Iterable[_Event], min_isr: int, topics: AbstractSet[str] 
     for led in (one for of_partition in leaderships.values() for one in of_partition if one.changes_leader):
         key = led.leader, led.strategy or "new"
         changes[key] = changes.get(key, 0) + 1
+    faults = [
+        _Fault(int(one["time_ms"]), one.get("action"), _whole(one, "broker")) for one in kept if one["kind"] == "fault"
+    ]
     isr_sizes = _isr_sizes(kept)
     offsets = _offsets(kept)
     return {
@@ -77,7 +86,7 @@ def figures_of(events: Iterable[_Event], min_isr: int, topics: AbstractSet[str] 
                 "topic": at.topic,
                 "partition": at.partition,
                 "leader_changes": sum(one.changes_leader and one.leader_before is not None for one in of_partition),
-                "leaderless_ms": _leaderless_ms(of_partition, kept),
+                "leaderless_ms": _leaderless_ms(of_partition, faults),
                 **_under_min_isr(isr_sizes.get(at, []), min_isr, last_ms),
                 "hw_lag": _hw_lag(of_partition, offsets.get(at, {})),
             }
@@ -109,7 +118,7 @@ def _leaderships(events: Sequence[_Event], last_ms: int) -> dict[TopicPartition,
         if event["kind"] != "election" and not (is_role and leader == broker_of(event)):
             continue
         strategy = event.get("strategy") if isinstance(event.get("strategy"), str) else None
-        led = found.setdefault(at, {}).setdefault(epoch, _Leadership(epoch, leader, int(event["time_ms"]), strategy))
+        led = found.setdefault(at, {}).setdefault(epoch, _Leadership(leader, int(event["time_ms"]), strategy))
         led.leader = max(led.leader, leader)
         led.strategy = max(filter(None, (led.strategy, strategy)), default=None)
     ordered = {at: [by_epoch[one] for one in sorted(by_epoch)] for at, by_epoch in found.items()}
@@ -120,11 +129,8 @@ def _leaderships(events: Sequence[_Event], last_ms: int) -> dict[TopicPartition,
     return ordered
 
 
-def _leaderless_ms(of_partition: Sequence[_Leadership], events: Sequence[_Event]) -> int:
+def _leaderless_ms(of_partition: Sequence[_Leadership], faults: Sequence[_Fault]) -> int:
     """Return how long a partition had no leader that lived."""
-    faults = [
-        (int(one["time_ms"]), one.get("action"), _whole(one, "broker")) for one in events if one["kind"] == "fault"
-    ]
     total_ms = 0
     for led in of_partition:
         if led.leader < 0:
@@ -146,7 +152,7 @@ def _isr_sizes(events: Sequence[_Event]) -> dict[TopicPartition, list[_Moment]]:
         is_committed = event["kind"] == "isr" and event.get("state") == "committed"
         isr = event.get("new") if is_committed else event.get("isr") if event["kind"] == "election" else None
         if at is not None and isinstance(isr, list):
-            moment = _Moment(int(event["time_ms"]), _whole(event, "sequence") or 0, len(isr))
+            moment = _Moment(int(event["time_ms"]), len(isr))
             found.setdefault(at, []).append(moment)
     return found
 
@@ -170,7 +176,7 @@ def _offsets(events: Sequence[_Event]) -> dict[TopicPartition, dict[int, list[_M
             last[event["kind"]] = new
         if len(last) == 2:
             lag = max(last["log_end_offset"] - last["high_watermark"], 0)
-            moment = _Moment(int(event["time_ms"]), _whole(event, "sequence") or 0, lag)
+            moment = _Moment(int(event["time_ms"]), lag)
             found.setdefault(at, {}).setdefault(broker, []).append(moment)
     return found
 

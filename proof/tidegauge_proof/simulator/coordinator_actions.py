@@ -1,4 +1,4 @@
-"""What may happen to the coordinators of a history, and to the requests to them, whoever their clients are."""
+"""Actions on the coordinators of a history, and on the requests to them, for clients of each kind."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Process(Generic[CoordinatorT]):
         return self.replica.log
 
     def leads(self, partition: SimPartition) -> bool:
-        """Return whether this is the leader by the cluster's state: a deposed one may respond from its old state."""
+        """Return whether this leads now: a deposed leader may respond from its old state."""
         state, role = partition.state_now, self.replica.partition
         return role is not None and state.leader == self.broker.broker_id and state.leader_epoch == role.leader_epoch
 
@@ -346,7 +346,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         return True
 
     def arrive_all(self) -> None:
-        """Hand all requests over that are under way now."""
+        """Hand over all requests that are in flight now."""
         requests, self.requests = self.requests, []
         for sending in requests:
             self.arrive(sending)
