@@ -28,7 +28,7 @@ _LARGE_ROOM_BYTES = 1 << 20
 To fill 100 MiB with zeros first, as ``bytearray`` does, stops all threads for some 100 ms."""
 _PIECE_BYTES = 1 << 19
 _SNAPPY_LEFT_BYTES = 12 * 1024
-_XERIAL = b"\x82SNAPPY\x00"
+SNAPPY_JAVA_MAGIC = b"\x82SNAPPY\x00"
 """What SnappyOutputStream of Java writes first, with two version numbers behind it."""
 _XERIAL_HEADER_BYTES = 16
 _BLOCK_SIZE = struct.Struct(">i")
@@ -147,7 +147,7 @@ def _unsnapped(payload: memoryview, limit_bytes: int, head: Buffer) -> memoryvie
 
 def _snappy_blocks(payload: memoryview) -> Iterator[memoryview]:
     """Yield the blocks that SnappyOutputStream of Java framed; else the payload, which is one."""
-    if payload[: len(_XERIAL)] != _XERIAL:
+    if payload[: len(SNAPPY_JAVA_MAGIC)] != SNAPPY_JAVA_MAGIC:
         yield payload
         return
     at = _XERIAL_HEADER_BYTES

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from tidegauge.compressors import cramjam
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.record_batch import COMPRESSION_NAMES, Buffer
-from tidegauge.record_inflation import MAX_INFLATED_BYTES, decompressed, too_large
+from tidegauge.record_inflation import MAX_INFLATED_BYTES, SNAPPY_JAVA_MAGIC, decompressed, too_large
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(len(COMPRESSION_NAMES))
 
 _ZSTD_LEVEL = 3
-_SNAPPY_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+_SNAPPY_HEADER = SNAPPY_JAVA_MAGIC + struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK_BYTES = 1 << 15
 _LZ4_FAST_LEVEL = 9
 """Kafka's default: that it compresses fast; other levels compress hard."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -133,6 +133,7 @@ class CoordinatorRunner(Generic[Run]):
         self._now_ms = now_ms
         self._halt = halt
         self._queue: deque[AnyEvent | None] = deque()  # None: a timer has fired
+        self._changing: Counter[int] = Counter()  # partitions, by how many of their elections and resignations wait
         self._is_running = False
         self._is_beside = False
         self.at_rest = asyncio.Lock()
@@ -170,6 +171,7 @@ class CoordinatorRunner(Generic[Run]):
             if leads:
                 self._elected_ms[at.partition] = self._now_ms()
             self._queue.append(event)
+            self._changing[at.partition] += 1
             asyncio.get_running_loop().call_soon(self._run)
 
     def shut_down(self) -> None:
@@ -194,6 +196,8 @@ class CoordinatorRunner(Generic[Run]):
         try:
             while self._queue and not self._is_beside:
                 event = self._queue.popleft()
+                if isinstance(event, Elected | Resigned):
+                    self._changing[event.partition] -= 1
                 if self.coordinator.is_large(event, self._now_ms()):
                     self._is_beside = True
                     self._in_background(self._decide_beside(event), f"large-decision-{self.topic}")
@@ -270,7 +274,7 @@ class CoordinatorRunner(Generic[Run]):
     def _append(self, effect: Append) -> None:
         guard = cast("VerificationGuard | None", effect.guard)
         at = TopicPartition(self.topic, effect.partition)
-        if self._has_changed_hands(effect.partition):
+        if self._changing[effect.partition]:  # the leadership of the decision ended while a thread made it
             self._queue.append(Appended(effect.append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
             return
         request = ProduceRequest(
@@ -281,10 +285,6 @@ class CoordinatorRunner(Generic[Run]):
             self._appended(effect, future)
         else:
             future.add_done_callback(partial(self._appended, effect))
-
-    def _has_changed_hands(self, partition: int) -> bool:
-        """Return whether the leadership under which a decision was made ended while it was made in a thread."""
-        return any(isinstance(one, Elected | Resigned) and one.partition == partition for one in self._queue)
 
     def _appended(self, effect: Append, future: asyncio.Future[Sequence[ProduceResult]]) -> None:
         if future.cancelled():
