@@ -1,7 +1,8 @@
 """Has the active controller fence a broker of a local cluster, whether its process is up, paused or down.
 
 The lab sends the broker's own heartbeat, one that asks to be fenced: its registration is named by the broker epoch in
-the last event of its lifecycle. A broker that lives asks to be unfenced with its next heartbeat.
+the last event of its lifecycle. A broker that lives asks to be unfenced with its next heartbeat;
+of one that does not, a new process may register at once, as its session has ended with the fencing.
 Source: ``BrokerHeartbeatRequest``, ``ReplicationControlManager.processBrokerHeartbeat``; KIP-631.
 """
 
