@@ -79,7 +79,8 @@ class Process(Generic[CoordinatorT]):
     def leads(self, partition: SimPartition) -> bool:
         """Return whether this leads now: a deposed leader may respond from its old state."""
         state, role = partition.state_now, self.replica.partition
-        return role is not None and state.leader == self.broker.broker_id and state.leader_epoch == role.leader_epoch
+        epoch = None if role is None else role.leader_epoch
+        return (state.leader, state.leader_epoch) == (self.broker.broker_id, epoch)
 
 
 class Arrived(Generic[CoordinatorT]):
