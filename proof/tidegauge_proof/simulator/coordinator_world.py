@@ -77,7 +77,7 @@ class Process(Generic[CoordinatorT]):
         return self.replica.log
 
     def leads(self, partition: SimPartition) -> bool:
-        """Return whether this leads now: a deposed leader may respond from its old state."""
+        """Return whether this leads: a deposed leader may still respond."""
         state, role = partition.state_now, self.replica.partition
         epoch = None if role is None else role.leader_epoch
         return (state.leader, state.leader_epoch) == (self.broker.broker_id, epoch)
