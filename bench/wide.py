@@ -1,4 +1,4 @@
-"""The yardstick's figures as the tables of docs/performance.md: a row for each workload, measures side by side.
+"""The yardstick's figures as the tables of docs/results/one-client.md: a row for each workload, measures side by side.
 
 Each cell is ours / theirs = ratio, of the medians of all rounds; above 1 is in our favour.
 """

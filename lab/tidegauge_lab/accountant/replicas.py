@@ -20,7 +20,7 @@ Rules:
 
 Where nothing is compacted, marks of whole batches are compared: batches are copied unchanged, and the CRC covers their
 content. Source: Kafka's ReplicaVerificationTool and LogCleaner; the LogMatching and WeakIsr properties of the public
-TLA+ models of Kafka's replication (docs/simulation.md).
+TLA+ models of Kafka's replication (docs/results/explorations.md).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _JSON_NAMES = {"generations": "rebalances"}
 def simulate_coordinators(
     plan: CoordinatorPlan, *, jobs: int, fail_fast: bool, record: Path | None, output: str
 ) -> int:
-    """Search for a history that breaks an invariant of coordinators (docs/simulation.md); return the exit code.
+    """Search for a history that breaks an invariant of coordinators (docs/simulated-worlds.md); return the exit code.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; what came of the histories that were done has been printed.

@@ -1,7 +1,7 @@
 """A new controller finds brokers that registered after a partition's state was written (failover.py; not Kafka's).
 
 Kafka takes such a broker for what it was. It may have lost what it never flushed, and would write other records at the
-same offsets in the same epoch; histories of it stand in docs/simulation.md.
+same offsets in the same epoch; histories of it stand in docs/results/searches.md.
 """
 
 from __future__ import annotations

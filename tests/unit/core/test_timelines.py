@@ -119,7 +119,7 @@ def test_below_min_insync_replicas_the_mark_does_not_move_and_the_producer_times
 @pytest.mark.parametrize("kafkas_rule", [False, True])
 def test_a_follower_is_killed_and_comes_back(kafkas_rule: bool):
     """With Kafka's rule a re-elected leader keeps its followers' ends, so HW moves at the LeaderAndIsr itself; by
-    default only a fetch of the new epoch counts (the deliberate difference M6 of docs/simulation.md).
+    default only a fetch of the new epoch counts (the deliberate difference M6 of docs/results/rules-taken-away.md).
     """
     cluster = ten_records(settings=CoreSettings(reelected_leader_keeps_follower_state=kafkas_rule))
     # 0 s: kill -9. Nothing happens in ZooKeeper; acks=all stalls.

@@ -68,7 +68,7 @@ def test_what_happens_in_one_log_directory_stays_there(power: str):
 
 
 def test_histories_of_one_directory_are_what_they_were():
-    """A seed of the record in docs/simulation.md means the same history with ``--directories 1``."""
+    """A seed of the record in docs/results/searches.md means the same history with ``--directories 1``."""
     with_one = [history_of(seed, 300, directories=1) for seed in range(8)]
     by_seed = [history_of(seed, 300) for seed in range(8)]
     alike = [one == other for one, other in zip(with_one, by_seed, strict=True)]
@@ -89,7 +89,7 @@ def test_histories_of_one_directory_are_what_they_were():
     ],
 )
 def test_what_the_long_search_found_is_cured(seed: int, power: str):
-    """Seeds that broke an invariant, the last by the controller's own fault (docs/simulation.md, "What was found")."""
+    """Seeds that broke an invariant, the last by the controller's own fault (docs/results/searches.md, "What was found")."""
     assert history_of(seed, 1000, power=power, directories=1).violation is None
 
 

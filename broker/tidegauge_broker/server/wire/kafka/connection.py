@@ -26,7 +26,7 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        before the request is handled, and goes along with the response (``tidegauge.kafka.header_tags``).
 
 Hot path: for each request ``buffer_updated``, ``_begin``, the handler and ``_send`` run once, without a task
-or a turn of the event loop where nothing has to wait (docs/performance.md, CPU of one request).
+or a turn of the event loop where nothing has to wait (docs/results/costs.md, CPU of one request).
 """
 
 from __future__ import annotations
