@@ -67,7 +67,8 @@ class RemoteReplica:
         """Start a new leader epoch. ISR members count as caught up now, others as never.
 
         ``keep_offset`` is Kafka's rule for a leader that is elected again: it keeps its followers' ends of the
-        former epoch, though a follower may have truncated since (docs/results/rules-taken-away.md, M6). Off by default here.
+        former epoch, though a follower may have truncated since (docs/results/rules-taken-away.md, M6).
+        Off by default here.
         """
         if keep_offset:
             self.last_fetch_leader_log_end_offset = epoch_start_offset

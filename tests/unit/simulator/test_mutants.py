@@ -1,8 +1,8 @@
-"""One rule away, and the simulator must notice: else nothing is proved by its silence (docs/results/rules-taken-away.md).
+"""One rule away, and the simulator must notice: else its silence proves nothing (docs/results/rules-taken-away.md).
 
 Two searches share the work: random histories (``simulate``: every message, fault and disk) and random traces (the steps
 of ``replay``, the state space of the published models). What is found within seconds runs always, the rest is ``long``;
-docs/results/rules-taken-away.md has the table with seeds and times. A rule that can be missing unnoticed is a missing check.
+docs/results/rules-taken-away.md has seeds and times. A rule that can be missing unnoticed is a missing check.
 """
 
 from __future__ import annotations

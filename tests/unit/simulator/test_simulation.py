@@ -89,7 +89,7 @@ def test_histories_of_one_directory_are_what_they_were():
     ],
 )
 def test_what_the_long_search_found_is_cured(seed: int, power: str):
-    """Seeds that broke an invariant, the last by the controller's own fault (docs/results/searches.md, "What was found")."""
+    """Seeds that broke an invariant, the last by the controller's own fault (docs/results/searches.md)."""
     assert history_of(seed, 1000, power=power, directories=1).violation is None
 
 
