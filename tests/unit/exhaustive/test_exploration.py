@@ -1,7 +1,7 @@
 """Every schedule of a small cluster: the exploration is right about the core, and what it says of the rules.
 
 The twin plays every schedule from its first step on brokers that are never frozen or remembered; it must find the same
-states. docs/results/explorations.md compares each rule with what the public TLA+ models report; the claims made there for
+states. docs/results/explorations.md compares each rule with the reports of the public TLA+ models; its claims for
 small bounds are held here.
 """
 
