@@ -33,6 +33,12 @@ class ZooKeeperView:
         self._client.stop()
         self._client.close()
 
+    def __enter__(self) -> ZooKeeperView:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
     def tree(self, path: str = "") -> dict[str, Znode]:
         """Every znode below ``path``, by its path, but ZooKeeper's own."""
         return dict(self._below(path or "/"))

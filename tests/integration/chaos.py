@@ -7,19 +7,19 @@ acknowledged with acks=all may ever be lost, whatever the fault was. See docs/ch
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import random
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from click import Command
 from click.testing import CliRunner
+from tests.integration.chaos_truth import truth_of
+from tests.integration.conftest import MODE
 from tests.waiting import until
-from tests.zookeeper_view import ZooKeeperView
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
@@ -27,6 +27,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.cli.elect_leaders import elect_leaders
 from tidegauge_client.cli.reassign_partitions import reassign_partitions
 from tidegauge_client.cli.wait import wait
+from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.layout import broker_data, broker_log_directories
@@ -41,6 +42,8 @@ CALM_S = 1.0
 SLOW = {"delay_ms": 100}
 LOSSY = {"drop": 0.3, "seed": 1}
 IN, OUT, BOTH = Direction.IN, Direction.OUT, Direction.BOTH
+METADATA = Plane.CONTROLLERS if MODE == KRAFT_MODE else Plane.ZOOKEEPER
+"""Where a broker has its metadata from."""
 
 
 def with_two_directories(cluster: LocalCluster) -> LocalCluster:
@@ -85,6 +88,7 @@ class Chaos:
         self.done: list[str] = []
         self.client_dies = client_dies
         self._began = time.monotonic()
+        self._truth = truth_of(cluster)
 
     def one_fault(self, name: str | None = None) -> None:
         """Begin and end a fault, by default any; then wait until every replica is in sync."""
@@ -97,35 +101,14 @@ class Chaos:
     def heal(self) -> None:
         """All brokers up, and all replicas in sync, to stay so: a session's end has consequences some time later."""
         until(lambda: all(self.cluster.state_of(one) is ProcessState.UP for one in BROKERS))
-        with self._zookeeper() as view:
-            until(lambda: self._stays_in_sync(view), LIMIT_S, "all replicas in sync, and no further change")
+        until(self._stays_in_sync, LIMIT_S, "all replicas in sync, and no further change")
 
-    def _stays_in_sync(self, view: ZooKeeperView) -> bool:
+    def _stays_in_sync(self) -> bool:
         for topic in self.topics:
             self.wait("--in-sync", topic)
-        before, end = self._truth(view), time.monotonic() + CALM_S
+        before, end = self._truth.all_of(self.topics), time.monotonic() + CALM_S
         until(lambda: time.monotonic() > end)
-        return before == self._truth(view)
-
-    def _truth(self, view: ZooKeeperView) -> list[Any]:
-        """What ZooKeeper says of brokers, controller and partitions; never twice the same while a broker is missing."""
-        epochs = [view.broker_epoch(broker) for broker in BROKERS]
-        if None in epochs:
-            return [time.monotonic()]
-        states = [
-            view.state(topic, int(number))
-            for topic in self.topics
-            for number in view.children(f"/brokers/topics/{topic}/partitions")
-        ]
-        return [epochs, view.controller(), states]
-
-    @contextlib.contextmanager
-    def _zookeeper(self) -> Iterator[ZooKeeperView]:
-        view = ZooKeeperView(self.cluster.file.zookeeper_address)
-        try:
-            yield view
-        finally:
-            view.close()
+        return before == self._truth.all_of(self.topics)
 
     # Who is meant
 
@@ -183,8 +166,7 @@ class Chaos:
 
     def _until_out(self, broker: int) -> None:
         """Until its copy is in no ISR, or is the only one in it, which it stays whatever happens."""
-        with self._zookeeper() as view:
-            until(lambda: broker not in (isr := view.state(self.topics[0])["isr"]) or isr == [broker], LIMIT_S)
+        until(lambda: broker not in (isr := self._truth.isr(self.topics[0])) or isr == [broker], LIMIT_S)
 
     def switched(self, change: Callable[[Switches], Coroutine[Any, Any, Any]]) -> None:
         """Have brokers do something, once more from the beginning where one had no time to respond.
@@ -280,7 +262,7 @@ class Chaos:
 
         async def begin(switches: Switches) -> None:
             await switches.isolate(broker, Plane.BROKERS)
-            await switches.isolate(broker, Plane.ZOOKEEPER)
+            await switches.isolate(broker, METADATA)
 
         self.switched(begin)
         self._until_out(broker)
@@ -353,18 +335,30 @@ class Chaos:
         assert self.cluster.state_of(leader) is ProcessState.UP
         _flip(segment, damaged)
 
-    # ZooKeeper
+    # Where the metadata are
 
-    def kill_zookeeper(self) -> None:
-        self.cluster.kill(ZOOKEEPER)
+    def _keepers(self) -> Sequence[int | str]:
+        return sorted(self.cluster.file.unsecured_ids) or [ZOOKEEPER]
+
+    def kill_keepers(self) -> None:
+        """ZooKeeper, or all controllers of a quorum."""
+        self.cluster.kill(*self._keepers())
         self.for_a_while()
-        self.cluster.start(ZOOKEEPER)
+        self.cluster.start(*self._keepers())
         self.cluster.wait_ready()
 
-    def pause_zookeeper(self) -> None:
-        self.cluster.pause(ZOOKEEPER)
+    def pause_keepers(self) -> None:
+        self.cluster.pause(*self._keepers())
         self.for_a_while()
-        self.cluster.resume(ZOOKEEPER)
+        self.cluster.resume(*self._keepers())
+        self.cluster.wait_ready()
+
+    def kill_a_majority(self) -> None:
+        """Two controllers of three: no decision until one is back."""
+        lost = self._keepers()[:2]
+        self.cluster.kill(*lost)
+        self.for_a_while()
+        self.cluster.start(*lost)
         self.cluster.wait_ready()
 
     # Leaders and replicas
@@ -441,7 +435,7 @@ def _flip(path: Path, position: int) -> None:
 
 
 DAMAGE = "a batch in the leader's log is damaged"
-FAULTS: dict[str, Callable[[Chaos], None]] = {
+EVERYWHERE: dict[str, Callable[[Chaos], None]] = {
     "kill the leader": lambda chaos: chaos.kill(chaos.leader()),
     "kill a follower": lambda chaos: chaos.kill(chaos.follower()),
     "kill the controller": lambda chaos: chaos.kill(chaos.controller()),
@@ -472,21 +466,11 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
     "cut all from clients": lambda chaos: chaos.cut_clients_from_all(),
     "slow between the leader and clients": lambda chaos: chaos.cut(chaos.leader(), Plane.CLIENTS, IN, SLOW),
     "losses between the leader and clients": lambda chaos: chaos.cut(chaos.leader(), Plane.CLIENTS, IN, LOSSY),
-    "cut the leader from ZooKeeper": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER),
-    "cut the leader from ZooKeeper, in": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER, IN),
-    "cut the leader from ZooKeeper, out": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER, OUT),
-    "cut a follower from ZooKeeper": lambda chaos: chaos.cut(chaos.follower(), Plane.ZOOKEEPER),
-    "cut the controller from ZooKeeper": lambda chaos: chaos.cut(chaos.controller(), Plane.ZOOKEEPER),
     "a zombie leader with its clients": lambda chaos: chaos.zombie(chaos.leader()),
     "expire the leader's session": lambda chaos: chaos.expire(chaos.leader()),
-    "expire the controller's session": lambda chaos: chaos.expire(chaos.controller()),
-    "expire all sessions": lambda chaos: chaos.expire(*BROKERS),
-    "kill ZooKeeper": lambda chaos: chaos.kill_zookeeper(),
-    "pause ZooKeeper": lambda chaos: chaos.pause_zookeeper(),
     "produces fail": lambda chaos: chaos.fail_calls(chaos.leader(), "ProduceStream"),
     "answers to produces get lost": lambda chaos: chaos.fail_calls(chaos.leader(), "ProduceStream", after_effect=True),
     "replicas' fetches fail": lambda chaos: chaos.fail_calls(chaos.leader(), "ReplicaFetch"),
-    "orders of the controller fail": lambda chaos: chaos.fail_calls(chaos.follower(), "LeaderAndIsr"),
     "appends of the leader are slow": lambda chaos: chaos.slow_disk(chaos.leader(), "append"),
     "appends of a follower are slow": lambda chaos: chaos.slow_disk(chaos.follower(), "append"),
     "syncs of the leader are slow": lambda chaos: chaos.slow_disk(chaos.leader(), "sync"),
@@ -501,3 +485,33 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
     "leaders take turns": lambda chaos: chaos.leaders_take_turns(),
     "replicas go and return": lambda chaos: chaos.replicas_go_and_return(),
 }
+"""In both modes; the session of a leader in KRaft mode is what its heartbeats keep, and its end fences it."""
+IN_ZOOKEEPER_MODE: dict[str, Callable[[Chaos], None]] = {
+    "cut the leader from ZooKeeper": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER),
+    "cut the leader from ZooKeeper, in": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER, IN),
+    "cut the leader from ZooKeeper, out": lambda chaos: chaos.cut(chaos.leader(), Plane.ZOOKEEPER, OUT),
+    "cut a follower from ZooKeeper": lambda chaos: chaos.cut(chaos.follower(), Plane.ZOOKEEPER),
+    "cut the controller from ZooKeeper": lambda chaos: chaos.cut(chaos.controller(), Plane.ZOOKEEPER),
+    "expire the controller's session": lambda chaos: chaos.expire(chaos.controller()),
+    "expire all sessions": lambda chaos: chaos.expire(*BROKERS),
+    "kill ZooKeeper": lambda chaos: chaos.kill_keepers(),
+    "pause ZooKeeper": lambda chaos: chaos.pause_keepers(),
+    "orders of the controller fail": lambda chaos: chaos.fail_calls(chaos.follower(), "LeaderAndIsr"),
+}
+IN_KRAFT_MODE: dict[str, Callable[[Chaos], None]] = {
+    "cut the leader from controllers": lambda chaos: chaos.cut(chaos.leader(), Plane.CONTROLLERS),
+    "cut the leader from controllers, in": lambda chaos: chaos.cut(chaos.leader(), Plane.CONTROLLERS, IN),
+    "cut the leader from controllers, out": lambda chaos: chaos.cut(chaos.leader(), Plane.CONTROLLERS, OUT),
+    "cut a follower from controllers": lambda chaos: chaos.cut(chaos.follower(), Plane.CONTROLLERS),
+    "cut the controller from controllers": lambda chaos: chaos.cut(chaos.controller(), Plane.CONTROLLERS),
+    "cut the controller from controllers, in": lambda chaos: chaos.cut(chaos.controller(), Plane.CONTROLLERS, IN),
+    "cut the controller from controllers, out": lambda chaos: chaos.cut(chaos.controller(), Plane.CONTROLLERS, OUT),
+    "slow between controllers": lambda chaos: chaos.cut(chaos.controller(), Plane.CONTROLLERS, BOTH, SLOW),
+    "losses between controllers": lambda chaos: chaos.cut(chaos.controller(), Plane.CONTROLLERS, BOTH, LOSSY),
+    "syncs of the controller are slow": lambda chaos: chaos.slow_disk(chaos.controller(), "sync"),
+    "kill a majority of controllers": lambda chaos: chaos.kill_a_majority(),
+    "kill all controllers": lambda chaos: chaos.kill_keepers(),
+    "pause all controllers": lambda chaos: chaos.pause_keepers(),
+}
+FAULTS = EVERYWHERE | (IN_KRAFT_MODE if MODE == KRAFT_MODE else IN_ZOOKEEPER_MODE)
+"""Those of the mode that the tests run in."""

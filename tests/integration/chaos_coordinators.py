@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.integration.chaos import BROKERS, FAULTS, IN, Chaos
+from tests.integration.chaos import BROKERS, FAULTS, IN, METADATA, Chaos
 
 from tidegauge_lab.local.roles import GROUP, TRANSACTION, CoordinatedKind
 from tidegauge_lab.switches import Plane, Switches
@@ -13,6 +13,7 @@ OF_MEMBERS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetc
 OF_TRANSACTIONS = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 OF_RECORDS = ("Produce", "Fetch")
 MARKERS = ("WriteTxnMarkers",)
+METADATA_NAME = "ZooKeeper" if METADATA is Plane.ZOOKEEPER else "controllers"
 TIMES = 3
 """How many requests of each API fail at each broker."""
 
@@ -74,7 +75,7 @@ def of_a_coordinator(kind: CoordinatedKind, words: str) -> dict[str, Callable[[C
         f"power cut of {words}": lambda chaos: chaos.kill(chaos.coordinator(kind), power_cut=True),
         f"cut {words} from brokers": lambda chaos: chaos.cut(chaos.coordinator(kind), Plane.BROKERS),
         f"cut {words} from clients": lambda chaos: chaos.cut(chaos.coordinator(kind), Plane.CLIENTS, IN),
-        f"cut {words} from ZooKeeper": lambda chaos: chaos.cut(chaos.coordinator(kind), Plane.ZOOKEEPER),
+        f"cut {words} from {METADATA_NAME}": lambda chaos: chaos.cut(chaos.coordinator(kind), METADATA),
         f"appends of {words} are slow": lambda chaos: chaos.slow_disk(chaos.coordinator(kind), "append"),
     }
 

@@ -7,7 +7,6 @@ themselves, some time later, so that is waited for.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -16,20 +15,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.integration.chaos import BROKERS
+from tests.integration.chaos_truth import truth_of
 from tests.waiting import until
-from tests.zookeeper_view import ZooKeeperView
 
 from tidegauge_lab.local.cluster import LocalCluster
 
 SLACK = {"descriptors": 12, "threads": 12, "memory_mb": 60}
 """More than a young broker that one may hold: connections and gRPC's threads come and go; Python keeps freed memory."""
-SEQUENCE = re.compile(r"\d{10}$")
 LIMIT_S = 120
 INDEX_FILES = (".index", ".timeindex", ".txnindex")
 
 
 class Holdings(NamedTuple):
-    """What a cluster holds: the most of any broker, and the znodes without their sequence numbers."""
+    """What a cluster holds: the most of any broker, and the znodes without sequence numbers (KRaft mode: none)."""
 
     most: dict[str, int]
     znodes: AbstractSet[str]
@@ -82,16 +80,7 @@ def _sockets(table: Path) -> dict[str, str]:
 def holdings(cluster: LocalCluster) -> Holdings:
     """Of now."""
     every = [held_by(cluster, broker) for broker in BROKERS]
-    return Holdings({what: max(one[what] for one in every) for what in SLACK}, znodes(cluster))
-
-
-def znodes(cluster: LocalCluster) -> AbstractSet[str]:
-    """All paths; a sequence node counts as one, however many there are."""
-    view = ZooKeeperView(cluster.file.zookeeper_address)
-    try:
-        return {SEQUENCE.sub("N", path) for path in view.tree()}
-    finally:
-        view.close()
+    return Holdings({what: max(one[what] for one in every) for what in SLACK}, truth_of(cluster).kept())
 
 
 def wait_until_back(cluster: LocalCluster, before: Holdings) -> None:
@@ -106,7 +95,7 @@ def wait_until_back(cluster: LocalCluster, before: Holdings) -> None:
             for what in SLACK
             if now[what] > before.most[what] + SLACK[what]
         ]
-        grown.extend(sorted(znodes(cluster) ^ before.znodes))
+        grown.extend(sorted(truth_of(cluster).kept() ^ before.znodes))
         return not grown
 
     try:

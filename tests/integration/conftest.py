@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.labs import resume_all
 
-from tidegauge_client.cluster_file import ClusterFile
+from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE, ClusterFile
 from tidegauge_lab.local import launcher, layout, takedown
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.ports import Reservations, is_free, shared_directory
 from tidegauge_lab.local.processes import ProcessState, living_children
 from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.local.waiting import holds_within
+from tidegauge_lab.local.wanted import WantedQuorum
 from tidegauge_lab.switches import Switches
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ AMONG_BROKERS: dict[str, str] = (
 )
 """With TIDEGAUGE_TEST_AMONG_BROKERS=KAFKA brokers speak Kafka's protocol among themselves, in every test that says
 nothing else: ``test_brokers_over_kafka`` runs files of tests so."""
+MODE = os.environ.get("TIDEGAUGE_TEST_MODE", ZOOKEEPER_MODE)
+"""With TIDEGAUGE_TEST_MODE=kraft clusters of tests that name no ZooKeeper are in KRaft mode: ``test_both_modes`` runs
+the files of tests that know no mode so."""
 WORKERS = 4
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
@@ -59,6 +63,14 @@ _run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 # Runs with neighbouring process numbers begin far from each other.
 _PORTS = (20_000 + (_run * WORKERS * 61 + turn) * 16 % 12_000 for turn in itertools.count(_worker % WORKERS, WORKERS))
 _names = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out, in KRaft mode, the tests of what is in ZooKeeper mode alone."""
+    for item in items:
+        mark = item.get_closest_marker("zookeeper_mode")
+        if MODE == KRAFT_MODE and mark is not None:
+            item.add_marker(pytest.mark.skip(reason=f"ZooKeeper mode: {mark.args[0]}"))
 
 
 def free_base_port(count: int = 8) -> int:
@@ -145,6 +157,18 @@ def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFacto
     takedown.end([process])
 
 
+def metadata_at(zookeeper: str, chroot: str) -> dict[str, Any]:
+    """Where a new cluster has its metadata: in a chroot of that ZooKeeper, or in a quorum of its own (``MODE``)."""
+    return own_metadata() if MODE == KRAFT_MODE else {"zookeeper": f"{zookeeper}/{chroot}"}
+
+
+def own_metadata() -> dict[str, Any]:
+    """A ZooKeeper or a quorum that is a new cluster's alone."""
+    if MODE == KRAFT_MODE:
+        return {"mode": KRAFT_MODE, "quorum": WantedQuorum(port=free_base_port())}
+    return {"mode": ZOOKEEPER_MODE}
+
+
 @contextlib.contextmanager
 def of_a_file(
     zookeeper: str, tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
@@ -158,8 +182,8 @@ def of_a_file(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("cluster"),
         3,
-        zookeeper=f"{zookeeper}/shared-{next(_names)}",
-        base_port=free_base_port(),
+        **metadata_at(zookeeper, f"shared-{next(_names)}"),
+        base_port=free_base_port(16),
         settings=settings,
     )
     made.up(LIMIT_SECONDS)
@@ -219,8 +243,11 @@ def make_cluster(zookeeper: str, tmp_path: Path) -> Iterator[MakeCluster]:
 
     def make(*, up: bool = True, **wanted: Any) -> LocalCluster:
         name = f"cluster-{next(_names)}"
-        wanted.setdefault("zookeeper", f"{zookeeper}/{name}")
-        wanted.setdefault("base_port", free_base_port())
+        if "zookeeper" in wanted and wanted["zookeeper"] is None:
+            wanted |= own_metadata()
+        elif not {"zookeeper", "mode"} & set(wanted):
+            wanted |= metadata_at(zookeeper, name)
+        wanted.setdefault("base_port", free_base_port(16))
         wanted["settings"] = AMONG_BROKERS | dict(wanted.get("settings") or {})
         cluster = LocalCluster.create(tmp_path / name, **wanted)
         made.append(cluster)

@@ -47,8 +47,9 @@ class Cluster:
             channel.close()
 
     def admin(self):
+        """Return the admin service of the controller; in KRaft mode, where any broker forwards, of the first broker."""
         controller = self.local.status()["controller"]["broker"]
-        return admin_service_pb2_grpc.AdminServiceStub(self.channels[controller])
+        return admin_service_pb2_grpc.AdminServiceStub(self.channels.get(controller, self.channels[0]))
 
     def create(self, name: str, partitions: int = 1, factor: int = 3, **configs: str):
         request = topics_pb2.CreateTopicsRequest(

@@ -20,6 +20,7 @@ from tests.clients.programs import Unavailable
 from tests.integration.chaos import BROKERS, DAMAGE, Chaos, with_two_directories
 from tests.integration.chaos_coordinators import ALL_FAULTS, LATE_COMMITS
 from tests.integration.chaos_kafka import LIBRDKAFKA, MEMBERS, SETTINGS, WORKLOADS, KafkaLoad, Workload, prepare
+from tests.integration.conftest import own_metadata
 
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -60,7 +61,7 @@ class Stage:
             self.end()
         if self._now is None:
             where = self._directory("chaos") / "cluster"
-            cluster = LocalCluster.create(where, 3, base_port=self._base_port(), settings=SETTINGS)
+            cluster = LocalCluster.create(where, 3, base_port=self._base_port(), settings=SETTINGS, **own_metadata())
             self._stack.callback(cluster.down)
             with_two_directories(cluster).up()
             load = KafkaLoad(cluster, self._directory("load"), "matrix", self._workloads)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.integration.chaos import FAULTS, Chaos, with_two_directories
 from tests.integration.chaos_load import WORKLOADS, Load
+from tests.integration.conftest import own_metadata
 
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -33,7 +34,9 @@ def three_brokers(
     directory = tmp_path_factory.mktemp("chaos") / "cluster"
     # A small budget: the load's clients that read nothing reach it.
     settings = {"queued.max.response.bytes": "2097152"}
-    cluster = with_two_directories(LocalCluster.create(directory, 3, base_port=next_base_port(), settings=settings))
+    cluster = with_two_directories(
+        LocalCluster.create(directory, 3, base_port=next_base_port(), settings=settings, **own_metadata())
+    )
     cluster.up()
     yield cluster
     cluster.down()

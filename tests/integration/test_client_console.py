@@ -106,7 +106,7 @@ def test_headers_come_back_as_they_were_produced(cluster: LocalCluster) -> None:
         ("describe-topic", "TOPIC", "--watch"),
         ("logs", "-f"),
         ("timeline", "-f"),
-        ("zk-tree", "--watch"),
+        pytest.param(("zk-tree", "--watch"), marks=pytest.mark.zookeeper_mode("there are no znodes")),
     ],
     ids=lambda words: words[0],
 )
@@ -179,6 +179,7 @@ def test_log_directories_hold_the_replicas_that_the_files_show(cluster: LocalClu
         assert held == [("console-dirs-0", segment.stat().st_size)]
 
 
+@pytest.mark.zookeeper_mode("a topic is deleted at once, whoever is dead")
 def test_a_deletion_that_waits_for_a_dead_broker_says_so(cluster: LocalCluster) -> None:
     create(cluster, "console-gone", 1)
     cluster.kill(2, expire=True)

@@ -134,6 +134,7 @@ async def test_held_from_the_start_over_the_leaders_death_and_released_by_a_rest
     assert not (await lab.list_faults(1)).held
 
 
+@pytest.mark.zookeeper_mode("it parts the controller, which is a broker, from a follower")
 async def test_a_refused_step_says_so_at_once(brokers: LocalCluster, lab: Switches) -> None:
     """A follower that has not heard of the newer epoch is fenced (KIP-320), and asked for no more until it hears."""
     leader = brokers.status()["controller"]["broker"]
