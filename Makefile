@@ -137,14 +137,14 @@ test-long: whole ## What takes longer: repetitions and soaks, and all examples o
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not long' --hypothesis-profile thorough tests/unit
 	$(BIN)/python -m pytest -m long --timeout 3600
 
-chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes the table in docs/chaos.md).
-	$(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_kafka.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS))
+chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes docs/results/chaos.md; KRAFT=1: in KRaft mode).
+	$(if $(KRAFT),TIDEGAUGE_TEST_MODE=kraft) $(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_kafka.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS))
 
 kraft-kills: .venv java ## Kills of brokers of Apache Kafka 4.3 and of the controllers they run on, in turn; what was acknowledged is read in the end: make kraft-kills SECONDS=600 SEED=7 (needs Maven).
 	KILL_SECONDS=$(or $(SECONDS),1800) KILL_SEED=$(or $(SEED),7) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_kraft_brokers.py -k kills_of_brokers
 
-soak: .venv java ## Random faults under producers, consumers, Kafka clients, Spark; then the accountant: make soak SECONDS=3600 SEED=7 (SPARK=0: no Spark).
-	SOAK_SECONDS=$(or $(SECONDS),600) SOAK_SEED=$(or $(SEED),2) SOAK_SPARK=$(or $(SPARK),1) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_chaos_soak.py -k as_long_as_wanted
+soak: .venv java ## Random faults under producers, consumers, Kafka clients, Spark; then the accountant: make soak SECONDS=3600 SEED=7 (SPARK=0: no Spark; KRAFT=1: in KRaft mode).
+	$(if $(KRAFT),TIDEGAUGE_TEST_MODE=kraft) SOAK_SECONDS=$(or $(SECONDS),600) SOAK_SEED=$(or $(SEED),2) SOAK_SPARK=$(or $(SPARK),1) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_chaos_soak.py -k as_long_as_wanted
 
 soak-spark: ## An hour of soak, for the sake of the Spark job, whose driver dies too.
 	$(MAKE) soak SECONDS=$(or $(SPARK_SOAK_SECONDS),3600) SEED=$(or $(SEED),3)

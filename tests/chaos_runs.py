@@ -1,9 +1,9 @@
 """The matrix of Kafka clients' faults and workloads, run in pieces: ``make chaos`` (docs/chaos.md).
 
 ``--record-chaos TIMES`` runs the faults that have been run less often, each until it has been run that many times. Each
-cell, a fault under a workload, is noted as soon as it is judged, in ``chaos_runs.jsonl``, so a run that is broken off
-loses one fault at most, and the next one continues. At the end of a run the table in docs/chaos.md is written from all
-lines. ``--chaos-seconds`` is the time after which no fault begins.
+cell, a fault under a workload, is noted as soon as it is judged, in ``chaos_runs.jsonl`` (``chaos_runs_kraft.jsonl``
+in KRaft mode), so a run that is broken off loses one fault at most, and the next one continues. At the end of a run the
+table in docs/results/chaos.md is written from all lines. ``--chaos-seconds`` is the time after which no fault begins.
 
 A line of a failed cell has the assertion in ``why``; ``cause``, what was found out about it, is added by hand.
 """
@@ -20,13 +20,40 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.modes import MODE
 
-FILE = Path(__file__).with_suffix(".jsonl")
-PAGE = Path(__file__).parents[1] / "docs" / "chaos.md"
-BEGIN, END = "<!-- The table: make chaos -->\n", "<!-- End of the table -->\n"
+from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "results" / "chaos.md"
 FAULT, WORKLOAD = "after_fault", "workload"
 """Parameters of the tests that are cells."""
 WHY_LENGTH = 300
+
+
+class Record(NamedTuple):
+    """The runs in one mode, and their place on the page.
+
+    Attributes:
+        file: a line for each run.
+        begin: what stands before the table.
+        end: what stands behind it.
+    """
+
+    file: Path
+    begin: str
+    end: str
+
+
+RECORDS = {
+    ZOOKEEPER_MODE: Record(
+        HERE / "chaos_runs.jsonl", "<!-- The table: make chaos -->\n", "<!-- End of make chaos -->\n"
+    ),
+    KRAFT_MODE: Record(
+        HERE / "chaos_runs_kraft.jsonl", "<!-- The table: make chaos KRAFT=1 -->\n", "<!-- End of KRAFT=1 -->\n"
+    ),
+}
+RECORD = RECORDS[MODE]
 
 
 class Run(NamedTuple):
@@ -61,9 +88,9 @@ def write_run(run: Run) -> str:
     return json.dumps({name: value for name, value in run._asdict().items() if value != ""}) + "\n"
 
 
-def known_runs() -> list[Run]:
-    """Return all runs of the record."""
-    return read_runs(FILE.read_text(encoding="utf-8")) if FILE.exists() else []
+def known_runs(record: Record = RECORD) -> list[Run]:
+    """Return all runs of a record."""
+    return read_runs(record.file.read_text(encoding="utf-8")) if record.file.exists() else []
 
 
 def times_run(fault: str, runs: Iterable[Run]) -> int:
@@ -125,11 +152,11 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def with_table(page: str, runs: Sequence[Run]) -> str:
-    """Return the page with the table of these runs in its place."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{rendered(runs)}\n{END}{after}"
+def with_table(page: str, runs: Sequence[Run], record: Record = RECORD) -> str:
+    """Return the page with the table of these runs in the record's place."""
+    before, _, rest = page.partition(record.begin)
+    _, _, after = rest.partition(record.end)
+    return f"{before}{record.begin}\n{rendered(runs)}\n{record.end}{after}"
 
 
 # The run
@@ -186,7 +213,7 @@ class ChaosRecorder:
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         load, seconds = round(os.getloadavg()[0], 1), round(self._took[nodeid], 1)
         run = Run(*self._cells[nodeid], at, load, seconds, self._why.get(nodeid, ""))
-        with FILE.open("a", encoding="utf-8") as file:
+        with RECORD.file.open("a", encoding="utf-8") as file:
             file.write(write_run(run))
 
     def pytest_sessionfinish(self) -> None:

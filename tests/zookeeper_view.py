@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -33,7 +33,7 @@ class ZooKeeperView:
         self._client.stop()
         self._client.close()
 
-    def __enter__(self) -> ZooKeeperView:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

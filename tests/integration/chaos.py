@@ -18,7 +18,7 @@ from typing import Any
 from click import Command
 from click.testing import CliRunner
 from tests.integration.chaos_truth import truth_of
-from tests.integration.conftest import MODE
+from tests.modes import IS_KRAFT
 from tests.waiting import until
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -27,7 +27,6 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.cli.elect_leaders import elect_leaders
 from tidegauge_client.cli.reassign_partitions import reassign_partitions
 from tidegauge_client.cli.wait import wait
-from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.layout import broker_data, broker_log_directories
@@ -42,7 +41,7 @@ CALM_S = 1.0
 SLOW = {"delay_ms": 100}
 LOSSY = {"drop": 0.3, "seed": 1}
 IN, OUT, BOTH = Direction.IN, Direction.OUT, Direction.BOTH
-METADATA = Plane.CONTROLLERS if MODE == KRAFT_MODE else Plane.ZOOKEEPER
+METADATA = Plane.CONTROLLERS if IS_KRAFT else Plane.ZOOKEEPER
 """Where a broker has its metadata from."""
 
 
@@ -513,5 +512,5 @@ IN_KRAFT_MODE: dict[str, Callable[[Chaos], None]] = {
     "kill all controllers": lambda chaos: chaos.kill_keepers(),
     "pause all controllers": lambda chaos: chaos.pause_keepers(),
 }
-FAULTS = EVERYWHERE | (IN_KRAFT_MODE if MODE == KRAFT_MODE else IN_ZOOKEEPER_MODE)
+FAULTS = EVERYWHERE | (IN_KRAFT_MODE if IS_KRAFT else IN_ZOOKEEPER_MODE)
 """Those of the mode that the tests run in."""

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.labs import resume_all
+from tests.modes import IS_KRAFT
 
 from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE, ClusterFile
 from tidegauge_lab.local import launcher, layout, takedown
@@ -52,9 +53,6 @@ AMONG_BROKERS: dict[str, str] = (
 )
 """With TIDEGAUGE_TEST_AMONG_BROKERS=KAFKA brokers speak Kafka's protocol among themselves, in every test that says
 nothing else: ``test_brokers_over_kafka`` runs files of tests so."""
-MODE = os.environ.get("TIDEGAUGE_TEST_MODE", ZOOKEEPER_MODE)
-"""With TIDEGAUGE_TEST_MODE=kraft clusters of tests that name no ZooKeeper are in KRaft mode: ``test_both_modes`` runs
-the files of tests that know no mode so."""
 WORKERS = 4
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
@@ -69,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out, in KRaft mode, the tests of what is in ZooKeeper mode alone."""
     for item in items:
         mark = item.get_closest_marker("zookeeper_mode")
-        if MODE == KRAFT_MODE and mark is not None:
+        if IS_KRAFT and mark is not None:
             item.add_marker(pytest.mark.skip(reason=f"ZooKeeper mode: {mark.args[0]}"))
 
 
@@ -159,12 +157,12 @@ def zookeeper(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFacto
 
 def metadata_at(zookeeper: str, chroot: str) -> dict[str, Any]:
     """Where a new cluster has its metadata: in a chroot of that ZooKeeper, or in a quorum of its own (``MODE``)."""
-    return own_metadata() if MODE == KRAFT_MODE else {"zookeeper": f"{zookeeper}/{chroot}"}
+    return own_metadata() if IS_KRAFT else {"zookeeper": f"{zookeeper}/{chroot}"}
 
 
 def own_metadata() -> dict[str, Any]:
     """A ZooKeeper or a quorum that is a new cluster's alone."""
-    if MODE == KRAFT_MODE:
+    if IS_KRAFT:
         return {"mode": KRAFT_MODE, "quorum": WantedQuorum(port=free_base_port())}
     return {"mode": ZOOKEEPER_MODE}
 

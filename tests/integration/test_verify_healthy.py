@@ -168,6 +168,7 @@ def make_story(brokers: LocalCluster, tmp_path: Path) -> Iterator[MakeStory]:
     brokers.up()
 
 
+@pytest.mark.zookeeper_mode("Kafka 4 has no segments below 1 MiB (KIP-1030)")
 def test_replicas_that_were_compacted_at_different_times_are_equal(make_story: MakeStory) -> None:
     """Each broker's cleaner goes its own way (KIP-58); tombstones vanish on one replica before the other."""
     incarnation = make_story("healthy-compacted", COMPACTED)
@@ -198,6 +199,7 @@ def test_a_topic_created_again_owes_nothing_of_the_deleted_one(make_story: MakeS
             incarnation.create_again()
 
 
+@pytest.mark.zookeeper_mode("Kafka 4 has no segments below 1 MiB (KIP-1030)")
 def test_a_follower_that_begins_again_at_the_leaders_log_start_is_no_epoch_that_fell(
     brokers: LocalCluster, make_story: MakeStory
 ) -> None:
