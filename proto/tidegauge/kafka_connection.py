@@ -5,7 +5,8 @@ response whose correlation id is not that of the oldest request ends the connect
 in flight with NETWORK_EXCEPTION. A response that is larger than the receive buffer is read straight into a buffer of
 its own, so the record batches of a Fetch are views of the bytes that the socket delivered. Where there is a logical
 clock, it goes with each request, and is advanced by each response before anything acts on it.
-One timer watches the deadlines of all requests in flight: it is set again when it fires, not with each request.
+One timer watches the deadlines of all requests in flight, given up by their callers or not: it is set again when it
+fires, not with each request.
 Source: ``NetworkClient``, ``InFlightRequests``, ``NetworkReceive``.
 """
 
@@ -122,14 +123,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._timer = None if deadline == math.inf else asyncio.get_running_loop().call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        """Fail the requests whose deadline has passed, and watch the next deadline."""
+        """Fail the requests whose deadline has passed, and watch the next deadline.
+
+        A request that its caller has given up keeps its deadline: its response would come before all later ones, so a
+        peer that never sends it would hold up the connection for good.
+        """
         self._timer = None
         now = asyncio.get_running_loop().time()
-        waiting = [one for one in self._in_flight if not one.response.done()]
-        for one in waiting:
-            if one.deadline <= now:
+        late = [one for one in self._in_flight if one.deadline <= now]
+        if any(one.response.cancelled() for one in late):
+            self._end("a request that was given up has no response in time")
+            return
+        for one in late:
+            if not one.response.done():
                 one.response.set_exception(TimeoutError())
-        self._watch(min((one.deadline for one in waiting if one.deadline > now), default=math.inf))
+        self._watch(min((one.deadline for one in self._in_flight if one.deadline > now), default=math.inf))
 
     def close(self, why: str = "the connection was closed by this side") -> None:
         """Close the connection at once; requests in flight fail with the reason."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.modes import SESSION_TIMEOUT
 from tests.waiting import until_async
 
 from tidegauge.partition import TopicPartition
@@ -28,7 +29,7 @@ BATCH = 20
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "replica.lag.time.max.ms": "600000",
-    "zookeeper.session.timeout.ms": "30000",
+    SESSION_TIMEOUT: "30000",
 }
 
 

@@ -80,6 +80,7 @@ def test_a_restored_cluster_is_not_judged_by_the_time_line_that_it_abandoned(
     assert shell.verify(topic, "h")[0] == 0, "and the time line goes on"
 
 
+@pytest.mark.zookeeper_mode("the controller knows of the restart, and counts the election as unclean (KIP-966)")
 def test_committed_records_that_a_clean_election_lost_are_found(shell_of_its_own: Shell) -> None:
     """KAFKA-14139: the only member of the ISR comes back with an empty disk, is elected cleanly, and others follow."""
     shell = shell_of_its_own
@@ -107,6 +108,7 @@ def test_committed_records_that_a_clean_election_lost_are_found(shell_of_its_own
     assert "The books do not balance: 1 leader-below-high-watermark." in text.stdout
 
 
+@pytest.mark.zookeeper_mode("there are no znodes and no LeaderAndIsr")
 def test_a_refused_leader_and_isr_is_explained_with_both_topic_ids(shell_of_its_own: Shell) -> None:
     """A tool rewrites the topic's znode without topic_id and the controller changes (KAFKA-14190)."""
     shell = shell_of_its_own
