@@ -20,7 +20,35 @@ HERE = Path(__file__).parent
 LIMIT_SECONDS = 900
 QUICK = ("test_kafka_admin", "test_kafka_transactions", "test_lab_holds", "test_watch_timeline")
 """In every run of the tests."""
-FILES = ()
+FILES = (
+    "test_broker_exactly_once",
+    "test_broker_failover",
+    "test_broker_partial_failure",
+    "test_broker_requests",
+    "test_broker_storage",
+    "test_broker_truncation_rules",
+    "test_chaos_matrix",
+    "test_chaos_soak",
+    "test_client_console",
+    "test_client_delivery",
+    "test_control_http",
+    "test_demo",
+    "test_events",
+    "test_groups",
+    "test_instruments",
+    "test_kafka_clients",
+    "test_kafka_faults",
+    "test_kafka_follower_fetch",
+    "test_kafka_log_dirs",
+    "test_kafka_tools",
+    "test_read_committed",
+    "test_reassignment",
+    "test_spark_job",
+    "test_verify",
+    "test_verify_healthy",
+    "test_watch",
+    "test_watch_lessons",
+)
 
 
 @pytest.mark.timeout(LIMIT_SECONDS + 60)

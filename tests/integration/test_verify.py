@@ -276,6 +276,7 @@ def test_whatever_fails_the_books_of_acks_all_balance(
     assert account["acknowledged"] == account["kept"] > 1000
 
 
+@pytest.mark.zookeeper_mode("only a znode can change while no broker runs")
 def test_a_setting_changed_while_no_broker_ran_convicts_nothing_of_before(
     make_cluster: Callable[..., LocalCluster], tmp_path: Path
 ) -> None:
