@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import (
     allocate_producer_ids,
@@ -50,6 +51,11 @@ def served(controller: QuorumController, heartbeat_timeout_ms: int) -> list[Serv
 
 
 def _register(controller: QuorumController, call: Call) -> None:
+    """Register a broker, unless its connection has closed while the request waited for its turn.
+
+    The process that sent it may be dead, and the next one of this broker registered already: Kafka would give the dead
+    one an epoch, and the live one would send heartbeats with a stale epoch for ever (BrokerLifecycleManager).
+    """
     message: broker_registration.BrokerRegistrationRequest = call.message
     request = registration.RegistrationRequest(
         message.broker_id,
@@ -64,6 +70,8 @@ def _register(controller: QuorumController, call: Call) -> None:
     )
 
     def decide(active: ActiveController, now_ms: int) -> Decision[int]:
+        if not call.is_open():
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "The broker has closed its connection")
         version = controller.kraft_version
         return registration.register_broker(active.view, active.heartbeats, request, version, now_ms)
 
