@@ -1,6 +1,8 @@
-"""Large requests of KRaft mode, for ``heavy_requests``: share groups, groups of KIP-848, and the quorum.
+"""Large requests of KRaft mode, for ``heavy_requests``: share groups, groups of KIP-848, the quorum, admin requests.
 
-Each is well formed, of a size that a frame may have, and asks for something about very many names or ranges.
+Each is well formed, of a size that a frame may have, and asks for something about very many names or ranges. Those of
+admin clients, which the controller decides, are here too; access control lists count where the cluster has an
+authorizer, else they are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from tidegauge.kafka.kraft.apis import ADD_RAFT_VOTER, DESCRIBE_QUORUM
 from tidegauge.kafka.kraft.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from tidegauge.kafka.kraft.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from tidegauge.kafka.messages import (
+    alter_client_quotas,
+    alter_partition_reassignments,
     consumer_group_heartbeat,
+    create_acls,
+    create_partitions,
+    delete_acls,
+    delete_topics,
+    elect_leaders,
+    incremental_alter_configs,
     initialize_share_group_state,
     read_share_group_state,
     share_acknowledge,
@@ -60,7 +70,7 @@ def work(ask: Ask, topic_id: bytes, wide_id: Callable[[], bytes]) -> Work:
         topic_id: of a topic that exists.
         wide_id: returns that of a topic with many partitions, which may be created later.
     """
-    return {**_states(ask, topic_id), **_groups(ask), **_fetches(ask, wide_id), **_quorum(ask)}
+    return {**_states(ask, topic_id), **_groups(ask), **_fetches(ask, wide_id), **_quorum(ask), **_admin(ask)}
 
 
 def _states(ask: Ask, topic_id: bytes) -> Work:
@@ -145,3 +155,70 @@ def _quorum(ask: Ask) -> Work:
         f"DescribeQuorum, {MANY} partitions": lambda: ask(DESCRIBE_QUORUM, 2, partitions),
         f"AddRaftVoter, {MANY} listeners": lambda: ask(ADD_RAFT_VOTER, 0, voter),
     }
+
+
+def _admin(ask: Ask) -> Work:
+    names = [f"no-{one}" for one in range(MANY)]
+    requests: dict[str, tuple[int, int, Any]] = {
+        f"CreateAcls, {MANY} entries": (
+            apis.CREATE_ACLS,
+            3,
+            create_acls.CreateAclsRequest([create_acls.AclCreation(2, name, 3, "User:a", "*", 3, 3) for name in names]),
+        ),
+        f"DeleteAcls, {MANY} filters": (
+            apis.DELETE_ACLS,
+            3,
+            delete_acls.DeleteAclsRequest(
+                [delete_acls.DeleteAclsFilter(2, name, 3, None, None, 1, 1) for name in names]
+            ),
+        ),
+        f"AlterClientQuotas, {MANY // 3} entities": (apis.ALTER_CLIENT_QUOTAS, 1, _quotas(names[: MANY // 3])),
+        f"IncrementalAlterConfigs, {HALF} topics": (apis.INCREMENTAL_ALTER_CONFIGS, 1, _configs(names[:HALF])),
+        f"CreatePartitions, {MANY} topics": (
+            apis.CREATE_PARTITIONS,
+            3,
+            create_partitions.CreatePartitionsRequest(
+                [create_partitions.CreatePartitionsTopic(name, 2, None) for name in names], 60_000
+            ),
+        ),
+        f"DeleteTopics, {MANY} topics": (
+            apis.DELETE_TOPICS,
+            5,
+            delete_topics.DeleteTopicsRequest(topic_names=names, timeout_ms=60_000),
+        ),
+        f"ElectLeaders, {MANY} partitions": (
+            apis.ELECT_LEADERS,
+            2,
+            elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions("no", range(MANY))], 60_000),
+        ),
+        f"AlterPartitionReassignments, {HALF} partitions": (
+            apis.ALTER_PARTITION_REASSIGNMENTS,
+            0,
+            _reassignments(),
+        ),
+    }
+
+    def asked(key: int, version: int, message: Any) -> Callable[[], Any]:
+        return lambda: ask(key, version, message)
+
+    return {name: asked(*request) for name, request in requests.items()}
+
+
+def _quotas(users: list[str]) -> Any:
+    module = alter_client_quotas
+    values = [module.OpData("producer_byte_rate", 1000.0, False)]
+    return module.AlterClientQuotasRequest(
+        [module.EntryData([module.EntityData("user", one)], values) for one in users]
+    )
+
+
+def _configs(topics: list[str]) -> Any:
+    module = incremental_alter_configs
+    values = [module.AlterableConfig("retention.ms", 0, "5")]
+    return module.IncrementalAlterConfigsRequest([module.AlterConfigsResource(2, one, values) for one in topics])
+
+
+def _reassignments() -> Any:
+    module = alter_partition_reassignments
+    partitions = [module.ReassignablePartition(one, [1]) for one in range(HALF)]
+    return module.AlterPartitionReassignmentsRequest(topics=[module.ReassignableTopic("no", partitions)])

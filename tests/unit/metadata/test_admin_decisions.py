@@ -499,6 +499,16 @@ def test_a_deletion_of_too_many_entries_is_refused_as_a_whole(monkeypatch: pytes
         delete_entries(world.view, [Filter()])
 
 
+def test_a_deletion_that_would_report_an_entry_for_too_many_filters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """99,000 filters that each match 10,000 entries would be a response of a billion."""
+    world = World()
+    world.take(create_entries(world.view, [binding(), binding(operation=Operation.WRITE)], Random(0)))
+    monkeypatch.setattr(access_lists, "MAX_REPORTED", 4)
+    assert len(delete_entries(world.view, [Filter()] * 2).records) == 2
+    with pytest.raises(TidegaugeError, match="The filters match more than 4 acls"):
+        delete_entries(world.view, [Filter()] * 3)
+
+
 def test_blocks_of_producer_ids_follow_each_other() -> None:
     world = World()
     blocks = []

@@ -29,6 +29,7 @@ from tidegauge.kafka.metadata_records.no_op_record import NoOpRecord
 from tidegauge.kafka.metadata_records.partition_change_record import PartitionChangeRecord
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge_broker.server.quorum import committed_metadata
+from tidegauge_broker.server.quorum.calls import Call
 from tidegauge_broker.server.quorum.controller import proposals
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_controller.metadata.decisions.view import Decision
@@ -276,6 +277,28 @@ async def test_another_incarnation_is_refused_while_the_session_lives(one: OneCo
     assert other.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     same = await one.ask(apis.BROKER_REGISTRATION, registration(0))
     assert (same.error_code, same.broker_epoch) == (0, epoch)
+
+
+async def test_a_registration_whose_connection_has_closed_is_not_decided(one: OneController):
+    """Of a process that has died: it would replace the registration of the next one, whose heartbeats get stale."""
+    epoch = await one.register(0, incarnation=2)
+    dead = registration(0, incarnation=1)
+    failed: list[ErrorCode] = []
+    one.controller.active.heartbeats.end_session(0, epoch)  # type: ignore[union-attr]
+    one.handlers[apis.BROKER_REGISTRATION].handle(
+        Call(
+            apis.BROKER_REGISTRATION,
+            4,
+            dead,
+            failed.append,
+            lambda error, _: failed.append(error),
+            is_open=lambda: False,
+        )
+    )
+    await until(lambda: failed)
+    assert failed == [ErrorCode.NETWORK_EXCEPTION]
+    assert one.controller.image.brokers[0].epoch == epoch
+    assert not (await one.heartbeat(0, epoch)).error_code
 
 
 async def test_kraft_version_rises_with_the_other_levels_and_never_falls(tmp_path: Path):

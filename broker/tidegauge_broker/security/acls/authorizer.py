@@ -113,6 +113,21 @@ class AclAuthorizer:
         self._lists = {pattern: frozenset(entries) for pattern, entries in lists.items() if entries}
         self._find_prefixes()
 
+    def change(self, removed: Iterable[Binding], added: Iterable[Binding]) -> None:
+        """Remove entries, then add others; a reader in another thread sees the lists before or after it."""
+        changed: dict[Pattern, set[Entry]] = {}
+        for pattern, entry in removed:
+            changed.setdefault(pattern, set(self.entries(pattern))).discard(entry)
+        for pattern, entry in added:
+            changed.setdefault(pattern, set(self.entries(pattern))).add(entry)
+        lists = self._lists | {pattern: frozenset(entries) for pattern, entries in changed.items()}
+        for pattern, entries in changed.items():
+            if not entries:
+                del lists[pattern]
+        self._lists = lists
+        if any(pattern.pattern_type is PatternType.PREFIXED for pattern in changed):
+            self._find_prefixes()
+
     def _find_prefixes(self) -> None:
         found: dict[ResourceType, set[str]] = {}
         for pattern in self._lists:

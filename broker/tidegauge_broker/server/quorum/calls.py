@@ -11,7 +11,7 @@ from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.wire.kafka.error_forms import AT_TOP, Form, refusal
 
-Respond = Callable[[Any], None]
+Respond = Callable[[Any], object]
 """Sends the message of a response; a response to a closed connection is dropped."""
 Refuse = Callable[[ErrorCode, str], None]
 
@@ -30,7 +30,8 @@ class Call:
         host: the client's address.
         client_id: as its request has it.
         is_open: returns whether the connection is there still; a large request of one that has closed is dropped.
-        is_large: whether its frame may hold so many items that others would wait for it.
+        is_large: whether its frame may hold so many items that others would wait for it; such a request may be
+            responded to and refused in any thread.
     """
 
     key: int

@@ -181,8 +181,9 @@ class QuorumConnection(asyncio.BufferedProtocol):
     def _call(
         self, served: Served, header: RequestHeader, version: int, message: Any, *, is_large: bool = False
     ) -> Call:
-        def respond(response: Any) -> None:
-            self._respond(header, response)
+        respond: Callable[[Any], object] = partial(self._respond, header)
+        if is_large:  # the response may be made in a thread
+            respond = partial(asyncio.get_running_loop().call_soon_threadsafe, respond)
 
         def refuse(error: ErrorCode, text: str) -> None:
             respond(served.refusal(version, message, error, text))

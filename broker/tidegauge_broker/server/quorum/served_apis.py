@@ -44,6 +44,7 @@ from tidegauge_broker.server.quorum.controller import (
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.features import FEATURE_RANGES
+from tidegauge_broker.server.quorum.controller.large_requests import prepared
 from tidegauge_broker.server.quorum.controller.mutation_quotas import MutationQuotas
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.quorum.driver import QuorumDriver
@@ -93,7 +94,7 @@ def served_apis(driver: QuorumDriver, controller: QuorumController, settings: No
     add(
         (
             Served(DESCRIBE_CLUSTER, partial(_describe_cluster, driver, controller, settings)),
-            Served(CONTROLLER_REGISTRATION, partial(_register_controller, controller)),
+            Served(CONTROLLER_REGISTRATION, prepared(controller, _register_controller)),
             Served(API_VERSIONS, partial(_api_versions, controller, lambda: sorted(handlers))),
             Served(SASL_HANDSHAKE, _handshake),
             Served(SASL_AUTHENTICATE, _authenticate),
@@ -193,7 +194,7 @@ def _describe_cluster(driver: QuorumDriver, controller: QuorumController, settin
     )
 
 
-def _register_controller(controller: QuorumController, call: Call) -> None:
+def _register_controller(call: Call) -> WriteEvent:
     """Write the registration of another controller (ClusterControlManager.registerController)."""
     message: controller_registration.ControllerRegistrationRequest = call.message
     registration = RegisteredController(
@@ -207,4 +208,4 @@ def _register_controller(controller: QuorumController, call: Call) -> None:
     def done(_: None) -> None:
         call.respond(controller_registration.ControllerRegistrationResponse(error_message=None))
 
-    controller.write(WriteEvent("registerController", lambda *_: register_controller(registration), done, call.refuse))
+    return WriteEvent("registerController", lambda *_: register_controller(registration), done, call.refuse)

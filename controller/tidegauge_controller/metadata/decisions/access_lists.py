@@ -5,7 +5,7 @@ Source: ``AclControlManager``, ``StandardAuthorizer``; KIP-801.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidegauge.cluster_metadata import new_uuid
 from tidegauge.cluster_metadata.access_lists import (
@@ -20,6 +20,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from tidegauge.kafka.topic_ids import topic_id_bytes
+from tidegauge_controller.metadata.decisions.entry_index import EntryIndex
 from tidegauge_controller.metadata.decisions.placement import Randomness
 from tidegauge_controller.metadata.decisions.topic_checks import check_record_count
 from tidegauge_controller.metadata.decisions.view import MAX_RECORDS_PER_REQUEST, ClusterView, Decision
@@ -43,7 +44,7 @@ def create_entries(
         if results[-1] is None and binding not in existing:
             existing.add(binding)
             records.append(entry_record(new_uuid(random.randbytes(16)), binding))
-    check_record_count(records)
+            check_record_count(records)
     return Decision(records, results, atomic=True)
 
 
@@ -69,6 +70,8 @@ def _problem(binding: Binding) -> TidegaugeError | None:
     return None if sentence is None else TidegaugeError(ErrorCode.INVALID_REQUEST, sentence)
 
 
+MAX_REPORTED = 100_000
+"""Limit of the entries that the response to one DeleteAcls reports, an entry for each filter that matches it."""
 DeletionResult = tuple[TidegaugeError | None, list[Binding]]
 """The outcome for one filter: the error, or the entries that it removed."""
 
@@ -77,30 +80,30 @@ def delete_entries(view: ClusterView, filters: Sequence[Filter]) -> Decision[lis
     """Remove the entries that filters match; one that several of them match is reported by each.
 
     Raises:
-        TidegaugeError: POLICY_VIOLATION, they match too many.
+        TidegaugeError: POLICY_VIOLATION, they match too many, or together more often than a response may report.
     """
-    removed: dict[str, Binding] = {}
+    entries = EntryIndex(view.image.access_lists)
+    removed: set[str] = set()
     results: list[DeletionResult] = []
+    reported = 0
     for wanted in filters:
         problem = _filter_problem(wanted)
-        matched = {} if problem is not None else _matched(view, wanted)
+        matched: Mapping[str, Binding] = {} if problem is not None else entries.matching(wanted)
         removed.update(matched)
         results.append((problem, list(matched.values())))
-    if len(removed) > MAX_RECORDS_PER_REQUEST:
-        raise TidegaugeError(
-            ErrorCode.POLICY_VIOLATION,
-            f"Cannot remove more than {MAX_RECORDS_PER_REQUEST} acls in a single delete operation.",
-        )
+        reported += len(matched)
+        if len(removed) > MAX_RECORDS_PER_REQUEST:
+            raise TidegaugeError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Cannot remove more than {MAX_RECORDS_PER_REQUEST} acls in a single delete operation.",
+            )
+        if reported > MAX_REPORTED:
+            raise TidegaugeError(
+                ErrorCode.POLICY_VIOLATION,
+                f"The filters match more than {MAX_REPORTED} acls, of which each reports its own; send fewer filters.",
+            )
     records = [made(RemoveAccessControlEntryRecord(topic_id_bytes(entry_id))) for entry_id in sorted(removed)]
     return Decision(records, results, atomic=True)
-
-
-def _matched(view: ClusterView, wanted: Filter) -> dict[str, Binding]:
-    return {
-        entry_id: binding
-        for entry_id, binding in view.image.access_lists.items()
-        if wanted.matches_pattern(binding.pattern) and wanted.matches_entry(binding.entry)
-    }
 
 
 def _filter_problem(wanted: Filter) -> TidegaugeError | None:

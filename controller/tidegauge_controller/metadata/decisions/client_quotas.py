@@ -75,10 +75,10 @@ def alter_client_quotas(
         try:
             records += _altered(view, alteration, seen, is_host)
         except TidegaugeError as problem:
-            results.append(problem)
+            results.append(problem.with_traceback(None))
         else:
             results.append(None)
-    check_record_count(records)
+            check_record_count(records)
     return Decision([] if validate_only else records, results, atomic=True)
 
 
@@ -89,25 +89,26 @@ def _refused(sentence: str) -> TidegaugeError:
 def _altered(
     view: ClusterView, alteration: QuotaAlteration, seen: set[QuotaKey], is_host: Callable[[str], bool]
 ) -> list[MetadataRecord]:
-    keys = [key for key, _ in alteration.values]
-    twice = [key for at, key in enumerate(keys) if key in keys[:at]]
-    if twice:
-        raise _refused(f"Duplicate quota key {twice[0]} not updating quota for this entity {alteration.entity}")
+    keys: set[str] = set()
+    for key, _ in alteration.values:
+        if key in keys:
+            raise _refused(f"Duplicate quota key {key} not updating quota for this entity {alteration.entity}")
+        keys.add(key)
     types = [kind for kind, _ in alteration.entity]
     _check_entity(alteration.entity, types, is_host)
-    key = quota_key(dict(alteration.entity))
-    if key in seen:
+    entity = quota_key(dict(alteration.entity))
+    if entity in seen:
         raise _refused(f"Ignoring duplicate entity {dict(alteration.entity)}")
-    seen.add(key)
+    seen.add(entity)
     legal = _OF_ADDRESSES if IP in types else _OF_CLIENTS
-    current: Mapping[str, float] = view.image.quotas.get(key, {})
+    current: Mapping[str, float] = view.image.quotas.get(entity, {})
     records: list[MetadataRecord] = []
     for name, value in alteration.values:
         if value is not None:
             _check_value(legal, name, value)
         if value != current.get(name):
-            entity = [EntityData(kind, of) for kind, of in quota_entity(key).items()]
-            records.append(made(ClientQuotaRecord(entity, name, value or 0.0, remove=value is None)))
+            parts = [EntityData(kind, of) for kind, of in quota_entity(entity).items()]
+            records.append(made(ClientQuotaRecord(parts, name, value or 0.0, remove=value is None)))
     return records
 
 

@@ -80,7 +80,7 @@ def alter_configs(
         try:
             changes[resource] = _altered(view, resource, keys)
         except TidegaugeError as problem:
-            results[resource] = problem
+            results[resource] = problem.with_traceback(None)  # thousands of frames would be kept with it
     return _decided(view, wanted, changes, {}, results, validate_only=validate_only)
 
 
@@ -128,10 +128,10 @@ def _decided(
         try:
             _check(view, resource, altered)
         except TidegaugeError as problem:
-            results[resource] = problem
+            results[resource] = problem.with_traceback(None)  # thousands of frames would be kept with it
             continue
         records += _records(view, resource, altered)
-    check_record_count(records)
+        check_record_count(records)
     return Decision([] if validate_only else records, results, atomic=True)
 
 

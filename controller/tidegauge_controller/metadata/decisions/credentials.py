@@ -45,7 +45,7 @@ def alter_credentials(
         results[one.user] = problem = _problem(view, one, twice=named[one.user] > 1)
         if problem is None:
             records.append(_record(one))
-    check_record_count(records)
+            check_record_count(records)
     return Decision(records, results, atomic=True)
 
 

@@ -63,8 +63,8 @@ def alter_reassignments(
             continue
         if record is not None:
             records.append(record)
+            check_record_count(records)
         results.append(ReassignmentResult(one.topic, one.partition))
-    check_record_count(records)
     return Decision(records, results, atomic=True)
 
 

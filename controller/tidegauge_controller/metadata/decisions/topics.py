@@ -114,8 +114,8 @@ def _each_topic(
             results.append(TopicResult.refused(topic.name, problem))
             continue
         records += of_topic
+        check_record_count(records)
         results.append(result)
-    check_record_count(records)
     return Decision([] if validate_only else records, results, atomic=True)
 
 
@@ -323,7 +323,7 @@ def delete_topics(
     """
     ids_of_names = {name: view.image.topic_ids.get(name) for name in names}
     repeated = repeated_names(names) | repeated_names(topic_ids)
-    repeated |= {topic_id for topic_id in ids_of_names.values() if topic_id is not None and topic_id in topic_ids}
+    repeated |= set(topic_ids).intersection(ids_of_names.values())
     records: list[MetadataRecord] = []
     results: list[TopicResult] = []
     for name, topic_id in ids_of_names.items():

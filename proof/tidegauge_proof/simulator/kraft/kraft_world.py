@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from tidegauge.control import IsrProposal, IsrVerdict
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.feature_level_record import FeatureLevelRecord
 from tidegauge.partition import TopicPartition
@@ -349,6 +349,8 @@ class KRaftWorld(FollowerRounds):
         return (sender, receiver) in self.severed or (self.loss > 0 and self.dice.happens(self.loss))
 
     def _register(self, broker: SimBroker) -> None:
+        """Send a registration; that of a process which has died meanwhile, and so its connection, is not decided."""
+        incarnation = broker.incarnation
         request = registration.RegistrationRequest(
             broker.broker_id,
             CLUSTER_ID,
@@ -360,11 +362,12 @@ class KRaftWorld(FollowerRounds):
         )
 
         def write(done: Callable[[Any], None], failed: Callable[[ErrorCode], None]) -> Write:
-            return Write(
-                lambda active, now_ms: registration.register_broker(active.view, active.heartbeats, request, 0, now_ms),
-                done,
-                failed,
-            )
+            def decide(active: Any, now_ms: int) -> Any:
+                if broker.incarnation != incarnation or not broker.is_running:
+                    raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION)
+                return registration.register_broker(active.view, active.heartbeats, request, 0, now_ms)
+
+            return Write(decide, done, failed)
 
         def registered(epoch: int) -> None:
             broker.lifecycle.registered(epoch, self.now_ms)

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidegauge.cluster_metadata.access_lists import (
-    Binding,
-    Entry,
-    Filter,
-    Pattern,
-)
+from tidegauge.cluster_metadata.access_lists import Binding, Filter
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.apis import CREATE_ACLS, DELETE_ACLS
 from tidegauge.kafka.kraft.messages.create_acls import AclCreation, CreateAclsRequest
 from tidegauge.kafka.kraft.messages.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
 from tidegauge_broker.security.acls.authorizer import OPERATIONS_IN_KRAFT, AclAuthorizer
 from tidegauge_broker.server.acls.access_control import AccessControl, Outcome
+from tidegauge_broker.server.acls.image_lists import ImageLists
 from tidegauge_broker.server.acls.message_forms import binding_of
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
 from tidegauge_controller.metadata.image import MetadataImage
@@ -38,14 +34,12 @@ class ImageAccessLists(AccessControl):
     def __init__(self, image: Callable[[], MetadataImage], forwarding: Forwarding, authorizer: AclAuthorizer) -> None:
         super().__init__(authorizer)
         self._image = image
+        self._lists = ImageLists(authorizer)
         self._forwarding = forwarding
 
     async def read_all(self) -> None:
         """Put the lists of the image in force."""
-        found: dict[Pattern, set[Entry]] = {}
-        for pattern, entry in self._image().access_lists.values():
-            found.setdefault(pattern, set()).add(entry)
-        self.authorizer.replace(found)
+        self._lists.follow(self._image().access_lists)
 
     async def create(self, bindings: Sequence[Binding]) -> list[Outcome]:
         """Have entries added; return what became of each, in their order."""

@@ -20,6 +20,7 @@ from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.large_requests import prepared
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
 from tidegauge_controller.metadata.active import ActiveController
@@ -36,13 +37,13 @@ def served(controller: QuorumController, authorization: Authorization) -> list[S
         Served(apis.DESCRIBE_ACLS, partial(_describe, authorization)),
         Served(
             apis.CREATE_ACLS,
-            partial(_create, controller, authorization),
+            prepared(controller, partial(_create, authorization)),
             Form((Part("results", "creations", {}),)),
             is_forwarded=True,
         ),
         Served(
             apis.DELETE_ACLS,
-            partial(_delete, controller, authorization),
+            prepared(controller, partial(_delete, authorization)),
             Form((Part("filter_results", "filters", {}),)),
             is_forwarded=True,
         ),
@@ -70,11 +71,11 @@ def _describe(authorization: Authorization, call: Call) -> None:
     )
 
 
-def _create(controller: QuorumController, authorization: Authorization, call: Call) -> None:
+def _create(authorization: Authorization, call: Call) -> WriteEvent | None:
     message: create_acls.CreateAclsRequest = call.message
-    if authorization.authorizer is None:
+    if not authorization.is_configured:
         call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
-        return
+        return None
     bindings = [binding_of(one, one.resource_pattern_type) for one in message.creations]
 
     def decide(active: ActiveController, _: int) -> Decision[list[TidegaugeError | None]]:
@@ -84,14 +85,14 @@ def _create(controller: QuorumController, authorization: Authorization, call: Ca
         found = [create_acls.AclCreationResult(*_error_of(problem)) for problem in results]
         call.respond(create_acls.CreateAclsResponse(results=found))
 
-    controller.write(WriteEvent("createAcls", decide, done, call.refuse))
+    return WriteEvent("createAcls", decide, done, call.refuse)
 
 
-def _delete(controller: QuorumController, authorization: Authorization, call: Call) -> None:
+def _delete(authorization: Authorization, call: Call) -> WriteEvent | None:
     message: delete_acls.DeleteAclsRequest = call.message
-    if authorization.authorizer is None:
+    if not authorization.is_configured:
         call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
-        return
+        return None
     filters = [filter_of(one) for one in message.filters]
 
     def decide(active: ActiveController, _: int) -> Decision[list[access_lists.DeletionResult]]:
@@ -104,7 +105,7 @@ def _delete(controller: QuorumController, authorization: Authorization, call: Ca
         ]
         call.respond(delete_acls.DeleteAclsResponse(filter_results=found))
 
-    controller.write(WriteEvent("deleteAcls", decide, done, call.refuse))
+    return WriteEvent("deleteAcls", decide, done, call.refuse)
 
 
 def _matching(binding: Binding) -> delete_acls.DeleteAclsMatchingAcl:

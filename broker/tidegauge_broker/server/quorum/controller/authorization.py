@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Binding, Entry, Operation, Pattern, ResourceType
+from tidegauge.cluster_metadata.access_lists import CLUSTER_NAME, Operation, ResourceType
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft import apis
 from tidegauge.settings import Values
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
+from tidegauge_broker.server.acls.image_lists import ImageLists
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_controller.metadata.image import MetadataImage
-from tidegauge_controller.metadata.sorted_map import SortedMap
 
 OF_CLUSTER: Mapping[int, Operation] = {
     **dict.fromkeys(
@@ -54,24 +54,24 @@ class Authorization:
 
     def __init__(self, values: Values, image: Callable[[], MetadataImage]) -> None:
         self._image = image
-        self._lists: SortedMap[str, Binding] | None = None
-        self._authorizer: AclAuthorizer | None = None
+        self._lists: ImageLists | None = None
         if values.text("authorizer.class.name"):
             by_default = values.flag("allow.everyone.if.no.acl.found")
             rules = Rules.of(values.text("super.users") or "", allows_without_lists=by_default)
-            self._authorizer = AclAuthorizer(rules)
+            self._lists = ImageLists(AclAuthorizer(rules))
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether there are lists in force."""
+        return self._lists is not None
 
     @property
     def authorizer(self) -> AclAuthorizer | None:
         """The lists in force; None if everyone may do everything."""
-        lists = self._image().access_lists
-        if self._authorizer is not None and lists is not self._lists:
-            found: dict[Pattern, set[Entry]] = {}
-            for pattern, entry in lists.values():
-                found.setdefault(pattern, set()).add(entry)
-            self._authorizer.replace(found)
-            self._lists = lists
-        return self._authorizer
+        if self._lists is None:
+            return None
+        self._lists.follow(self._image().access_lists)
+        return self._lists.authorizer
 
     def allows(self, call: Call, operation: Operation, kind: ResourceType, name: str) -> bool:
         """Return whether the client of a request may do an operation with a resource."""

@@ -6,9 +6,10 @@ Source: ``ControllerApis.handleBrokerRegistration``, ``handleBrokerHeartBeatRequ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import (
     allocate_producer_ids,
@@ -21,6 +22,7 @@ from tidegauge.kafka.kraft.messages import (
 from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.large_requests import prepared
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import activation, brokers, partitions, registration
@@ -40,16 +42,21 @@ def served(controller: QuorumController, heartbeat_timeout_ms: int) -> list[Serv
         heartbeat_timeout_ms: how long a heartbeat may wait for its turn.
     """
     return [
-        Served(apis.BROKER_REGISTRATION, partial(_register, controller)),
-        Served(apis.BROKER_HEARTBEAT, partial(_heartbeat, controller, heartbeat_timeout_ms)),
+        Served(apis.BROKER_REGISTRATION, prepared(controller, partial(_register, controller))),
+        Served(apis.BROKER_HEARTBEAT, _heartbeats(controller, heartbeat_timeout_ms)),
         Served(apis.UNREGISTER_BROKER, partial(_unregister, controller), is_forwarded=True),
-        Served(apis.ALTER_PARTITION, partial(_alter_partition, controller)),
-        Served(apis.ASSIGN_REPLICAS_TO_DIRS, partial(_assign_directories, controller)),
+        Served(apis.ALTER_PARTITION, prepared(controller, _alter_partition)),
+        Served(apis.ASSIGN_REPLICAS_TO_DIRS, prepared(controller, _assign_directories)),
         Served(apis.ALLOCATE_PRODUCER_IDS, partial(_allocate_producer_ids, controller), is_forwarded=True),
     ]
 
 
-def _register(controller: QuorumController, call: Call) -> None:
+def _register(controller: QuorumController, call: Call) -> WriteEvent:
+    """Register a broker, unless its connection has closed while the request waited for its turn.
+
+    The process that sent it may be dead, and the next one of this broker registered already: Kafka would give the dead
+    one an epoch, and the live one would send heartbeats with a stale epoch for ever (BrokerLifecycleManager).
+    """
     message: broker_registration.BrokerRegistrationRequest = call.message
     request = registration.RegistrationRequest(
         message.broker_id,
@@ -64,17 +71,29 @@ def _register(controller: QuorumController, call: Call) -> None:
     )
 
     def decide(active: ActiveController, now_ms: int) -> Decision[int]:
+        if not call.is_open():
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "The broker has closed its connection")
         version = controller.kraft_version
         return registration.register_broker(active.view, active.heartbeats, request, version, now_ms)
 
     def done(epoch: int) -> None:
         call.respond(broker_registration.BrokerRegistrationResponse(broker_epoch=epoch))
 
-    controller.write(WriteEvent("registerBroker", decide, done, call.refuse, partitions=None))
+    return WriteEvent("registerBroker", decide, done, call.refuse, partitions=None)
 
 
-def _heartbeat(controller: QuorumController, timeout_ms: int, call: Call) -> None:
-    """Note the contact at once: a heartbeat that waits for its turn must not let its broker's session end."""
+def _heartbeats(controller: QuorumController, timeout_ms: int) -> Callable[[Call], None]:
+    """Return a handler that notes a contact at once: a heartbeat that waits must not let its broker's session end."""
+    handle = prepared(controller, partial(_heartbeat, controller, timeout_ms))
+
+    def note_and_handle(call: Call) -> None:
+        controller.contacted(call.message.broker_id, call.message.broker_epoch)
+        handle(call)
+
+    return note_and_handle
+
+
+def _heartbeat(controller: QuorumController, timeout_ms: int, call: Call) -> WriteEvent:
     message: broker_heartbeat.BrokerHeartbeatRequest = call.message
     cordoned = message.cordoned_log_dirs
     request = brokers.HeartbeatRequest(
@@ -86,7 +105,6 @@ def _heartbeat(controller: QuorumController, timeout_ms: int, call: Call) -> Non
         _texts(message.offline_log_dirs),
         None if cordoned is None else _texts(cordoned),
     )
-    controller.contacted(request.broker_id, request.broker_epoch)
 
     def decide(active: ActiveController, _: int) -> Decision[brokers.HeartbeatResponse]:
         return brokers.heartbeat(active.view, active.heartbeats, request)
@@ -111,7 +129,7 @@ def _heartbeat(controller: QuorumController, timeout_ms: int, call: Call) -> Non
     broker = controller.image.brokers.get(message.broker_id)
     changes = message.want_fence or message.want_shut_down or message.offline_log_dirs
     count = None if changes or broker is None or not broker.is_active else 0
-    controller.write(WriteEvent("brokerHeartbeat", decide, done, call.refuse, appended, deadline_ms, expired, count))
+    return WriteEvent("brokerHeartbeat", decide, done, call.refuse, appended, deadline_ms, expired, count)
 
 
 def _unregister(controller: QuorumController, call: Call) -> None:
@@ -131,11 +149,11 @@ def _unregister(controller: QuorumController, call: Call) -> None:
     )
 
 
-def _alter_partition(controller: QuorumController, call: Call) -> None:
+def _alter_partition(call: Call) -> WriteEvent | None:
     message: alter_partition.AlterPartitionRequest = call.message
     if not message.topics:  # the broker's epoch is not looked at (QuorumController.alterPartition)
         call.respond(alter_partition.AlterPartitionResponse())
-        return
+        return None
     changes = [
         _isr_change(topic_id_text(topic.topic_id), one, has_epochs=call.version >= _WITH_EPOCHS)
         for topic in message.topics
@@ -158,7 +176,7 @@ def _alter_partition(controller: QuorumController, call: Call) -> None:
             )
         )
 
-    controller.write(WriteEvent("alterPartition", decide, done, call.refuse, partitions=len(changes)))
+    return WriteEvent("alterPartition", decide, done, call.refuse, partitions=len(changes))
 
 
 def _isr_change(topic_id: str, one: alter_partition.PartitionData, *, has_epochs: bool) -> partitions.IsrChange:
@@ -186,7 +204,7 @@ def _isr_result(one: partitions.IsrResult) -> alter_partition.ResponsePartitionD
     )
 
 
-def _assign_directories(controller: QuorumController, call: Call) -> None:
+def _assign_directories(call: Call) -> WriteEvent:
     message: assign_replicas_to_dirs.AssignReplicasToDirsRequest = call.message
     wanted: dict[str, list[tuple[str, int]]] = {}
     for directory in message.directories:
@@ -201,7 +219,7 @@ def _assign_directories(controller: QuorumController, call: Call) -> None:
         call.respond(assign_replicas_to_dirs.AssignReplicasToDirsResponse(directories=_directories(results)))
 
     count = sum(map(len, wanted.values()))
-    controller.write(WriteEvent("assignReplicasToDirs", decide, done, call.refuse, partitions=count))
+    return WriteEvent("assignReplicasToDirs", decide, done, call.refuse, partitions=count)
 
 
 def _directories(

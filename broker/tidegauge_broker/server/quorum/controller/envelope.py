@@ -125,8 +125,15 @@ class Envelopes:
     def _handle(self, call: Call, inner: _Inner, request: Any, *, is_large: bool) -> None:
         """Handle a forwarded request as if its client had sent it."""
         header, codec = inner.header, inner.codec
+        loop = asyncio.get_running_loop()
 
         def respond(response: Any) -> None:
+            if is_large:  # it may have been made in a thread
+                loop.call_soon_threadsafe(encode, response)
+            else:
+                encode(response)
+
+        def encode(response: Any) -> None:
             body = self._turns.run(codec.encode_in_slices(response, ITEMS_PER_TURN))
             if isinstance(body, Remaining):
                 self._later(call, respond_later(body))

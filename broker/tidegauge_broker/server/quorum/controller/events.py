@@ -32,6 +32,7 @@ class WriteEvent:
         deadline_ms: when the event is no longer decided; None: always.
         expired: what an event that came too late still does; its error is sent all the same.
         partitions: how many partitions it decides about at most; None: maybe about all that there are.
+        is_large: whether its request is; then it is decided in a thread, and ``done`` and ``failed`` run in one.
     """
 
     name: str
@@ -42,3 +43,4 @@ class WriteEvent:
     deadline_ms: int | None = None
     expired: Callable[[ActiveController], None] = _nothing
     partitions: int | None = 0
+    is_large: bool = False

@@ -1,12 +1,14 @@
 """The quota of partitions that clients create and delete, by the client quotas of the committed metadata (KIP-599).
 
-Requests that a broker forwards count for the client's own principal and client id.
+Requests that a broker forwards count for the client's own principal and client id. Large requests are prepared and
+decided in threads, so what requests share has a lock.
 Source: ``ControllerMutationQuotaManager``, ``ControllerApis``, ``DynamicClientQuotaPublisher``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from threading import Lock
 
 from tidegauge.cluster_metadata.client_quotas import CLIENT_ID, IP, USER
 from tidegauge.settings import Values
@@ -35,6 +37,7 @@ class MutationQuotas:
         self._image = image
         self._now_ms = now_ms
         self._taken: SortedMap[QuotaKey, Mapping[str, float]] | None = None
+        self._lock = Lock()
 
     def of(self, call: Call, first_strict: int) -> RequestMutations:
         """Return the mutations of a request.
@@ -44,9 +47,10 @@ class MutationQuotas:
             first_strict: the version of its API from which clients know THROTTLING_QUOTA_EXCEEDED; older ones are
                 throttled and nothing more.
         """
-        self._follow()
+        with self._lock:
+            self._follow()
         mutations = Mutations(self._quota, call.principal.name, call.client_id, is_strict=call.version >= first_strict)
-        return RequestMutations(mutations, self._now_ms)
+        return RequestMutations(mutations, self._now_ms, self._lock)
 
     def _follow(self) -> None:
         """Take the limits of the committed image in, if they have changed."""
@@ -68,9 +72,10 @@ class MutationQuotas:
 class RequestMutations:
     """The mutations of one request: ``mutate`` takes their tokens, ``throttle_ms`` says what its client must wait."""
 
-    def __init__(self, mutations: Mutations, now_ms: Callable[[], int]) -> None:
+    def __init__(self, mutations: Mutations, now_ms: Callable[[], int], lock: Lock) -> None:
         self._mutations = mutations
         self._now_ms = now_ms
+        self._lock = lock
 
     def mutate(self, count: int) -> None:
         """Take the tokens of a number of partitions.
@@ -78,12 +83,14 @@ class RequestMutations:
         Raises:
             TidegaugeError: THROTTLING_QUOTA_EXCEEDED.
         """
-        self._mutations.record(count, self._now_ms())
+        with self._lock:
+            self._mutations.record(count, self._now_ms())
 
     @property
     def throttle_ms(self) -> int:
         """The throttle time of the response."""
-        return self._mutations.throttle_ms(self._now_ms())
+        with self._lock:
+            return self._mutations.throttle_ms(self._now_ms())
 
 
 def _entity(entity: Mapping[str, str | None]) -> QuotaEntity:

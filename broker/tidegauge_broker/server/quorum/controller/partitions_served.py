@@ -18,6 +18,7 @@ from tidegauge.kafka.kraft.messages import (
 )
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.large_requests import prepared
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.quorum.controller.topics_served import text_of
 from tidegauge_controller.metadata.active import ActiveController
@@ -31,18 +32,24 @@ _PREFERRED, _UNCLEAN = 0, 1
 def served(controller: QuorumController) -> list[Served]:
     """Return the APIs."""
     return [
-        Served(apis.ELECT_LEADERS, partial(_elect_leaders, controller), is_forwarded=True),
-        Served(apis.ALTER_PARTITION_REASSIGNMENTS, partial(_reassign, controller), is_forwarded=True),
-        Served(apis.LIST_PARTITION_REASSIGNMENTS, partial(_list_reassignments, controller), is_forwarded=True),
+        Served(apis.ELECT_LEADERS, prepared(controller, partial(_elect_leaders, controller)), is_forwarded=True),
+        Served(
+            apis.ALTER_PARTITION_REASSIGNMENTS, prepared(controller, partial(_reassign, controller)), is_forwarded=True
+        ),
+        Served(
+            apis.LIST_PARTITION_REASSIGNMENTS,
+            prepared(controller, partial(_list_reassignments, controller)),
+            is_forwarded=True,
+        ),
     ]
 
 
-def _elect_leaders(controller: QuorumController, call: Call) -> None:
+def _elect_leaders(controller: QuorumController, call: Call) -> WriteEvent | None:
     message: elect_leaders.ElectLeadersRequest = call.message
     kind = message.election_type if call.version > 0 else _PREFERRED
     if kind not in {_PREFERRED, _UNCLEAN}:
         call.refuse(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
-        return
+        return None
     wanted = None
     if message.topic_partitions is not None:
         wanted = [(topic.topic, partition) for topic in message.topic_partitions for partition in topic.partitions]
@@ -66,10 +73,10 @@ def _elect_leaders(controller: QuorumController, call: Call) -> None:
 
     deadline_ms = controller.now_ms + message.timeout_ms
     count = None if wanted is None else len(wanted)
-    controller.write(WriteEvent("electLeaders", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count))
+    return WriteEvent("electLeaders", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count)
 
 
-def _reassign(controller: QuorumController, call: Call) -> None:
+def _reassign(controller: QuorumController, call: Call) -> WriteEvent:
     message: alter_partition_reassignments.AlterPartitionReassignmentsRequest = call.message
     wanted = [
         reassignment.Reassignment(
@@ -104,7 +111,7 @@ def _reassign(controller: QuorumController, call: Call) -> None:
 
     deadline_ms = controller.now_ms + message.timeout_ms
     name = "alterPartitionReassignments"
-    controller.write(WriteEvent(name, decide, done, call.refuse, deadline_ms=deadline_ms, partitions=len(wanted)))
+    return WriteEvent(name, decide, done, call.refuse, deadline_ms=deadline_ms, partitions=len(wanted))
 
 
 def _list_reassignments(controller: QuorumController, call: Call) -> None:

@@ -11,7 +11,8 @@ Rules (``QuorumController``):
     5. An event that is refused, or that meets a defect, costs itself alone: nothing was proposed yet. A node whose log
        refuses the records of a decision gives its leadership up.
     6. What would hold the event loop up is done in a thread, while the queue waits for it: decisions about many
-       partitions. Nothing else changes memory meanwhile; contacts of brokers that arrive then are noted after it.
+       partitions, and those of large requests. Nothing else changes memory meanwhile; contacts of brokers that arrive
+       then are noted after it. The response to a large request is made in a thread, too, one at a time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -66,6 +68,7 @@ class QuorumController:
         give: gives the node an event; likewise.
         on_activation: is called when the controller has become active, and has written its first records.
         on_renouncement: is called when it is active no longer.
+        one_large_at_a_time: held while a large request is read, or its response made, in a thread.
     """
 
     committed: CommittedMetadata
@@ -90,6 +93,8 @@ class QuorumController:
         self._arrived = asyncio.Event()
         self._waiting = WaitingResponses()
         self._late_contacts: list[tuple[int, int, int]] | None = None
+        self.one_large_at_a_time = asyncio.Lock()
+        self._responding: set[asyncio.Task[None]] = set()
         self._run: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -124,7 +129,7 @@ class QuorumController:
     def write(self, event: WriteEvent) -> None:
         """Queue an event; fail it at once if this node is not active."""
         if self._active is None:
-            event.failed(ErrorCode.NOT_CONTROLLER, self.not_active())
+            self._fail(event, ErrorCode.NOT_CONTROLLER, self.not_active())
             return
         self._queue.append(event)
         self._arrived.set()
@@ -287,7 +292,7 @@ class QuorumController:
         if event.deadline_ms is not None and now_ms > event.deadline_ms:
             event.expired(active)
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, _TIMED_OUT)
-        if not _is_large(active.image, event.partitions):
+        if not event.is_large and not _is_large(active.image, event.partitions):
             return event.decide(active, now_ms)
         self._late_contacts = []
         try:
@@ -327,11 +332,27 @@ class QuorumController:
 
     def _complete(self, event: WriteEvent, response: Any) -> None:
         """Give an event its response; if that can't be sent, the caller gets UNKNOWN_SERVER_ERROR."""
-        if not self._call(event.name, event.done, response):
-            self._fail(event, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+
+        def respond() -> None:
+            if not self._call(event.name, event.done, response):
+                self._call(event.name, event.failed, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+
+        self._respond(event, respond)
 
     def _fail(self, event: WriteEvent, error: ErrorCode, message: str) -> None:
-        self._call(event.name, event.failed, error, message)
+        self._respond(event, partial(self._call, event.name, event.failed, error, message))
+
+    def _respond(self, event: WriteEvent, respond: Callable[[], Any]) -> None:
+        """Respond to the request of an event; rule 6."""
+        if event.is_large:
+            self._responding.add(task := asyncio.get_running_loop().create_task(self._respond_beside(respond)))
+            task.add_done_callback(self._responding.discard)
+        else:
+            respond()
+
+    async def _respond_beside(self, respond: Callable[[], Any]) -> None:
+        async with self.one_large_at_a_time:
+            await asyncio.to_thread(respond)
 
     def _call(self, name: str, function: Callable[..., None], *arguments: Any) -> bool:
         """Call what an event brought; return False after a defect in it, which costs this event alone."""

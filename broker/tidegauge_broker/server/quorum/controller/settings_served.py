@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import Operation, ResourceType
@@ -27,6 +28,7 @@ from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.features import FEATURE_RANGES, FINALIZED_HERE
+from tidegauge_broker.server.quorum.controller.large_requests import prepared
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.quorum.controller.topics_served import text_of
 from tidegauge_broker.server.wire.kafka.error_forms import BY_RESOURCE, Form, Part, same
@@ -48,16 +50,19 @@ def served(controller: QuorumController, authorization: Authorization) -> list[S
     return [
         Served(
             apis.INCREMENTAL_ALTER_CONFIGS,
-            partial(_alter_configs, controller, authorization),
+            prepared(controller, partial(_alter_configs, authorization)),
             BY_RESOURCE,
             is_forwarded=True,
         ),
         Served(
-            apis.ALTER_CONFIGS, partial(_replace_configs, controller, authorization), BY_RESOURCE, is_forwarded=True
+            apis.ALTER_CONFIGS,
+            prepared(controller, partial(_replace_configs, authorization)),
+            BY_RESOURCE,
+            is_forwarded=True,
         ),
         Served(apis.UPDATE_FEATURES, partial(_update_features, controller), is_forwarded=True),
-        Served(apis.ALTER_CLIENT_QUOTAS, partial(_alter_quotas, controller), _QUOTAS, is_forwarded=True),
-        Served(apis.ALTER_USER_SCRAM_CREDENTIALS, partial(_alter_credentials, controller), _CREDENTIALS, True),
+        Served(apis.ALTER_CLIENT_QUOTAS, prepared(controller, _alter_quotas), _QUOTAS, is_forwarded=True),
+        Served(apis.ALTER_USER_SCRAM_CREDENTIALS, prepared(controller, _alter_credentials), _CREDENTIALS, True),
     ]
 
 
@@ -93,7 +98,7 @@ def _invalid(text: str) -> TidegaugeError:
     return TidegaugeError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _alter_configs(controller: QuorumController, authorization: Authorization, call: Call) -> None:
+def _alter_configs(authorization: Authorization, call: Call) -> WriteEvent:
     message: incremental_alter_configs.IncrementalAlterConfigsRequest = call.message
     refused = _refused(message.resources, authorization, call)
     known = {one.value for one in configs.Operation}
@@ -117,10 +122,10 @@ def _alter_configs(controller: QuorumController, authorization: Authorization, c
         found = [response(*one) for one in _config_results(message.resources, refused | results)]
         call.respond(incremental_alter_configs.IncrementalAlterConfigsResponse(responses=found))
 
-    controller.write(WriteEvent("incrementalAlterConfigs", decide, done, call.refuse, partitions=None))
+    return WriteEvent("incrementalAlterConfigs", decide, done, call.refuse, partitions=None)
 
 
-def _replace_configs(controller: QuorumController, authorization: Authorization, call: Call) -> None:
+def _replace_configs(authorization: Authorization, call: Call) -> WriteEvent:
     message: alter_configs.AlterConfigsRequest = call.message
     refused = _refused(message.resources, authorization, call)
     wanted: dict[ConfigResource, dict[str, str | None]] = {}
@@ -137,7 +142,7 @@ def _replace_configs(controller: QuorumController, authorization: Authorization,
         found = [response(*one) for one in _config_results(message.resources, refused | results)]
         call.respond(alter_configs.AlterConfigsResponse(responses=found))
 
-    controller.write(WriteEvent("legacyAlterConfigs", decide, done, call.refuse, partitions=None))
+    return WriteEvent("legacyAlterConfigs", decide, done, call.refuse, partitions=None)
 
 
 def _config_results(
@@ -156,9 +161,14 @@ def _config_results(
 
 
 def _update_features(controller: QuorumController, call: Call) -> None:
-    """Change levels; kraft.version rises first, by a control record, if all other updates are possible."""
+    """Change levels; kraft.version rises first, by a control record, if all other updates are possible.
+
+    Of more updates than there are features one of the first is unknown, for which all are refused.
+    """
     message: update_features.UpdateFeaturesRequest = call.message
-    updates = [_feature_update(one, has_types=call.version >= _WITH_TYPES) for one in message.feature_updates]
+    named = {one.feature: one for one in message.feature_updates}  # the last one of a name counts
+    has_types = call.version >= _WITH_TYPES
+    updates = [_feature_update(one, has_types=has_types) for one in islice(named.values(), len(FEATURE_RANGES) + 1)]
     of_metadata = [one for one in updates if one.name != KRAFT_VERSION]
     of_quorum = [one for one in updates if one.name == KRAFT_VERSION]
 
@@ -225,7 +235,7 @@ def _check_kraft_version(update: features.FeatureUpdate, current: int) -> None:
 # --- quotas and credentials
 
 
-def _alter_quotas(controller: QuorumController, call: Call) -> None:
+def _alter_quotas(call: Call) -> WriteEvent:
     message: alter_client_quotas.AlterClientQuotasRequest = call.message
     wanted = [
         client_quotas.QuotaAlteration(
@@ -245,14 +255,14 @@ def _alter_quotas(controller: QuorumController, call: Call) -> None:
         ]
         call.respond(alter_client_quotas.AlterClientQuotasResponse(entries=entries))
 
-    controller.write(WriteEvent("alterClientQuotas", decide, done, call.refuse))
+    return WriteEvent("alterClientQuotas", decide, done, call.refuse)
 
 
 def _error_of(problem: TidegaugeError | None) -> tuple[ErrorCode, str | None]:
     return (ErrorCode.NONE, None) if problem is None else (problem.code, text_of(problem.code, problem.message))
 
 
-def _alter_credentials(controller: QuorumController, call: Call) -> None:
+def _alter_credentials(call: Call) -> WriteEvent:
     message: alter_user_scram_credentials.AlterUserScramCredentialsRequest = call.message
     deletions = [Deletion(one.name, one.mechanism) for one in message.deletions]
     upsertions = [
@@ -270,4 +280,4 @@ def _alter_credentials(controller: QuorumController, call: Call) -> None:
         ]
         call.respond(alter_user_scram_credentials.AlterUserScramCredentialsResponse(results=found))
 
-    controller.write(WriteEvent("alterUserScramCredentials", decide, done, call.refuse))
+    return WriteEvent("alterUserScramCredentials", decide, done, call.refuse)

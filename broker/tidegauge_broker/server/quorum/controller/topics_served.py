@@ -19,6 +19,7 @@ from tidegauge.kafka.topic_ids import topic_id_bytes, topic_id_text
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.large_requests import prepared
 from tidegauge_broker.server.quorum.controller.mutation_quotas import MutationQuotas
 from tidegauge_broker.server.quorum.controller.new_topic_settings import NewTopicSettings
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
@@ -45,13 +46,15 @@ def served(
     return [
         Served(
             apis.CREATE_TOPICS,
-            partial(_create_topics, controller, authorization, quotas, NewTopicSettings(controller)),
+            prepared(
+                controller, partial(_create_topics, controller, authorization, quotas, NewTopicSettings(controller))
+            ),
             Form((Part("topics", "topics", same("name")),)),
             is_forwarded=True,
         ),
         Served(
             apis.DELETE_TOPICS,
-            partial(_delete_topics, controller, authorization, quotas, may_delete),
+            prepared(controller, partial(_delete_topics, controller, authorization, quotas, may_delete)),
             Form(
                 (Part("responses", "topics", same("name", "topic_id")), Part("responses", "topic_names", {"name": ""}))
             ),
@@ -59,7 +62,7 @@ def served(
         ),
         Served(
             apis.CREATE_PARTITIONS,
-            partial(_create_partitions, controller, authorization, quotas),
+            prepared(controller, partial(_create_partitions, controller, authorization, quotas)),
             Form((Part("results", "topics", same("name")),)),
             is_forwarded=True,
         ),
@@ -77,7 +80,7 @@ def _create_topics(
     quotas: MutationQuotas,
     settings: NewTopicSettings,
     call: Call,
-) -> None:
+) -> WriteEvent:
     message: create_topics.CreateTopicsRequest = call.message
     mutations = quotas.of(call, _STRICT_CREATE)
     refused: set[str] = set()
@@ -114,7 +117,7 @@ def _create_topics(
 
     count = sum(max(len(one.assignments), one.num_partitions) for one in message.topics)
     deadline_ms = controller.now_ms + message.timeout_ms
-    controller.write(WriteEvent("createTopics", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count))
+    return WriteEvent("createTopics", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count)
 
 
 def _unauthorized(names: Iterable[str]) -> list[topics.TopicResult]:
@@ -139,13 +142,13 @@ def _delete_topics(
     quotas: MutationQuotas,
     may_delete: bool,
     call: Call,
-) -> None:
+) -> WriteEvent | None:
     message: delete_topics.DeleteTopicsRequest = call.message
     mutations = quotas.of(call, _STRICT_DELETE)
     if not may_delete:
         error = ErrorCode.TOPIC_DELETION_DISABLED if call.version >= _WITH_DISABLED else ErrorCode.INVALID_REQUEST
         call.refuse(error, ERROR_TABLE[error].meaning)
-        return
+        return None
     names: list[str] = list(message.topic_names)
     ids: list[str] = []
     ambiguous: list[delete_topics.DeletableTopicResult] = []
@@ -170,7 +173,7 @@ def _delete_topics(
 
     deadline_ms = controller.now_ms + message.timeout_ms
     count = len(names) + len(ids)
-    controller.write(WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count))
+    return WriteEvent("deleteTopics", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count)
 
 
 def _ambiguous(one: delete_topics.DeleteTopicState) -> delete_topics.DeletableTopicResult:
@@ -192,7 +195,7 @@ def _deleted(one: topics.TopicResult) -> delete_topics.DeletableTopicResult:
 
 def _create_partitions(
     controller: QuorumController, authorization: Authorization, quotas: MutationQuotas, call: Call
-) -> None:
+) -> WriteEvent:
     message: create_partitions.CreatePartitionsRequest = call.message
     mutations = quotas.of(call, _STRICT_PARTITIONS)
     refused = authorization.refused_topics(call, Operation.ALTER, [topic.name for topic in message.topics])
@@ -224,6 +227,4 @@ def _create_partitions(
 
     deadline_ms = controller.now_ms + message.timeout_ms
     count = sum(one.count for one in message.topics)
-    controller.write(
-        WriteEvent("createPartitions", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count)
-    )
+    return WriteEvent("createPartitions", decide, done, call.refuse, deadline_ms=deadline_ms, partitions=count)

@@ -1,0 +1,52 @@
+"""Large requests at the controller are read and responded to beside the event loop, one at a time.
+
+A request may name 99,000 items. To make values of them, to decide and to make the response takes seconds, during which
+heartbeats must get through. So its handler prepares the event in a thread; the queue decides it in one, and its
+response is made in one (``QuorumController``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidegauge.errors import ErrorCode
+from tidegauge_broker.server.quorum.calls import Call
+from tidegauge_broker.server.quorum.controller.events import WriteEvent
+from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
+
+LOG = logging.getLogger("tidegauge.controller")
+Prepare = Callable[[Call], WriteEvent | None]
+"""Makes the event that a request asks for; None: the request has its response already.
+
+It changes nothing but what has a lock, for it may run in a thread.
+"""
+_UNEXPECTED = "The server experienced an unexpected error when processing the request."
+_TASKS: set[asyncio.Task[None]] = set()
+
+
+def prepared(controller: QuorumController, prepare: Prepare) -> Callable[[Call], None]:
+    """Return a handler that has requests prepared, large ones in a thread, and writes their events."""
+
+    def handle(call: Call) -> None:
+        if call.is_large:
+            _TASKS.add(task := asyncio.get_running_loop().create_task(_handle_large(controller, prepare, call)))
+            task.add_done_callback(_TASKS.discard)
+        elif (event := prepare(call)) is not None:
+            controller.write(event)
+
+    return handle
+
+
+async def _handle_large(controller: QuorumController, prepare: Prepare, call: Call) -> None:
+    try:
+        async with controller.one_large_at_a_time:
+            event = await asyncio.to_thread(prepare, call)
+    except Exception:
+        LOG.exception("A large request of /%s meets a defect", call.host)
+        call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+        return
+    if event is not None:
+        controller.write(replace(event, is_large=True))
