@@ -167,6 +167,12 @@ class QuorumNode:
         """Whether its process lives."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Its latest process."""
+        assert self._process is not None
+        return self._process.pid
+
     def wait_started(self) -> None:
         """Wait until a Kafka controller has started whole: one that is stopped before ends with a fault of its own."""
         until(lambda: "Kafka Server started" in self.log(), LIMIT_SECONDS, f"controller {self.id} has started")
