@@ -85,14 +85,19 @@ def controller_gaps(side: BrokerSide, kills: int) -> Iterator[float]:
         admin = AdminClient({"bootstrap.servers": side.kafka_bootstrap, "log_level": 0})
         admin.list_topics(timeout=LIMIT_SECONDS)  # it knows its brokers
         topic = f"after-{number}-{time.monotonic_ns()}"
-        began = time.perf_counter()
         side.kill(active)
-        _wait("a topic is created", lambda admin=admin, topic=topic: _is_created(admin, topic))
-        yield time.perf_counter() - began
+        yield creation_seconds(admin, topic)
         side.restart(active)
         _wait(
             "all brokers", lambda admin=admin: len(admin.list_topics(timeout=LIMIT_SECONDS).brokers) == len(side.pids())
         )
+
+
+def creation_seconds(admin: AdminClient, topic: str) -> float:
+    """Ask for a topic until it is there; return how many seconds that takes."""
+    began = time.perf_counter()
+    _wait("a topic is created", lambda: _is_created(admin, topic))
+    return time.perf_counter() - began
 
 
 def _is_created(admin: AdminClient, topic: str) -> bool:

@@ -45,7 +45,7 @@ def fields_of(*names: str) -> Fields:
 def replace(thing: T, **changes: Any) -> T:
     """The same with other values for some fields."""
     kind: Any = type(thing)
-    values = {name: getattr(thing, name) for name in kind.__match_args__}
+    values = {name: getattr(thing, name) for name in kind.__dataclass_fields__}
     values.update(changes)
     return kind(**values)  # type: ignore[no-any-return]
 

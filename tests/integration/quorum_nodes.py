@@ -167,6 +167,12 @@ class QuorumNode:
         """Whether its process lives."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Its latest process."""
+        assert self._process is not None
+        return self._process.pid
+
     def wait_started(self) -> None:
         """Wait until a Kafka controller has started whole: one that is stopped before ends with a fault of its own."""
         until(lambda: "Kafka Server started" in self.log(), LIMIT_SECONDS, f"controller {self.id} has started")
@@ -209,14 +215,19 @@ class QuorumNode:
         logs = [self._out(start) for start, one in enumerate(self._kinds, 1) if one == KAFKA]
         return [complaint for log in logs for complaint in kafka_complaints.complaints_in(log, self.id)]
 
+    @property
+    def metadata_directory(self) -> Path:
+        """Where its metadata log and its snapshots are."""
+        return self.log_directory / "__cluster_metadata-0"
+
     def segments(self) -> bytes:
         """The bytes of its metadata log."""
-        paths = sorted((self.log_directory / "__cluster_metadata-0").glob("*.log"))
+        paths = sorted(self.metadata_directory.glob("*.log"))
         return b"".join(path.read_bytes() for path in paths)
 
     def dump(self) -> str:
         """Its metadata log as text."""
-        paths = sorted((self.log_directory / "__cluster_metadata-0").glob("*.log"))
+        paths = sorted(self.metadata_directory.glob("*.log"))
         return CliRunner().invoke(dump_log, ["--cluster-metadata-decoder", *map(str, paths)]).output
 
 
@@ -269,9 +280,10 @@ class Quorum:
         """The node with this id."""
         return next(node for node in self.nodes if node.id == node_id)
 
-    def look(self) -> QuorumView | None:
-        """The quorum as its leader describes it; None if there is none at the moment."""
-        living = [node.address for node in sorted(self.nodes, key=lambda node: node.kind == KAFKA) if node.runs]
+    def look(self, without: int | None = None) -> QuorumView | None:
+        """The quorum as its leader describes it to a client that does not ask one node; None if there is no leader."""
+        nodes = sorted(self.nodes, key=lambda node: node.kind == KAFKA)
+        living = [node.address for node in nodes if node.runs and node.id != without]
 
         async def describe() -> QuorumView:
             async with QuorumAdmin(BootstrapServers(living, self._security), 2.0) as admin:
@@ -281,11 +293,16 @@ class Quorum:
             return asyncio.run(describe())
         return None
 
-    def wait_leader(self, *, other_than: int | None = None) -> QuorumView:
-        """Wait for a leader that has committed a record of its epoch; return the quorum."""
+    def wait_leader(self, *, other_than: int | None = None, without: int | None = None) -> QuorumView:
+        """Wait for a leader that has committed a record of its epoch; return the quorum.
+
+        Args:
+            other_than: who must not be it.
+            without: who is not asked, since it is paused.
+        """
 
         def led() -> QuorumView | None:
-            view = self.look()
+            view = self.look(without)
             return view if view is not None and view.high_watermark >= 0 and view.leader_id != other_than else None
 
         view = until(led, LIMIT_SECONDS, "the quorum has a leader")

@@ -16,13 +16,16 @@ def handle_vote(core: Core, event: RequestReceived, request: VoteRequest) -> Non
     A request that is meant for another voter is refused first, and a pre-vote does not depose a leader, nor a follower
     that hears its leader: with Kafka either raises the epoch, so one stray request can end a healthy leader's term. A
     replica with a higher epoch is still heard: it responds FENCED_LEADER_EPOCH to the leader's BeginQuorumEpoch.
+
+    A node that is no voter in its own log hears its leader until its fetch timeout, too. With Kafka it refuses pre-votes
+    for as long as it knows no other leader (FollowerState.canGrantVote), though a voter set that it has not fetched yet
+    may need its vote (KIP-853): no leader could be elected before it restarts or the old one returns.
     """
     error = _refusal(core, request)
     if error is not ErrorCode.NONE:
         _respond(core, event.token, error=error)
         return
-    hears_leader = isinstance(core.state, Leader) or (isinstance(core.state, Follower) and core.state.has_fetched)
-    if request.epoch > core.state.epoch and not (request.pre_vote and hears_leader):
+    if request.epoch > core.state.epoch and not (request.pre_vote and _hears_leader(core)):
         core.become_unattached(request.epoch, f"Vote of node {request.candidate.id}", event)
         return
     granted = _may_grant(core, request)
@@ -56,17 +59,19 @@ def voter_key_error(core: Core, voter: ReplicaKey | None) -> ErrorCode:
     return ErrorCode.NONE if is_me else ErrorCode.INVALID_VOTER_KEY
 
 
+def _hears_leader(core: Core) -> bool:
+    """Return whether the node leads, or has fetched from its leader within the fetch timeout."""
+    state = core.state
+    if isinstance(state, Follower):
+        return state.has_fetched and core.now_ms < state.fetch_deadline_ms
+    return isinstance(state, Leader)
+
+
 def _may_grant(core: Core, request: VoteRequest) -> bool:
     state = core.state
     is_up_to_date = (request.last_epoch, request.end_offset) >= (core.log.last_epoch, core.log.end_offset)
     if request.pre_vote:
-        match state:
-            case Leader():
-                return False
-            case Follower():
-                return is_up_to_date and not state.has_fetched
-            case _:
-                return is_up_to_date
+        return is_up_to_date and not _hears_leader(core)
     if not isinstance(state, Unattached | Prospective):
         return False
     if state.voted is not None:

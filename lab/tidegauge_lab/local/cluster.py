@@ -168,6 +168,7 @@ class LocalCluster:
             started: list[LabProcess] = []
             try:
                 ports.Reservations().hold(self.directory, ports_of(self.file))
+                topology.require_directories(down)
                 topology.require_ports(down)
                 startup.require_ports(self.file, broker_ids)
                 has_controllers = self.file.quorum is not None and bool(beside)

@@ -114,6 +114,10 @@ class Hands:
         finally:
             self._loop.close()
 
+    def know_nodes(self) -> None:
+        """Know the nodes that the cluster has got since."""
+        self._switches.know(self._cluster.file)
+
     def reconnect(self, brokers: Sequence[int]) -> None:
         """Connect again to nodes that were started, without any back-off; controllers are reached by switches alone."""
 

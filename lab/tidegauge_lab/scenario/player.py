@@ -112,7 +112,7 @@ class Player:
         directory = histories or cluster.directory.parent
         consumers = Consumers(lambda: _servers(cluster, "confluent-kafka"), directory)
         self._waits = WaitPlayer(cluster, hands, self._look, scenario.partition_of, self._wait, self._ids)
-        self._quorum = QuorumPlayer(cluster, self._wait, self._ids, self._detail)
+        self._quorum = QuorumPlayer(cluster, self._wait, self._ids, self._detail, hands.know_nodes)
         self._groups = GroupPlayer(
             consumers, hands, self._wait, scenario.first_partition.topic if scenario.topics else ""
         )

@@ -10,7 +10,7 @@ from tidegauge.counted import counted
 from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.processes import ProcessState
-from tidegauge_lab.local.quorum_growth import lose_data, remove_voter
+from tidegauge_lab.local.quorum_growth import lose_data, make_voter, remove_voter
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario.group_player import Waits
 from tidegauge_lab.scenario.outcome import StepFailed
@@ -30,13 +30,22 @@ class QuorumPlayer:
         wait: the run's waits.
         ids: returns the nodes that ids and roles name now.
         detail: takes a line about what a step has done.
+        has_grown: is called when the cluster has another node.
     """
 
-    def __init__(self, cluster: LocalCluster, wait: Waits, ids: Ids, detail: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        wait: Waits,
+        ids: Ids,
+        detail: Callable[[str], None],
+        has_grown: Callable[[], None],
+    ) -> None:
         self._cluster = cluster
         self._wait = wait
         self._ids = ids
         self._detail = detail
+        self._has_grown = has_grown
         self._epoch = -1
         self._voters: dict[str, int] = {}
 
@@ -55,7 +64,14 @@ class QuorumPlayer:
 
     @do.register
     def _add_controller(self, step: AddController) -> None:
+        if step.broker is not None:
+            [observer] = self._ids([step.broker])
+            quorum = self._cluster.file.quorum
+            assert quorum is not None
+            make_voter(self._cluster.directory, quorum.controller(observer))
+            return
         controller_id, _ = self._cluster.add_controller()
+        self._has_grown()
         self._detail(f"it is controller {controller_id} (line {step.line})")
 
     @do.register

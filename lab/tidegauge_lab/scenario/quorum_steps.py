@@ -16,10 +16,19 @@ class AddController(Step):
     """A further voter."""
 
     verb = "add_controller"
-    about = "in KRaft mode: start one more controller, and make it a voter of the quorum once it has caught up"
+    about = (
+        "in KRaft mode: start one more controller, or take one that is an observer, and make it a voter of the quorum "
+        "once it has caught up"
+    )
+
+    broker: int | Role | None = argument(
+        readers.broker_or_role, "the observer that becomes a voter; default: one more controller", default=None
+    )
 
     def sentence(self) -> str:
         """Return the step in words."""
+        if self.broker is not None:
+            return f"Make {brokers([self.broker])} a voter"
         return "Start one more controller, and make it a voter"
 
 

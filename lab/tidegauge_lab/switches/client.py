@@ -100,6 +100,12 @@ class Switches(FaultCalls):
         """Those of all brokers of a cluster, and of its controllers in KRaft mode."""
         return cls(file.lab_addresses, file.security, file.unsecured_ids, file.controllers())
 
+    def know(self, file: ClusterFile) -> None:
+        """Know the nodes that a cluster has got since."""
+        self.addresses = dict(file.lab_addresses)
+        self.unsecured = frozenset(file.unsecured_ids)
+        self.quorum = file.controllers()
+
     @property
     def broker_ids(self) -> list[int]:
         """The brokers."""

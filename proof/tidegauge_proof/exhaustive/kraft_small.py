@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 from tidegauge_controller.metadata.image import RegisteredBroker
 from tidegauge_controller.raft.config import QuorumConfig
 from tidegauge_controller.raft.values import ReplicaKey
+from tidegauge_proof.exhaustive.snapshot import dump, load
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.kraft.kraft_quorum import KRaftQuorum
@@ -189,14 +190,22 @@ def played(bounds: KRaftBounds, schedule: Sequence[Step]) -> KRaftWorld | None:
         Violation: an invariant is broken on the way.
     """
     world = begun(bounds)
-    for step in schedule:
-        for place, act in enumerate(step):
-            if place:
-                world.run(_HASTE_MS)
-            if not perform(world, act):
-                return None
-        world.run(_REST_MS)
-    return world
+    return world if all(take(world, step) for step in schedule) else None
+
+
+def take(world: KRaftWorld, step: Step) -> bool:
+    """Let a step happen to a cluster at rest, and the cluster come to rest again; return whether its acts could happen.
+
+    Raises:
+        Violation: an invariant is broken on the way.
+    """
+    for place, act in enumerate(step):
+        if place:
+            world.run(_HASTE_MS)
+        if not perform(world, act):
+            return False
+    world.run(_REST_MS)
+    return True
 
 
 def options(bounds: KRaftBounds, schedule: Sequence[Step]) -> Iterator[Step]:
@@ -249,23 +258,24 @@ def _broker(world: KRaftWorld, broker: SimBroker) -> tuple[Hashable, list[tuple[
 
 
 def explore_kraft(bounds: KRaftBounds, *, max_states: int = 100_000, fail_fast: bool = False) -> KRaftExploration:
-    """Try every schedule within the bounds, the shortest first."""
+    """Try every schedule within the bounds, the shortest first; each step goes on from a copy of the cluster before."""
     result = KRaftExploration(states=1)
-    known = {state_of(begun(bounds), ())}
-    frontier: list[tuple[Step, ...]] = [()]
+    first = begun(bounds)
+    known = {state_of(first, ())}
+    frontier: list[tuple[tuple[Step, ...], bytes]] = [((), dump(first))]
     while frontier:
-        following: list[tuple[Step, ...]] = []
-        for schedule in frontier:
+        following: list[tuple[tuple[Step, ...], bytes]] = []
+        for schedule, before in frontier:
             for step in options(bounds, schedule):
-                longer = (*schedule, step)
+                longer, world = (*schedule, step), load(before)
                 try:
-                    world = played(bounds, longer)
+                    could = take(world, step)
                 except Violation as broken:
                     _note(result, broken, longer)
                     if fail_fast:
                         return replace(result, complete=False)
                     continue
-                if world is None:
+                if not could:
                     continue
                 result.transitions += 1
                 state = state_of(world, longer)
@@ -276,7 +286,7 @@ def explore_kraft(bounds: KRaftBounds, *, max_states: int = 100_000, fail_fast: 
                 known.add(state)
                 result.states += 1
                 result.acknowledged += any(world.checker.acknowledged.values())
-                following.append(longer)
+                following.append((longer, dump(world)))
         result.depth += bool(following)
         frontier = following
     return result

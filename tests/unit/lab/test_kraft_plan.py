@@ -76,8 +76,13 @@ def test_a_quorum_has_one_three_or_five_controllers(count: int) -> None:
     ("wanted", "sentence"),
     [
         ({"features": {"no.such.feature": 1}}, "no.such.feature"),
-        ({"features": {"eligible.leader.replicas.version": 9}}, "9"),
+        (
+            {"features": {"eligible.leader.replicas.version": 9}},
+            "No feature:eligible.leader.replicas.version with feature level 9: its levels are 0 to 1",
+        ),
+        ({"features": {"transaction.version": -1}}, "with feature level -1: its levels are 0 to 2"),
         ({"release_version": "1.0"}, "1.0"),
+        ({"release_version": ""}, "Unknown metadata.version ''"),
         ({"features": {"kraft.version": 0}}, "kraft.version"),
         ({"features": {"streams.version": 1}}, "brokers here support streams.version at level 0 alone"),
         ({"release_version": "3.9"}, r"from 25 \(4.0-IV3\) on, not 21 \(3.9-IV0\): choose a release from 4.0 on"),
@@ -286,6 +291,22 @@ def test_a_directory_of_another_cluster_is_refused_and_stays(tmp_path: Path) -> 
     with pytest.raises(TidegaugeError, match=r"Invalid cluster.id in: .*controller-3002"):
         KRaftTopology(one, load_cluster_file(one))._format_first([3002])
     assert sorted(path.read_bytes() for path in stray.rglob("*") if path.is_file()) == before
+
+
+@pytest.mark.parametrize("stray", [3001, 1])
+def test_nothing_starts_beside_a_directory_of_another_node_or_cluster(stray: int, tmp_path: Path) -> None:
+    """All directories are looked at first: an election beside a stranger's data would change the metadata."""
+    cluster = LocalCluster.create(tmp_path / "one", 3, mode="kraft")
+    other = LocalCluster.create(tmp_path / "other", 3, mode="kraft")
+    other._topology.start([])
+    topology = KRaftTopology(other.directory, other.file)
+    topology.prepare(1)
+    name = f"broker-{stray}" if stray < 3000 else f"controller-{stray}"
+    (cluster.directory / name).mkdir(exist_ok=True)
+    (other.directory / name / "data").rename(cluster.directory / name / "data")
+    with pytest.raises(TidegaugeError, match=rf"Invalid cluster.id in: .*{name}"):
+        cluster.up()
+    assert sorted(path.parent.name for path in cluster.directory.rglob("data")) == [name], "nothing was formatted"
 
 
 def test_targets_that_a_cluster_in_kraft_mode_lacks_are_named(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Quorum:
             quorum=lambda: self.view,
             state_of=lambda node: ProcessState.DOWN if node in self.down else ProcessState.UP,
         )
-        self.player = QuorumPlayer(cluster, self._look, self._ids, self.details.append)  # type: ignore[arg-type]
+        self.player = QuorumPlayer(cluster, self._look, self._ids, self.details.append, lambda: None)  # type: ignore[arg-type]
 
     @staticmethod
     def _look(problems: Callable[[], Sequence[str]]) -> None:

@@ -87,6 +87,7 @@ CASES = [
         "Wait until a controller leads the quorum, still in the same epoch, and 2 voters have its log",
     ),
     ("add_controller: {}", "Start one more controller, and make it a voter"),
+    ("add_controller: {broker: 1}", "Make broker 1 a voter"),
     ("remove_controller: controller", "Take the controller out of the voters"),
     ("lose_disk: 1", "Take all data of broker 1 away"),
     ("kill: controller", "Kill the controller (SIGKILL)"),

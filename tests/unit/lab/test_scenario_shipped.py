@@ -50,6 +50,7 @@ NAMES = [
     "quorum-leader-removed",
     "quorum-lost-disk",
     "quorum-majority-lost",
+    "quorum-new-voter",
     "quorum-older-epoch",
     "quorum-returning-voter",
     "quorum-split-vote",

@@ -7,6 +7,7 @@ from tests.unit.raft.driven_node import CLUSTER, Driven, batch, driven, key, sta
 
 from tidegauge.errors import ErrorCode
 from tidegauge_controller.raft import effects, events
+from tidegauge_controller.raft.config import QuorumConfig
 from tidegauge_controller.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -87,6 +88,20 @@ def test_a_pre_vote_is_granted_until_the_leader_has_been_heard():
     """KIP-996: a follower that fetches grants none, so a returning voter does not disturb a healthy leader."""
     assert vote(follower(has_fetched=False), 2, 1, pre_vote=True).granted
     assert not vote(follower(), 2, 1, pre_vote=True).granted
+
+
+def test_a_node_that_knows_no_vote_of_its_own_grants_pre_votes_after_the_fetch_timeout():
+    """A voter set that it has not fetched may need its vote (KIP-853); it has no timer that makes it Prospective.
+
+    Kafka's node grants none for as long as it knows no other leader (FollowerState.canGrantVote).
+    """
+    node = driven(3, THREE, election=ElectionState(1, 1))
+    node.fetched(1)
+    node.wait(QuorumConfig(CLUSTER, key(3)).fetch_timeout_ms - 1)
+    assert not vote(node, 2, 1, (1, 9), pre_vote=True, voter=key(3)).granted
+    node.wait(1)
+    assert node.state == "Follower 1"
+    assert vote(node, 2, 1, (1, 9), pre_vote=True, voter=key(3)).granted
 
 
 def test_a_pre_vote_of_a_higher_epoch_does_not_depose_a_leader_nor_its_followers():

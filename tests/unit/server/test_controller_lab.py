@@ -6,11 +6,18 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
+import pytest
+
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import FETCH
 from tidegauge.kafka.kraft.apis import KRAFT_APIS
 from tidegauge.v1 import lab_pb2
+from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.controller_lab import ControllerLab
+from tidegauge_broker.server.lab.controller_servicer import ControllerLabServicer
+from tidegauge_broker.server.lab.fault_table import FaultTable, Place
+from tidegauge_broker.server.lab.held_fetches import HeldFetches
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.lab_in_use import lab_of
 from tidegauge_broker.server.quorum.node_lab import NodeLab
@@ -112,6 +119,30 @@ async def test_a_vote_that_only_asks_has_a_name_of_its_own() -> None:
     assert await listener.settled() == [VOTE]
     listener.lab._faults.clear([fault_id])
     assert await listener.settled() == [VOTE, VOTE]
+
+
+class Refused(Exception):
+    """The end of a call that was refused."""
+
+
+class Context:
+    """The context of a call of the Lab service."""
+
+    async def abort(self, status: grpc.StatusCode, text: str) -> None:
+        """Note why, as the caller is notified."""
+        assert status is grpc.StatusCode.FAILED_PRECONDITION
+        raise Refused(text)
+
+
+@pytest.mark.parametrize(("method", "why"), [("ExpireSession", "membership"), ("SyncLog", "flushes __cluster")])
+async def test_what_brokers_alone_have_is_refused_with_the_reason(method: str, why: str) -> None:
+    """A method that is missing would look like a node without a Lab service, which this one is not."""
+    faults = FaultTable(3000, DiskFaults(), place=Place.CONTROLLER)
+    servicer = ControllerLabServicer(  # type: ignore[abstract]  # what it lacks is UNIMPLEMENTED
+        3000, faults, HeldFetches(), lambda _: None, lambda _: None
+    )
+    with pytest.raises(Refused, match=f"controller 3000 has no .*{why}.*; name a broker"):
+        await getattr(servicer, method)(None, Context())
 
 
 def test_a_controller_without_lab_listener_has_no_lab() -> None:

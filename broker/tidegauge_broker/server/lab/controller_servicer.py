@@ -118,6 +118,23 @@ class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
             )
         return lab_pb2.SetRulesResponse()
 
+    async def ExpireSession(
+        self, request: lab_pb2.ExpireSessionRequest, context: Context
+    ) -> lab_pb2.ExpireSessionResponse:
+        """Refuse: only brokers register with the controllers."""
+        del request
+        return await self._lacks("membership that could end: brokers have one, by their heartbeats", context)
+
+    async def SyncLog(self, request: lab_pb2.SyncLogRequest, context: Context) -> lab_pb2.SyncLogResponse:
+        """Refuse: a controller flushes its log before it counts a record or fetches on."""
+        del request
+        return await self._lacks(f"log that waits to be flushed: it flushes {METADATA} by itself", context)
+
+    async def _lacks(self, what: str, context: Context) -> Any:
+        await context.abort(
+            grpc.StatusCode.FAILED_PRECONDITION, f"controller {self._node_id} has no {what}; name a broker"
+        )
+
     def _partition(self) -> lab_pb2.LabPartition:
         return lab_pb2.LabPartition(topic=METADATA.topic, partition=METADATA.partition)
 

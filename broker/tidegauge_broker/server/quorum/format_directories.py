@@ -63,6 +63,16 @@ def format_directories(
     return written
 
 
+def require_own(asked: Formatting, directories: Sequence[str]) -> None:
+    """Refuse directories of a node that another node or cluster owns; those that are not formatted are no one's yet.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, INCONSISTENT_CLUSTER_ID.
+    """
+    for one in directories:
+        _is_formatted(one, asked)
+
+
 def _is_formatted(directory: str, asked: Formatting) -> bool:
     """Return whether a directory has its meta.properties; refuse one that another node or cluster owns."""
     path = Path(directory) / META_PROPERTIES

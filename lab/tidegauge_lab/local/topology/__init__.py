@@ -66,6 +66,13 @@ class Topology(Protocol):
             TidegaugeError: with the holder's name.
         """
 
+    def require_directories(self, down: Collection[Target]) -> None:
+        """Refuse a node that is about to start on another node's or cluster's directory.
+
+        Raises:
+            TidegaugeError: with the directory's owner.
+        """
+
     def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
         """Start these processes, and wait until each one serves.
 

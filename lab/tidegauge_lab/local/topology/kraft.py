@@ -22,7 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.files import naming
 from tidegauge.kafka.kraft.uuids import uuid_of
-from tidegauge_broker.server.quorum.format_directories import format_directories
+from tidegauge_broker.server.quorum.format_directories import format_directories, require_own
 from tidegauge_client.cluster_file import (
     CONTROLLER_LISTENER,
     OWNER_ALONE,
@@ -137,6 +137,18 @@ class KRaftTopology:
         for entry in self._quorum.separate:
             if entry.id in down:
                 ports.require_free(entry.lab_port, f"controller {entry.id}, for gRPC,")
+
+    def require_directories(self, down: Collection[Target]) -> None:
+        """Refuse a node that is about to start on another node's or cluster's directory.
+
+        Raises:
+            TidegaugeError: with the directory's owner; nothing was changed.
+        """
+        for target in down:
+            of_kind = layout.controller_process if target in self.targets else layout.broker_process
+            name = of_kind(self._directory, int(target)).name
+            directories = [str(path) for path in layout.node_log_directories(self._directory, name)]
+            require_own(formatting(self._quorum, int(target), directories[0], is_controller=False), directories)
 
     def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
         """Format what has not been, start these controllers, and wait until each one listens.

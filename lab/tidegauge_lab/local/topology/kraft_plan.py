@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.kraft.features import LEVELS, METADATA_VERSION
+from tidegauge.kafka.kraft.features import FEATURES, LEVELS, METADATA_VERSION, level_of_release
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.principal import ANONYMOUS, USER, Principal
 from tidegauge_broker.metadata_log.formatting import Formatting
@@ -22,7 +22,7 @@ from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID, ControllerEntry, Q
 from tidegauge_lab.local import ports
 from tidegauge_lab.local.broker_settings import settings_of
 from tidegauge_lab.local.topology.kraft_properties import of_controllers
-from tidegauge_lab.local.wanted import SIZES, Wanted, contradiction
+from tidegauge_lab.local.wanted import SIZES, Wanted, WantedQuorum, contradiction
 
 FIRST_CONTROLLER_PORT = 9392
 LAB_PORTS_ABOVE = 10_000
@@ -47,6 +47,7 @@ class KRaftPlan:
         asked = wanted.quorum
         count = asked.size(len(file.brokers))
         _check_size(count)
+        _check_asked(asked)
         quorum = QuorumEntry(
             cluster_id=uuid_text(random_uuid()),
             controllers=[],
@@ -154,6 +155,21 @@ def _kept(directory: Path, fact: str, instead: str) -> TidegaugeError:
         f"the cluster in {directory} {fact}, and `tidegauge up` does not change that: {instead}; for another cluster "
         "use another directory (--dir)",
     )
+
+
+def _check_asked(asked: WantedQuorum) -> None:
+    """Refuse a level that a feature does not have, and an empty name of a release, which is not one left out.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, in Kafka's words with the levels that there are.
+    """
+    for name, level in asked.features.items():
+        feature = FEATURES.get(name)
+        if feature is not None and not 0 <= level <= feature.highest:
+            text = f"No feature:{name} with feature level {level}: its levels are 0 to {feature.highest}"
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, text)
+    if asked.release_version == "":
+        level_of_release("")
 
 
 def _check_levels(levels: Mapping[str, int]) -> None:

@@ -100,6 +100,9 @@ class ZooKeeperTopology:
             [(_, port)] = split_address(self._file.zookeeper_address)
             ports.require_free(port, "ZooKeeper")
 
+    def require_directories(self, down: Collection[Target]) -> None:
+        """Check nothing: the id of the cluster is in ZooKeeper, which is not up yet; each broker compares it itself."""
+
     def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
         """Start the cluster's own ZooKeeper, if it is a target, and wait until it serves.
 
