@@ -145,7 +145,7 @@ def classpath() -> str:
 
 
 def test_both_kinds_write_the_same_and_load_what_the_other_wrote(classpath: str, tmp_path: Path) -> None:
-    """A commit has the topic's id, but in a transaction; a topic that is created again has none of the former's offsets."""
+    """A commit has the topic's id, but in a transaction; a topic that is created again has no offsets of the former."""
     written = {}
     for kind in (KAFKA, OURS):
         side = Side(tmp_path / kind, kind, classpath)
