@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -19,11 +20,12 @@ from tidegauge.kafka.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from tidegauge.kafka.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, ReplicaState
 from tidegauge.settings.topic import REMOVED_IN_KAFKA_4
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
-from tidegauge_broker.server.wire.kafka.handlers import as_of_kafka_4, describe_configs
+from tidegauge_broker.server.wire.kafka.handlers import as_of_kafka_4, describe_configs, fetch
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
-from tidegauge_broker.server.wire.kafka.responses import settled
+from tidegauge_broker.server.wire.kafka.responses import Held, Pending, settled
 
 VARIANTS = {one.key: one for one in as_of_kafka_4.KRAFT_VARIANTS}
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
@@ -105,3 +107,33 @@ async def test_groups_have_the_operations_of_settings_where_they_were_asked_for(
     anything: Any = None
     found: Any = await settled(handler(anything, anything))
     assert [one.authorized_operations for one in found.groups] == [3400, NOT_ASKED_FOR]
+
+
+def fetched(kind: str) -> Any:
+    """Return a response to a Fetch of partitions that this broker does not lead, in one of a handler's forms."""
+    message = FetchResponse(node_endpoints=[NodeEndpoint(2, "host", 9092)])
+    if kind == "held":
+        return Held(message, SimpleNamespace())  # type: ignore[arg-type]
+    if kind == "coroutine":
+        return asyncio.sleep(0, message)
+    if kind == "pending":
+        future = asyncio.get_running_loop().create_future()
+        future.set_result(message)
+        return Pending(future, lambda found: found)
+    return message
+
+
+@pytest.mark.parametrize("kind", ["message", "held", "coroutine", "pending"])
+@pytest.mark.parametrize("is_follower", [True, False])
+async def test_a_follower_is_not_given_the_addresses_of_leaders(
+    monkeypatch: pytest.MonkeyPatch, kind: str, is_follower: bool
+) -> None:
+    """KafkaApis.handleFetchRequest of 4.3 gives them to consumers alone (KIP-951)."""
+    monkeypatch.setattr(fetch, "handle", lambda *_: fetched(kind))
+    request = FetchRequest(replica_state=ReplicaState(1 if is_follower else -1, 5))
+    context: Any = SimpleNamespace(version=17)
+    response = VARIANTS[apis.FETCH].handle(request, context)
+    assert isinstance(response, Pending) is (kind == "pending"), "a parked follower costs no task"
+    found = await settled(response)
+    message = found.message if isinstance(found, Held) else found
+    assert [one.node_id for one in message.node_endpoints] == ([] if is_follower else [2])

@@ -24,12 +24,14 @@ from dataclasses import replace
 from typing import overload
 
 from tidegauge.control import NO_LEADER, Endpoint
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.settings import Values
 from tidegauge.transaction_marker import make_marker
 from tidegauge.transactions import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     TRANSACTION_TOPIC,
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
@@ -165,7 +167,18 @@ class TransactionService:
         """Write markers; rule 4. Return errors by producer id and partition.
 
         The offsets of a transaction count as soon as its marker is committed, even if its coordinator has disconnected.
+
+        Raises:
+            TidegaugeError: UNKNOWN_SERVER_ERROR, a marker has no producer (MemoryRecordsBuilder.validateProducerState).
         """
+        if any(
+            one.marker.producer_id == NO_PRODUCER_ID or one.marker.producer_epoch == NO_PRODUCER_EPOCH
+            for one in markers
+        ):
+            raise TidegaugeError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "A marker ends the transaction of a producer: its producer id and epoch can't be -1. None was written.",
+            )
         outcomes = [self._begin_to_write(one) for one in markers]
         found: dict[int, dict[TopicPartition, ErrorCode]] = {}
         for one, outcome in zip(markers, outcomes, strict=True):
