@@ -275,7 +275,7 @@ def _of_coordinators(
         if len(facts) > MAX_FACTS:
             facts = f"{record} of Kafka {release}.\n\nKey {_versions(key)}; value {_versions(value)}."
         if value["name"] in LATER_VALUES and release == KAFKA:
-            facts += f"\n\nThe value is that of Kafka {KAFKA_KRAFT}."
+            facts += f"\n\nThe value is as of Kafka {KAFKA_KRAFT}."
         yield f"{RECORDS}/{snake(record)}.py", _module(key, value).text(facts)
 
 

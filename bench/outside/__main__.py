@@ -51,7 +51,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _bring_to_its_end(suite: Suite, side: str, prepared: Path, record: Record, options: argparse.Namespace) -> None:
-    """Run what has no record yet, then repeat what has failed and was not repeated as often as is wanted."""
+    """Run all tests without a record, then repeat those that failed, as often as is wanted."""
     for classes in _not_recorded(suite, record, options.only or ()):
         _run(suite, side, prepared, record, classes)
     for _ in range(options.repeat):
@@ -64,7 +64,7 @@ def _bring_to_its_end(suite: Suite, side: str, prepared: Path, record: Record, o
 
 
 def _not_recorded(suite: Suite, record: Record, only: Sequence[str]) -> list[list[str]]:
-    """Return the runs that are left: each class on its own, or one of all tests, which names none."""
+    """Return the classes or tests of each run that is left."""
     if not suite.classes:
         return [] if record.tries() else [[]]
     known = {class_of(test) for test in record.tries()}
@@ -83,7 +83,7 @@ def _run(suite: Suite, side: str, prepared: Path, record: Record, names: Sequenc
     Args:
         suite: the suite.
         side: whose cluster it is.
-        prepared: what ``Suite.prepare`` returned.
+        prepared: the directory that ``Suite.prepare`` returned.
         record: takes the results.
         names: a class, or tests that are repeated; all tests if there are none.
     """
@@ -104,7 +104,7 @@ def _run(suite: Suite, side: str, prepared: Path, record: Record, names: Sequenc
 
 
 def _asked_for(tests: Sequence[str], found: Sequence[Result]) -> list[Result]:
-    """Return the results of tests; one that has none has failed."""
+    """Return the results of tests; a test without one has failed."""
     reported = {one.test: one for one in found}
     return [reported.get(test, Result(test, Outcome.FAILED, "it was not reported")) for test in tests]
 

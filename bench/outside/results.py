@@ -91,7 +91,7 @@ def verdict(tries: Iterable[Result]) -> Result:
 
 
 def class_of(test: str) -> str:
-    """Return the class of a test of JUnit's; a class within another counts as that one."""
+    """Return the outermost class of a test of JUnit's."""
     return test.partition("::")[0].partition("$")[0]
 
 

@@ -97,7 +97,7 @@ class Side:
         return int(self.ask("FindCoordinator", 4, key_type=kind, coordinator_keys=[key]).coordinators[0].error_code)
 
     def fetched(self, group: str, topic_id: bytes | None = None) -> list[tuple[int, int]]:
-        """Return the error and the offset of the partition, which is asked for by the topic's name or by an id."""
+        """Fetch error and offset of the partition, by name or by an id."""
         topic = {"name": TOPIC} if topic_id is None else {"topic_id": topic_id}
         asked = [{"group_id": group, "topics": [{**topic, "partition_indexes": [0]}], "member_epoch": -1}]
         response = self.ask("OffsetFetch", 9 if topic_id is None else 10, groups=asked, require_stable=True)
@@ -115,7 +115,7 @@ class Side:
                 until(lambda: self.fetched(group, asked) == [(0, 7)], LIMIT_SECONDS, f"{group} is there")  # noqa: B023
 
     def records(self, ids: dict[bytes, str]) -> list[tuple[str, int, Any]]:
-        """Return group, version and value of each record of an offset; times count from that of the commit."""
+        """Return group, version and value of each committed offset's record."""
         [directory] = self.cluster.brokers[0].directories
         found: list[tuple[str, int, Any]] = []
         for path in sorted((directory / OFFSETS).glob("*.log")):
@@ -129,7 +129,7 @@ class Side:
 
 
 def _plain(value: bytes | None, ids: dict[bytes, str]) -> tuple[int, Any]:
-    """Return the version and the fields of a value; a tombstone has none."""
+    """Return version and fields of a value; a tombstone has none."""
     if value is None:
         return -1, None
     read = read_offset(value)

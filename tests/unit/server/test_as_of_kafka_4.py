@@ -110,17 +110,15 @@ async def test_groups_have_the_operations_of_settings_where_they_were_asked_for(
 
 
 def fetched(kind: str) -> Any:
-    """Return a response to a Fetch of partitions that this broker does not lead, in one of a handler's forms."""
+    """Return a response that names a leader, in one of a handler's forms."""
     message = FetchResponse(node_endpoints=[NodeEndpoint(2, "host", 9092)])
     if kind == "held":
         return Held(message, SimpleNamespace())  # type: ignore[arg-type]
-    if kind == "coroutine":
-        return asyncio.sleep(0, message)
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(message)
     if kind == "pending":
-        future = asyncio.get_running_loop().create_future()
-        future.set_result(message)
         return Pending(future, lambda found: found)
-    return message
+    return asyncio.wait_for(future, None) if kind == "coroutine" else message
 
 
 @pytest.mark.parametrize("kind", ["message", "held", "coroutine", "pending"])

@@ -552,8 +552,7 @@ class BrokerService:
         """Fill the metadata cache, and notify all that look at it."""
         changed = {one.state.topic_partition.topic for one in update.partitions}
         former = {topic: self._metadata.id_of(topic) for topic in changed}
-        deleted = [one.state.topic_partition for one in update.partitions if one.deleted]
-        deleted += self._metadata.replaced_partitions(update)
+        deleted = self._metadata.deleted_by(update)
         self._metadata.update(update)
         self.transactions.metadata_updated()
         for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:

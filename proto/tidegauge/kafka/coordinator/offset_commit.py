@@ -1,6 +1,6 @@
 """OffsetCommit of Kafka 3.9.1: key versions 0-1, never flexible; value versions 0-4, flexible in 4+.
 
-The value is that of Kafka 4.3.1.
+The value is as of Kafka 4.3.1.
 
 Generated: make kafka-messages.
 """

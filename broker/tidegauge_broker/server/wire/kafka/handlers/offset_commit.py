@@ -70,7 +70,7 @@ async def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
 
 
 def _id_of(topic: OffsetCommitRequestTopic, context: Context) -> bytes:
-    """Return the id by which a topic was named, or that of the topic with its name."""
+    """Return a topic's id, which older requests do not name."""
     return topic.topic_id if topic.topic_id != NIL_UUID else topic_id_bytes(context.service.topic_id(topic.name) or "")
 
 
