@@ -22,6 +22,7 @@ from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts
 from tidegauge_lab.scenario.fault_steps import FaultStep
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
+from tidegauge_lab.scenario.quorum_steps import QUORUM_STEPS
 from tidegauge_lab.scenario.share_steps import SHARE_STEPS
 from tidegauge_lab.scenario.transaction_steps import StartProducer
 
@@ -79,8 +80,8 @@ PLAYED = frozenset(
     }
 )
 """Verbs that both clusters can play."""
-OF_SHARES = frozenset(step.verb for step in SHARE_STEPS)
-"""Verbs about share groups, which both clusters can play in KRaft mode."""
+OF_KRAFT = frozenset(step.verb for step in (*SHARE_STEPS, *QUORUM_STEPS))
+"""Verbs about share groups and the quorum, which both clusters can play in KRaft mode."""
 INSIDE_A_BROKER = frozenset(
     {"hold_fetch", "step_fetch", "hold_requests", "wait_held", "release_requests", "inject_error", "inject_disk"}
 )
@@ -130,10 +131,17 @@ def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
 
 def why_not_in_kraft(scenario: Scenario) -> str:
     """Return why a scenario is not played in KRaft mode; empty if it is."""
+    if scenario.zookeeper_only:
+        return "it is a story of ZooKeeper mode"
+    if why := _why_not(scenario, PLAYED | OF_KRAFT):
+        return why
     verbs = sorted({step.verb for step in scenario.steps} & OF_ZOOKEEPER_SIDES)
-    if verbs:
-        return f"no side in KRaft mode does {', '.join(verbs)}"
-    return _why_not(scenario, PLAYED | OF_SHARES) or scenario.zookeeper_only
+    return f"{', '.join(verbs)} would need a gate between each node and the controllers" if verbs else ""
+
+
+def is_about_the_quorum(scenario: Scenario) -> bool:
+    """Return whether the number of controllers matters to a scenario."""
+    return any(isinstance(step, QUORUM_STEPS) for step in scenario.steps)
 
 
 def sorted_out(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], dict[str, str]]:
