@@ -1,6 +1,6 @@
 """The quorum of a scenario in KRaft mode, on either kind of controllers.
 
-The steps are those of the scenario's own player (``QuorumPlayer``), which asks the controllers over Kafka's protocol;
+The scenario's own player (``QuorumPlayer``) plays the steps, and asks the controllers over Kafka's protocol;
 voters are added and removed by Kafka's requests (KIP-853). Controllers have other ids than brokers, and which of them
 leads is a matter of chance, so nothing is kept of them for the comparison: what partitions are afterwards is compared.
 """
@@ -50,7 +50,7 @@ class Controllers:
         return self._mixed.quorum.look()
 
     def add_controller(self) -> tuple[int, bytes]:
-        """Start one more, and make it a voter when it has caught up; return its id and that of its directory."""
+        """Start one more, and make it a voter when it has caught up; return its id and its directory's."""
         [kind] = {node.kind for node in self._mixed.quorum.nodes}
         node = self._mixed.quorum.join(kind)
         directory_id = until(lambda: self._caught_up(node), LIMIT_SECONDS, f"controller {node.id} has caught up")
