@@ -24,7 +24,6 @@ from tidegauge_lab.scenario.fault_steps import FaultStep
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
 from tidegauge_lab.scenario.quorum_steps import QUORUM_STEPS
 from tidegauge_lab.scenario.share_steps import SHARE_STEPS
-from tidegauge_lab.scenario.transaction_steps import StartProducer
 
 TODAY = "kip-320"
 PLAYED = frozenset(
@@ -120,8 +119,6 @@ def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
         return f"no switch inside of a broker of Apache Kafka does what {', '.join(inside)} do"
     if strange := sorted(verbs - played - LEFT_OUT.keys()):
         return f"{', '.join(strange)} can't be played on Apache Kafka"
-    if any(isinstance(step, StartProducer) and step.library == "tidegauge" for step in scenario.steps):
-        return "its producers are Tidegauge's own, which speak no Kafka protocol"
     if scenario.name in TOO_SLOW:
         return TOO_SLOW[scenario.name]
     if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, FaultStep)):

@@ -29,6 +29,7 @@ PLAYED = {
     "last-replica-standing",
     "min-insync-replicas",
     "one-offsets-replica",
+    "producer-fencing",
     "restart-within-session",
     "static-members",
     "unclean-election",
@@ -105,12 +106,6 @@ def test_what_happens_inside_of_a_broker_is_not_played_and_what_clients_do_is(ru
     assert inside == "no switch inside of a broker of Apache Kafka does what hold_fetch, step_fetch do"
     assert rules.why_not(scenario("start_consumer: {consumer: a, group: g}", "kill_consumer: a")) == ""
     assert rules.why_not(scenario("mark: here")) == "mark can't be played on Apache Kafka"
-
-
-def test_only_producers_that_speak_kafkas_protocol_are_played(rules: Any) -> None:
-    assert rules.why_not(scenario("start_producer: {producer: a, transactional_id: t}")) == ""
-    own = rules.why_not(scenario("start_producer: {producer: a, transactional_id: t, library: tidegauge}"))
-    assert own == "its producers are Tidegauge's own, which speak no Kafka protocol"
 
 
 def test_brokers_are_partitioned_from_zookeeper_alone(rules: Any) -> None:
