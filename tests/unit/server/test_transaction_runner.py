@@ -263,6 +263,8 @@ async def test_a_marker_without_a_producer_fails_the_request_and_none_is_written
         await world.service.write_markers([MarkersOfTransaction(one, (ORDERS,)) for one in markers])
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert world.replicas.requests == []
+    elsewhere = await world.service.write_markers([MarkersOfTransaction(markers[1], (GONE,))])
+    assert elsewhere == {producer[0]: {GONE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}}, "it is not about a log here"
 
 
 async def test_kafka_17507_offsets_are_completed_before_the_markers_response(world: World) -> None:
