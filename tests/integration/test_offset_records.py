@@ -163,7 +163,8 @@ def test_both_kinds_write_the_same_and_load_what_the_other_wrote(classpath: str,
             side.commit("by-name", 9, {"name": TOPIC}, **NO_MEMBER)
             cluster.change(0)
             side.wait_fetched(topic_id)
-            for future in cluster.admin().delete_topics([TOPIC]).values():
+            admin = cluster.admin()  # a request ends with its client
+            for future in admin.delete_topics([TOPIC]).values():
                 future.result(LIMIT_SECONDS)
             until(lambda side=side: side.fetched("by-name") == [(0, -1)], LIMIT_SECONDS, "offsets go with their topic")
             again = side.create_topic()
