@@ -1,8 +1,9 @@
 """The shipped scenarios of failures in KRaft mode, on Apache Kafka 4.3.1 and on Tidegauge (``make differential``).
 
-Each side is three brokers and a controller of its kind. The player, the looks and what is compared are those of
-``differential_failures``, but that leader, leader epoch and ISR are those of the brokers' metadata, there being no
-ZooKeeper. Exit 0: no difference; 1: a difference, or a scenario that did not come to its end.
+Each side is three brokers and a controller of its kind, or as many controllers as a story of the quorum has. The
+player, the looks and what is compared are those of ``differential_failures``, but that leader, leader epoch and ISR are
+those of the brokers' metadata, there being no ZooKeeper. Exit 0: no difference; 1: a difference, or a scenario that did
+not come to its end.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Self
 import differential_failures_rules as rules
 from differential_failures_look import Eyes
 from differential_failures_player import Player
+from differential_failures_quorum import Controllers, QuorumSidePlayer
 from differential_failures_shares import STATE, DurableSharePlayer, ShareSide
 from differential_failures_sides import INTERNAL
 from tests.clients.programs import Unavailable, kafka_classpath
@@ -35,6 +37,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.broker_settings import OF_ZOOKEEPER, PROFILES
 from tidegauge_lab.scenario import Scenario, load, shipped_names
 from tidegauge_lab.scenario.outcome import StepFailed
+from tidegauge_lab.scenario.quorum_steps import QUORUM_STEPS
 from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.share_steps import SHARE_STEPS, ExpectShare, WaitShare
 from tidegauge_lab.scenario.step_base import Step
@@ -44,7 +47,7 @@ NOT_KAFKAS = (OF_ZOOKEEPER, "lab.", "replica.truncation", "event.log")
 
 
 class Side:
-    """Three brokers and a controller of one kind (``differential_failures_sides.Side``).
+    """Three brokers and their controllers, all of one kind (``differential_failures_sides.Side``).
 
     Args:
         scenario: that is played, as it is in KRaft mode.
@@ -62,13 +65,14 @@ class Side:
         directory.mkdir(parents=True)
         self._mixed = MixedKraft(
             directory,
-            [kind],
+            [kind] * (scenario.controllers if rules.is_about_the_quorum(scenario) else 1),
             [kind] * scenario.brokers,
             classpath,
             [*FEATURES, *(word for one in scenario.features.items() for word in ("--feature", "{}={}".format(*one)))],
             of_controllers=OF_CONTROLLERS | own,
             of_brokers=OF_BROKERS | own,
         )
+        self.controllers = Controllers(self._mixed)
         self._paused: set[int] = set()
         self._synced: dict[Path, int] = {}
         self._topics = [one.name for one in scenario.topics]
@@ -194,6 +198,7 @@ class KraftPlayer(Player):
         self._shares = DurableSharePlayer(
             self._share_side, self._wait_until_none, scenario.partition_of, history, self._say
         )
+        self._quorum = QuorumSidePlayer(side.controllers, self._wait_until_none, self._say)
 
     def close(self) -> None:
         """End all clients."""
@@ -201,8 +206,12 @@ class KraftPlayer(Player):
         super().close()
 
     def _do(self, step: Step) -> None:  # type: ignore[override] # a method that is dispatched by its argument
+        if isinstance(step, QUORUM_STEPS):
+            self._quorum.do(step)
+            return
         if not isinstance(step, SHARE_STEPS):
-            super()._do(step)
+            if not self._quorum.acts(step):
+                super()._do(step)
             return
         self._shares.do(step)
         if isinstance(step, WaitShare | ExpectShare):

@@ -22,8 +22,8 @@ from tidegauge_lab.scenario import facts as show
 from tidegauge_lab.scenario.facts import Facts
 from tidegauge_lab.scenario.fault_steps import FaultStep
 from tidegauge_lab.scenario.model import TRUNCATION_RULE
+from tidegauge_lab.scenario.quorum_steps import QUORUM_STEPS
 from tidegauge_lab.scenario.share_steps import SHARE_STEPS
-from tidegauge_lab.scenario.transaction_steps import StartProducer
 
 TODAY = "kip-320"
 PLAYED = frozenset(
@@ -79,8 +79,8 @@ PLAYED = frozenset(
     }
 )
 """Verbs that both clusters can play."""
-OF_SHARES = frozenset(step.verb for step in SHARE_STEPS)
-"""Verbs about share groups, which both clusters can play in KRaft mode."""
+OF_KRAFT = frozenset(step.verb for step in (*SHARE_STEPS, *QUORUM_STEPS))
+"""Verbs about share groups and the quorum, which both clusters can play in KRaft mode."""
 INSIDE_A_BROKER = frozenset(
     {"hold_fetch", "step_fetch", "hold_requests", "wait_held", "release_requests", "inject_error", "inject_disk"}
 )
@@ -119,8 +119,6 @@ def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
         return f"no switch inside of a broker of Apache Kafka does what {', '.join(inside)} do"
     if strange := sorted(verbs - played - LEFT_OUT.keys()):
         return f"{', '.join(strange)} can't be played on Apache Kafka"
-    if any(isinstance(step, StartProducer) and step.library == "tidegauge" for step in scenario.steps):
-        return "its producers are Tidegauge's own, which speak no Kafka protocol"
     if scenario.name in TOO_SLOW:
         return TOO_SLOW[scenario.name]
     if any(step.fault["from"] != "zookeeper" for step in scenario.steps if isinstance(step, FaultStep)):
@@ -130,10 +128,17 @@ def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
 
 def why_not_in_kraft(scenario: Scenario) -> str:
     """Return why a scenario is not played in KRaft mode; empty if it is."""
+    if scenario.zookeeper_only:
+        return "it is a story of ZooKeeper mode"
+    if why := _why_not(scenario, PLAYED | OF_KRAFT):
+        return why
     verbs = sorted({step.verb for step in scenario.steps} & OF_ZOOKEEPER_SIDES)
-    if verbs:
-        return f"no side in KRaft mode does {', '.join(verbs)}"
-    return _why_not(scenario, PLAYED | OF_SHARES) or scenario.zookeeper_only
+    return f"{', '.join(verbs)} would need a gate between each node and the controllers" if verbs else ""
+
+
+def is_about_the_quorum(scenario: Scenario) -> bool:
+    """Return whether the number of controllers matters to a scenario."""
+    return any(isinstance(step, QUORUM_STEPS) for step in scenario.steps)
 
 
 def sorted_out(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], dict[str, str]]:

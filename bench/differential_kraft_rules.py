@@ -9,17 +9,13 @@ from tidegauge.kafka import apis
 
 TOKENS, OF_STREAMS = range(38, 42), (88, 89)
 UNKNOWN_SERVER_ERROR = -1
-MARKER_BYTES = 78
-"""Size of a batch with the marker of a transaction."""
 OF_FEATURES = {(7, 25), (1, 0)}
 """Kafka's and our lowest level of metadata.version, and highest of streams.version."""
 LISTED_APART: dict[int, str] = {
-    apis.DESCRIBE_GROUPS: "version 6, with a sentence for a group that is not found",
     **dict.fromkeys(TOKENS, "delegation tokens"),
-    apis.LIST_TRANSACTIONS: "version 2, with a pattern",
     **dict.fromkeys(OF_STREAMS, "streams groups"),
 }
-"""APIs that are absent here, or have fewer versions, with the reason."""
+"""APIs that are absent here, with the reason."""
 SENTENCES = {"error_message", "message"}
 """Fields that a person reads: Kafka's text, ours, or none."""
 
@@ -69,15 +65,6 @@ REASONS: list[tuple[int, str, Rule]] = [
     ),
     (
         apis.FETCH,
-        "a follower is given the address of the leader, as by 3.9 and not by 4.3",
-        lambda request, one: (
-            one.path == ("node_endpoints",)
-            and one.kafkas == []
-            and ((request["replica_state"] or {}).get("replica_id", -1) >= 0 or request["replica_id"] >= 0)
-        ),
-    ),
-    (
-        apis.FETCH,
         "a topic some of whose partitions have failed is listed once",
         lambda _, one: (
             one.path == ("responses",) and {at["topic"] for at in one.kafkas} == {at["topic"] for at in one.ours}
@@ -90,24 +77,8 @@ REASONS: list[tuple[int, str, Rule]] = [
     ),
     (
         apis.DESCRIBE_LOG_DIRS,
-        "records of commits lack the topic's id, and a classic group is written with its first generation",
+        "a classic group is written with its first generation, and not Empty before",
         lambda _, one: one.path == ("results", "topics", "partitions", "partition_size") and one.kafkas > one.ours > 0,
-    ),
-    (
-        apis.DESCRIBE_LOG_DIRS,
-        "markers of a producer id of -1 are in the log, over which Kafka's broker fails",
-        lambda _, one: (
-            one.path[-1:] == ("partition_size",) and one.kafkas == 0 < one.ours and one.ours % MARKER_BYTES == 0
-        ),
-    ),
-    (
-        apis.WRITE_TXN_MARKERS,
-        "Kafka's broker fails over a producer id or epoch of -1 (IllegalArgumentException)",
-        lambda request, one: (
-            one.path[-1:] == ("error_code",)
-            and one.kafkas == UNKNOWN_SERVER_ERROR
-            and any(-1 in {marker["producer_id"], marker["producer_epoch"]} for marker in request["markers"])
-        ),
     ),
     (
         apis.DESCRIBE_SHARE_GROUP_OFFSETS,

@@ -81,6 +81,8 @@ EXTENSION_RECORD_TYPES = (
 )
 """What the later release has of its own: records of consumer groups (KIP-848) and share groups (KIP-932), and tagged
 fields in those of transactions (KIP-890)."""
+LATER_VALUES = ("OffsetCommitValue",)
+"""Values to which the later release adds a tagged field, in a version that the release before has."""
 MAX_FACTS = 117
 """Length of a docstring's first line, without its quotes."""
 SPECIFIERS = {"bool": "boolean", "bytes": "binary"}
@@ -226,6 +228,7 @@ def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) ->
             last = int(found[name]["validVersions"].rpartition("-")[2])
             merged = _with_later(found[name]["fields"], later[name]["fields"], last)
             found[name] = {**found[name], "fields": merged}
+    found |= {name: later[name] for name in LATER_VALUES}
     own = {key: api for key, api in APIS.items() if key not in EXTENSIONS}
     extensions = {key: APIS[key] for key in EXTENSIONS}
     texts = {
@@ -271,6 +274,8 @@ def _of_coordinators(
         facts = f"{record} of Kafka {release}: key {_versions(key)}; value {_versions(value)}."
         if len(facts) > MAX_FACTS:
             facts = f"{record} of Kafka {release}.\n\nKey {_versions(key)}; value {_versions(value)}."
+        if value["name"] in LATER_VALUES and release == KAFKA:
+            facts += f"\n\nThe value is as of Kafka {KAFKA_KRAFT}."
         yield f"{RECORDS}/{snake(record)}.py", _module(key, value).text(facts)
 
 

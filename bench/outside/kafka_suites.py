@@ -8,10 +8,11 @@ and has ``test_kit.py`` start each test's cluster in KRaft mode. Each class of t
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -19,15 +20,15 @@ from fetched import Unavailable, kept
 from jars import KAFKA_4
 from maven import Artifact, resolve
 
-from outside.results import TIDEGAUGE, Outcome, Result, from_junit
+from outside.results import TIDEGAUGE, Outcome, Result, class_of, from_junit
 from tidegauge.java import java_program
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "java"
 SERVICE, EXTENSION = "org.junit.jupiter.api.extension.Extension", "org.apache.kafka.common.test.WithoutStreamsGroups"
 """By which JUnit finds the extension that skips what a cluster here does not have."""
-CLASS_SECONDS = 600.0
-"""Limit of one class of tests."""
+CLASS_SECONDS = 2_400.0
+"""Limit of one class of tests: one that has forty tests starts forty clusters."""
 TEST_SECONDS = 180
 """Limit of one test."""
 JVM = ("-Xmx900m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -65,7 +66,7 @@ class Work(Protocol):
 
     @property
     def tests(self) -> Sequence[str]:
-        """The tests to run; all where it is empty."""
+        """The classes to run, or tests of them."""
 
     @property
     def directory(self) -> Path:
@@ -128,28 +129,27 @@ def compiled(jars: Path) -> Path:
     return kept(f"kafka-test-kit-{digest}", compile_them)
 
 
-def runner(classes: Classes) -> Callable[[Work], list[Result]]:
-    """Return what runs these classes, or those of them that have a test which is asked for."""
-
-    def run(work: Work) -> list[Result]:
-        asked = {test.partition("::")[0].partition("$")[0] for test in work.tests}
-        chosen = [name for name in classes.qualified() if not asked or name in asked]
-        return [result for name in chosen for result in _run(work, name)]
-
-    return run
+def run(work: Work) -> list[Result]:
+    """Run classes of tests, or single tests of them: each has the name of its class before it."""
+    chosen: dict[str, list[str]] = {}
+    for test in work.tests:
+        place, _, name = test.partition("::")
+        chosen.setdefault(class_of(test), []).append(f"{place}#{name.partition('(')[0]}" if name else "")
+    return [result for name, methods in chosen.items() for result in _run(work, name, methods)]
 
 
-def _run(work: Work, name: str) -> Iterator[Result]:
-    """Run one class; what has no report has failed."""
+def _run(work: Work, name: str, methods: Sequence[str]) -> Iterator[Result]:
+    """Run one class, or these methods of it; what has no report has failed."""
     directory = work.directory / name.rpartition(".")[2]
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     said = ""
     with (directory / "output.txt").open("w", encoding="utf-8") as output:
+        command = [*_command(work, directory), f"--select-class={name}"]
+        if all(methods):
+            command.append(f"--include-methodname=^({'|'.join(map(re.escape, methods))})$")
         try:
-            subprocess.run(
-                _command(work, name, directory), stdout=output, stderr=output, check=False, timeout=CLASS_SECONDS
-            )
+            subprocess.run(command, stdout=output, stderr=output, check=False, timeout=CLASS_SECONDS)
         except subprocess.TimeoutExpired:
             said = f"the class did not end in {CLASS_SECONDS:.0f} s"
     report = directory / REPORT
@@ -160,8 +160,8 @@ def _run(work: Work, name: str) -> Iterator[Result]:
     yield from found
 
 
-def _command(work: Work, name: str, directory: Path) -> list[str]:
-    """Return the command that runs a class of tests."""
+def _command(work: Work, directory: Path) -> list[str]:
+    """Return the command that runs tests, but for what chooses them."""
     classpath, cluster = [f"{work.prepared}/*"], []
     if work.side == TIDEGAUGE:
         classpath.insert(0, str(compiled(work.prepared)))
@@ -180,7 +180,6 @@ def _command(work: Work, name: str, directory: Path) -> list[str]:
         f"--reports-dir={directory}",
         "--config=junit.jupiter.extensions.autodetection.enabled=true",
         "--config=junit.jupiter.execution.timeout.testable.method.default=" + f"{TEST_SECONDS}s",
-        f"--select-class={name}",
     ]
 
 
@@ -230,6 +229,8 @@ CLIENTS = Classes(
     "org.apache.kafka.clients",
     (
         "ClientRebootstrapTest",
+        "MetadataVersionIntegrationTest",
+        "MetricsDuringTopicCreationDeletionTest",
         "TransactionsExpirationTest",
         "TransactionsWithMaxInFlightOneTest",
         "admin.AdminFenceProducersTest",
@@ -245,6 +246,7 @@ CLIENTS = Classes(
         "consumer.ConsumerBounceTest",
         "consumer.ConsumerIntegrationTest",
         "consumer.ConsumerTopicCreationTest",
+        "consumer.ConsumerWithLegacyMessageFormatIntegrationTest",
         "consumer.PlaintextConsumerAssignTest",
         "consumer.PlaintextConsumerCallbackTest",
         "consumer.PlaintextConsumerCloseTest",
@@ -265,15 +267,26 @@ CLIENTS = Classes(
 CONNECT = Classes(
     "org.apache.kafka.connect.integration",
     (
+        "BlockingConnectorTest",
+        "ConnectWorkerIntegrationTest",
+        "ConnectorClientPolicyIntegrationTest",
+        "ConnectorRestartApiIntegrationTest",
         "ConnectorTopicsIntegrationTest",
+        "ConnectorValidationIntegrationTest",
         "ErrorHandlingIntegrationTest",
         "ExactlyOnceSourceIntegrationTest",
         "ExampleConnectIntegrationTest",
         "InternalTopicsIntegrationTest",
+        "MonitorableSinkIntegrationTest",
+        "MonitorableSourceIntegrationTest",
         "OffsetsApiIntegrationTest",
         "RebalanceSourceConnectorsIntegrationTest",
+        "RestExtensionIntegrationTest",
+        "RestForwardingIntegrationTest",
+        "SessionedProtocolIntegrationTest",
         "SinkConnectorsIntegrationTest",
         "SourceConnectorsIntegrationTest",
+        "StandaloneWorkerIntegrationTest",
         "TransformationIntegrationTest",
     ),
 )

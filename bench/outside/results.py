@@ -90,6 +90,11 @@ def verdict(tries: Iterable[Result]) -> Result:
     return next((one for one in reversed(made) if one.outcome is Outcome.PASSED), made[-1])
 
 
+def class_of(test: str) -> str:
+    """Return the outermost class of a test of JUnit's."""
+    return test.partition("::")[0].partition("$")[0]
+
+
 def first_line(text: str) -> str:
     """Return the first line that says something, without colours, at most ``TEXT_LIMIT`` characters."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)

@@ -88,6 +88,7 @@ class Suite:
         run: runs a task and returns a result for each test.
         how: what is said of it in the page: tests that are left out, and what was set.
         limit_seconds: of a run of all tests.
+        classes: of tests, if each is a run of its own: a suite that was interrupted goes on with the next one.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Suite:
     run: Callable[[Task], list[Result]]
     how: str = ""
     limit_seconds: float = 3_000.0
+    classes: Sequence[str] = ()
 
 
 def _checkout(repository: str) -> Path:
@@ -342,9 +344,9 @@ SUITES: Mapping[str, Suite] = {
                 KAFKA_4,
                 Shape(0),
                 kafka_suites.prepare,
-                kafka_suites.runner(classes),
+                kafka_suites.run,
                 how,
-                limit_seconds=14_400.0,
+                classes=classes.qualified(),
             )
             for name, title, classes, how in kafka_suites.SUITES
         ),

@@ -23,6 +23,8 @@ from tidegauge_lab.local.wanted import WantedQuorum
 
 ABSENT = {"streams.version": "groups of the streams protocol"}
 """Features that a cluster here does not have; tests get one without, and those that need it fail."""
+OF_KAFKA = {"auto.create.topics.enable": "true"}
+"""Kafka's defaults of settings for which the lab has others."""
 TRIES = 5
 PORTS, PORTS_EACH = (20_000, 30_000), 24
 """Ports of clusters, and how many each has."""
@@ -39,7 +41,7 @@ class Kit:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._settings: dict[str, str] = {}
+        self._settings = dict(OF_KAFKA)
         self._features: dict[str, int] = {}
         self._cluster: LocalCluster | None = None
 

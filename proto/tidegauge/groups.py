@@ -20,6 +20,7 @@ from tidegauge.consumer_groups import (
     DescribeConsumerGroupResult,
 )
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import (
@@ -217,13 +218,19 @@ class LeaveGroupResult:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """One partition's offset in an OffsetCommit. ``commit_timestamp_ms`` is the client's, in v1 only."""
+    """One partition's offset in an OffsetCommit.
+
+    Attributes:
+        commit_timestamp_ms: the client's, in v1 only.
+        topic_id: of the topic; zero in a transaction, whose requests name topics (KafkaApis.handleOffsetCommitRequest).
+    """
 
     topic_partition: TopicPartition
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = None
     commit_timestamp_ms: int = NO_TIMESTAMP_MS
+    topic_id: bytes = NIL_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +306,7 @@ class OffsetFetch:
         partitions: None: all that the group has.
         require_stable: respond with UNSTABLE_OFFSET_COMMIT where a commit is in flight (v7 and later, KIP-447).
         member_id: of v9 and later, with ``member_epoch``: the member of a consumer group that asks; None: no member.
+        topic_ids: by name, if the client named topics by ids (v10).
     """
 
     group_id: str | None
@@ -306,6 +314,7 @@ class OffsetFetch:
     require_stable: bool = False
     member_id: str | None = None
     member_epoch: int = -1
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 class FetchedOffset(NamedTuple):

@@ -17,6 +17,7 @@ from tidegauge.groups import (
     OffsetToCommit,
     TxnOffsetCommit,
 )
+from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
 from tidegauge_broker.coordinator.group.checks import member_error
@@ -26,7 +27,13 @@ from tidegauge_broker.coordinator.group.states import COMPLETING, EMPTY
 from tidegauge_broker.coordinator.group.storing import MOVED_ERRORS, TOO_LARGE_ERRORS, UNAVAILABLE_ERRORS
 from tidegauge_broker.coordinator.offsets import CommittedOffset
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
-from tidegauge_broker.coordinator.records import OFFSETS_BASE_SEQUENCE, offset_key, offset_value
+from tidegauge_broker.coordinator.records import (
+    OFFSETS_BASE_SEQUENCE,
+    VALUE_VERSION,
+    WITH_TOPIC_ID,
+    offset_key,
+    offset_value,
+)
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 from tidegauge_broker.coordinator.text_limits import is_too_long
 
@@ -84,8 +91,9 @@ def commit_batch(
     transactional_producer: tuple[int, int] | None = None,
 ) -> bytes:
     """Return the batch with these commits; of a transaction with its producer's id and epoch."""
+    version = WITH_TOPIC_ID if runtime.settings.is_kafka_4 else VALUE_VERSION
     records = [
-        Record(offset_key(group.group_id, topic_partition), offset_value(committed))
+        Record(offset_key(group.group_id, topic_partition), offset_value(committed, version))
         for topic_partition, committed in commits.items()
     ]
     compression = runtime.settings.offsets_topic_compression_codec
@@ -117,7 +125,10 @@ def accepted(
             results[one.topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         committed_ms = now_ms if one.commit_timestamp_ms == _DEFAULT else one.commit_timestamp_ms
-        commits[one.topic_partition] = CommittedOffset(one.offset, one.leader_epoch, metadata, committed_ms, expires_ms)
+        topic_id = one.topic_id if runtime.settings.is_kafka_4 else NIL_UUID
+        commits[one.topic_partition] = CommittedOffset(
+            one.offset, one.leader_epoch, metadata, committed_ms, expires_ms, topic_id
+        )
     return commits
 
 
@@ -125,7 +136,8 @@ def fetch_offsets(group: Group | ConsumerGroup | None, request: OffsetFetch) -> 
     """Return the committed offsets of a group; a group that does not exist has none.
 
     No member and no generation is checked. With ``require_stable`` a partition with a commit in flight gives
-    UNSTABLE_OFFSET_COMMIT, except that a request for all partitions knows only those with a materialised offset.
+    UNSTABLE_OFFSET_COMMIT, except that a request for all partitions knows only those with a materialised offset. An
+    offset that was committed for another topic of the name is none (OffsetMetadataManager.isOffsetInvalid).
     """
     partitions = request.partitions
     if group is None:
@@ -139,7 +151,7 @@ def fetch_offsets(group: Group | ConsumerGroup | None, request: OffsetFetch) -> 
         committed = offsets.get(topic_partition)
         found[topic_partition] = (
             _NOTHING
-            if committed is None
+            if committed is None or not committed.may_be_of(request.topic_ids.get(topic_partition.topic, NIL_UUID))
             else FetchedOffset(committed.offset, committed.leader_epoch, committed.metadata)
         )
     return OffsetFetchResult(offsets=found)

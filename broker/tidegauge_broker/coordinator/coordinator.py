@@ -262,7 +262,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     # Outcomes and timers
 
     def _on_partitions_deleted(self, event: PartitionsDeleted) -> None:
-        removed = sum(shard.remove_partitions(event.partitions) for shard in self._led.active())
+        removed = sum(shard.remove_partitions(event.partitions, event.topic_ids) for shard in self._led.active())
         names = ", ".join(map(str, event.partitions))
         self._runtime.log(f"Removed {removed} offsets associated with deleted partitions: {names}.")
 

@@ -13,6 +13,7 @@ partition's load waits for it. So does a resignation for groups; for transaction
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import GroupRequest
@@ -107,9 +108,14 @@ class RequestArrived:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDeleted:
-    """UpdateMetadata reported partitions of user topics as deleted: their offsets go, in every group."""
+    """The controller reported partitions of user topics as deleted: their offsets go, in every group.
+
+    Attributes:
+        topic_ids: of the deleted topics by name: offsets of a topic that has the name since stay.
+    """
 
     partitions: Sequence[TopicPartition]
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 @dataclass(frozen=True, slots=True)

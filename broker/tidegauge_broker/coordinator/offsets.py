@@ -15,9 +15,11 @@ next load returns something else.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tidegauge.groups import NO_LEADER_EPOCH
+from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome
 
@@ -27,6 +29,7 @@ class CommittedOffset(NamedTuple):
 
     Attributes:
         expire_timestamp_ms: from the retention time of OffsetCommit v2 to v4; None: offsets.retention.minutes counts.
+        topic_id: of the partition's topic, from Kafka 4 on; zero: it is not known.
     """
 
     offset: int
@@ -34,6 +37,11 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int | None = None
+    topic_id: bytes = NIL_UUID
+
+    def may_be_of(self, topic_id: bytes) -> bool:
+        """Whether no other topic is known to have been meant (OffsetMetadataManager.isMismatchedTopicId)."""
+        return NIL_UUID in {topic_id, self.topic_id} or topic_id == self.topic_id
 
 
 class LoggedOffset(NamedTuple):
@@ -183,16 +191,28 @@ class Offsets:
                 one.markers[marker_offset] = outcome
         return bool(left or appending)
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Remove all offsets of these partitions; return those that had a materialised one, for tombstones."""
+    def remove(
+        self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, bytes] = MappingProxyType({})
+    ) -> list[TopicPartition]:
+        """Remove all offsets of these partitions; return those that had a materialised one, for tombstones.
+
+        Args:
+            partitions: they may have no offset.
+            topic_ids: ids of deleted topics by name: offsets of another topic of that name stay.
+        """
         removed: list[TopicPartition] = []
         for topic_partition in partitions:
-            self.pending.pop(topic_partition, None)
+            topic_id = topic_ids.get(topic_partition.topic, NIL_UUID)
+            for committed in list(self.pending.get(topic_partition, ())):
+                if committed.may_be_of(topic_id):
+                    self._settle(topic_partition, committed)
             for offsets in self.pending_transactional.values():
                 offsets.pop(topic_partition, None)
             for appending in self.appending_transactional.values():
                 appending.pop(topic_partition, None)
-            if self.materialised.pop(topic_partition, None) is not None:
+            materialised = self.get(topic_partition)
+            if materialised is not None and materialised.may_be_of(topic_id):
+                del self.materialised[topic_partition]
                 removed.append(topic_partition)
         return removed
 

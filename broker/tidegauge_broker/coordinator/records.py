@@ -1,9 +1,11 @@
-"""The records of __consumer_offsets: keys, values and batches, byte for byte those of Kafka 3.9.
+"""The records of __consumer_offsets: keys, values and batches, byte for byte those of Kafka 3.9, or of Kafka 4.
 
 A key or value is its version, an int16, and the fields of that version. Written are key version 1 and value version 3
 (version 1 where an offset has an expiration time of its own) for offsets, key version 2 and value version 3 for groups:
-the highest that older brokers read (KIP-915). A record without value is a tombstone.
-Source: GroupMetadataManager (offsetCommitKey, offsetCommitValue, groupMetadataKey, groupMetadataValue, readMessageKey).
+the highest that older brokers read (KIP-915). A broker of Kafka 4 writes offsets in value version 4, with the id of
+their topic. A record without value is a tombstone.
+Source: GroupMetadataManager (offsetCommitKey, offsetCommitValue, groupMetadataKey, groupMetadataValue, readMessageKey);
+GroupCoordinatorRecordHelpers.newOffsetCommitRecord.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ OFFSET_KEY_VERSIONS = range(2)
 GROUP_KEY_VERSION = 2
 VALUE_VERSION = 3
 EXPIRING_OFFSET_VERSION = 1
-FIRST_FLEXIBLE_VALUE = 4
+FIRST_FLEXIBLE_VALUE = WITH_TOPIC_ID = 4
 VALUE_VERSIONS = range(5)
 OFFSETS_BASE_SEQUENCE = 0
 """Of a batch of commits: Kafka gives them a sequence although they have no producer."""
@@ -48,17 +50,24 @@ def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
     return encoded(key, OFFSET_KEY_VERSIONS[-1])
 
 
-def offset_value(committed: CommittedOffset) -> bytes:
-    """Return the value of a committed offset."""
+def offset_value(committed: CommittedOffset, version: int = VALUE_VERSION) -> bytes:
+    """Return the value of a committed offset.
+
+    Args:
+        committed: the offset.
+        version: ``VALUE_VERSION``, or ``WITH_TOPIC_ID``; an offset with an expiration time of its own has another one.
+    """
     expires_ms = committed.expire_timestamp_ms
+    version = version if expires_ms is None else EXPIRING_OFFSET_VERSION
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=_NO_TIMESTAMP_MS if expires_ms is None else expires_ms,
+        topic_id=committed.topic_id,
     )
-    return encoded(value, VALUE_VERSION if expires_ms is None else EXPIRING_OFFSET_VERSION)
+    return encoded(value, version, flexible=version >= FIRST_FLEXIBLE_VALUE)
 
 
 def group_key(group_id: str) -> bytes:
@@ -94,7 +103,9 @@ def read_offset(value: bytes) -> CommittedOffset:
     """
     read, _ = _read_value(OffsetCommitValue, value)
     expires_ms = None if read.expire_timestamp == _NO_TIMESTAMP_MS else read.expire_timestamp
-    return CommittedOffset(read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, expires_ms)
+    return CommittedOffset(
+        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, expires_ms, bytes(read.topic_id)
+    )
 
 
 def read_group(value: bytes) -> GroupMetadataValue:

@@ -31,6 +31,7 @@ class GroupSettings:
         consumer_times: of groups without settings of their own.
         consumer_assignors: group.consumer.assignors; the first is the default.
         consumer_migration_policy: disabled, upgrade, downgrade or bidirectional.
+        is_kafka_4: whether the coordinator is one of Kafka 4 (KRaft mode): an offset is committed with its topic's id.
         share_times: of share groups without settings of their own.
         serves_share_groups: whether groups of the share protocol (KIP-932) are served, likewise.
     """
@@ -56,6 +57,7 @@ class GroupSettings:
     share_times: ConsumerGroupTimes = _DEFAULT_TIMES
     share_initialize_retry_interval_ms: int = 30_000
     share_max_size: int = 200
+    is_kafka_4: bool = False
 
 
 @dataclass(slots=True)

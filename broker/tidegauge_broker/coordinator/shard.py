@@ -6,7 +6,7 @@ Source: ownedPartitions, loadingPartitions and groupMetadataCache of Kafka's Gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -315,9 +315,9 @@ class Shard(LedPartition):
             self._runtime.counters.offset_deletions += removed
         return OffsetDeleteResult(partitions=errors)
 
-    def remove_partitions(self, partitions: Sequence[TopicPartition]) -> int:
-        """Remove the offsets of deleted partitions from all groups; return how many."""
-        return self._clean_each(lambda group: group.offsets.remove(partitions))
+    def remove_partitions(self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, bytes]) -> int:
+        """Remove the offsets of deleted partitions, of topics with these ids, from all groups; return how many."""
+        return self._clean_each(lambda group: group.offsets.remove(partitions, topic_ids))
 
     def expire_offsets(self) -> int:
         """Remove what has been retained long enough, and groups that have nothing left; return how many offsets."""

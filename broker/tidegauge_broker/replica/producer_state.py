@@ -33,6 +33,7 @@ from typing import NamedTuple
 from tidegauge.errors import ErrorCode
 from tidegauge.record_batch import NO_PRODUCER_ID, BatchHeader, increment_sequence
 from tidegauge.transaction_marker import TransactionMarker
+from tidegauge.transactions import NO_PRODUCER_EPOCH
 from tidegauge_broker.replica.open_transactions import CompletedTransaction, OpenTransactions
 
 WINDOW = 5
@@ -90,10 +91,11 @@ class ProducerCheck(NamedTuple):
 _APPEND = ProducerCheck()
 
 
-def _is_of_open_epoch(marker: TransactionMarker, entry: ProducerEntry) -> bool:
+def _is_of_open_epoch(marker: TransactionMarker, entry: ProducerEntry | None) -> bool:
     """Return whether a marker of transactions v2 has the epoch of an open transaction, which none can have."""
     return (
-        marker.transaction_version >= RAISES_EPOCH
+        entry is not None
+        and marker.transaction_version >= RAISES_EPOCH
         and marker.producer_epoch == entry.producer_epoch != _HIGHEST_EPOCH
         and entry.transaction_start is not None
     )
@@ -209,16 +211,15 @@ class ProducerState:
     def check_marker(self, marker: TransactionMarker) -> ProducerCheck:
         """Judge a marker before it is appended: rule 6. Changes nothing."""
         entry = self._entries.get(marker.producer_id)
-        if entry is None:
-            return _APPEND
-        if marker.producer_epoch < entry.producer_epoch or _is_of_open_epoch(marker, entry):
+        last_epoch = NO_PRODUCER_EPOCH if entry is None else entry.producer_epoch
+        if marker.producer_epoch < last_epoch or _is_of_open_epoch(marker, entry):
             compared = "<=" if marker.transaction_version >= RAISES_EPOCH else "<"
             return ProducerCheck(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Epoch of producer {marker.producer_id} is {marker.producer_epoch}, which is {compared} the last "
-                f"seen epoch {entry.producer_epoch} (TV{marker.transaction_version})",
+                f"seen epoch {last_epoch} (TV{marker.transaction_version})",
             )
-        if marker.coordinator_epoch < entry.coordinator_epoch:
+        if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
             return ProducerCheck(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"Invalid coordinator epoch for producer {marker.producer_id}: {marker.coordinator_epoch} (zombie), "

@@ -5,7 +5,10 @@ from tests.unit.coordinator.harness import INITIAL_DELAY_MS, SESSION_MS, T0, T1,
 
 from tidegauge.errors import ErrorCode
 from tidegauge.groups import FetchedOffset, GroupState, OffsetCommit, OffsetFetch, OffsetToCommit
+from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.partition import TopicPartition
+from tidegauge_broker.coordinator.record_codec import read_batches, version_of
+from tidegauge_broker.coordinator.records import read_offset
 
 E = ErrorCode
 
@@ -163,6 +166,25 @@ def test_what_a_commit_stores():
     broker.send(OffsetCommit("g", (OffsetToCommit(T0, -7, -1, None),)))
     assert broker.group().offsets[T0] == (-7, -1, "", broker.now_ms)
     assert broker.successor().group().offsets == broker.group().offsets
+
+
+def test_kafka_4_stores_the_topics_id_with_an_offset_and_no_other_topic_has_it():
+    """``GroupCoordinatorRecordHelpers.newOffsetCommitRecord``; ``OffsetMetadataManager.isOffsetInvalid``."""
+    ids = {name: name.encode() * 16 for name in "ab"}
+    offset = OffsetToCommit(T0, 5, 3, "m", topic_id=ids["a"])
+    for is_kafka_4, version in ((False, 3), (True, 4)):
+        broker = Harness(is_kafka_4=is_kafka_4)
+        broker.send(OffsetCommit("g", (offset,)))
+        [(_, value)] = [record for one in broker.log for batch in read_batches(one) for record in batch.records]
+        assert value is not None
+        assert version_of(value) == version
+        assert read_offset(value).topic_id == (ids["a"] if is_kafka_4 else NIL_UUID)
+        for one in (broker, broker.successor(is_kafka_4=is_kafka_4)):
+            found = [
+                one.ask(OffsetFetch("g", (T0,), topic_ids=asked)).offsets[T0].offset
+                for asked in ({}, {"t": ids["a"]}, {"t": ids["b"]})
+            ]
+            assert found == [5, 5, -1 if is_kafka_4 else 5]
 
 
 def test_offsets_are_fetched_in_every_state_by_any_client():

@@ -15,6 +15,7 @@ from tidegauge.groups import (
     OffsetFetch,
     Protocol,
 )
+from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import iterate_headers, patch
 from tidegauge_broker.coordinator.loading import Loader
@@ -22,6 +23,7 @@ from tidegauge_broker.coordinator.offsets import CommittedOffset
 from tidegauge_broker.coordinator.record_codec import NO_SEQUENCE, Record, UnknownKey, batch_of, read_batches
 from tidegauge_broker.coordinator.records import (
     OFFSETS_BASE_SEQUENCE,
+    WITH_TOPIC_ID,
     GroupKey,
     OffsetKey,
     group_key,
@@ -91,6 +93,20 @@ def test_the_known_bytes_of_keys_and_values():
     bare = CommittedOffset(5, -1, "", 0x1A202A73B6B)
     assert offset_value(bare) == bytes.fromhex("0003 0000000000000005 ffffffff 0000 000001a202a73b6b")
     assert group_key("g") == bytes.fromhex("0002 0001 67")
+
+
+def test_a_broker_of_kafka_4_writes_the_topics_id():
+    """Value version 4 is flexible, and has the id as a tagged field; one that is not known is left out."""
+    committed = CommittedOffset(7, 3, "m", 100, topic_id=bytes(range(16)))
+    with_id = offset_value(committed, WITH_TOPIC_ID)
+    assert with_id == bytes.fromhex(
+        "0004 0000000000000007 00000003 02 6d 0000000000000064 01 00 10 000102030405060708090a0b0c0d0e0f"
+    )
+    assert read_offset(with_id) == committed
+    without = offset_value(committed._replace(topic_id=NIL_UUID), WITH_TOPIC_ID)
+    assert without == bytes.fromhex("0004 0000000000000007 00000003 02 6d 0000000000000064 00")
+    expiring = committed._replace(expire_timestamp_ms=250)
+    assert offset_value(expiring, WITH_TOPIC_ID) == offset_value(expiring), "version 1 has no field for it"
 
 
 def test_an_expiration_time_of_its_own_takes_value_version_1():

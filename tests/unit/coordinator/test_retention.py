@@ -13,6 +13,7 @@ from tidegauge.groups import (
     OffsetToCommit,
     Protocol,
 )
+from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
 from tidegauge_broker.coordinator.events import PartitionsDeleted
@@ -240,6 +241,19 @@ def test_offsets_of_deleted_partitions_go_from_all_groups():
     assert [broker.offset(T0, "a").offset, broker.offset(T1, "a").offset] == [-1, 1]
     assert broker.coordinator.group_view("b") is None
     assert tombstones(broker) == [OffsetKey("a", T0), OffsetKey("b", T0)]
+
+
+def test_offsets_of_a_topic_that_was_created_again_stay_when_the_former_one_is_deleted():
+    """Kafka 4 commits with the topic's id (OffsetMetadataManager.onTopicsDeleted); an unknown one fits each."""
+    broker = Harness(is_kafka_4=True)
+    for group, topic_id in (("former", b"1" * 16), ("new", b"2" * 16), ("unknown", NIL_UUID)):
+        broker.send(OffsetCommit(group, (OffsetToCommit(T0, 1, topic_id=topic_id),)))
+    broker.holds = True
+    broker.send(OffsetCommit("new", (OffsetToCommit(T0, 2, topic_id=b"2" * 16),)))
+    broker.event(PartitionsDeleted([T0], {"t": b"1" * 16}))
+    broker.release()
+    assert [broker.offset(T0, group).offset for group in ("former", "new", "unknown")] == [-1, 2, -1]
+    assert tombstones(broker) == [OffsetKey("former", T0), OffsetKey("unknown", T0)]
 
 
 def test_a_commit_in_flight_for_a_deleted_partition_does_not_come_back():

@@ -75,6 +75,13 @@ def test_a_marker_of_v1_has_the_epoch_of_the_data(version: int):
     assert mark(broker, 3, version) is NONE
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_producer_that_is_not_known_has_the_epoch_of_none(version: int):
+    """ProducerStateEntry.empty: an epoch below -1, as no producer has one, is an older one."""
+    assert mark(leading(), -2, version) is FENCED
+    assert mark(leading(), 0, version) is NONE
+
+
 def test_a_marker_that_is_repeated_is_no_error():
     """KAFKA-19999: a coordinator that recovers sends it again; no transaction is open then."""
     broker = leading()

@@ -43,15 +43,16 @@ def test_a_reason_covers_its_own_field_alone(rules: Any) -> None:
 
 
 def test_a_reason_needs_the_request_that_is_its_cause(rules: Any) -> None:
-    """Kafka's broker fails over a producer id of -1, and over no other."""
-    kafkas, ours = ({"markers": [{"error_code": code}]} for code in (-1, 0))
-    markers = [{"producer_id": "ID", "producer_epoch": 1}, {"producer_id": -1, "producer_epoch": 1}]
-    assert rules.excuse(apis.WRITE_TXN_MARKERS, {"markers": markers}, kafkas, ours)
-    assert rules.excuse(apis.WRITE_TXN_MARKERS, {"markers": markers[:1]}, kafkas, ours) is None
-    assert rules.excuse(apis.WRITE_TXN_MARKERS, {"markers": markers}, ours, kafkas) is None, "ours must not fail"
+    """Kafka's broker fails over a share group without a name, and over no other."""
+    key = apis.DESCRIBE_SHARE_GROUP_OFFSETS
+    kafkas, ours = ({"groups": [{"error_code": code}]} for code in (-1, 0))
+    groups = [{"group_id": "g", "topics": []}, {"group_id": "", "topics": []}]
+    assert rules.excuse(key, {"groups": groups}, kafkas, ours)
+    assert rules.excuse(key, {"groups": groups[:1]}, kafkas, ours) is None
+    assert rules.excuse(key, {"groups": groups}, ours, kafkas) is None, "ours must not fail"
 
 
-@pytest.mark.parametrize(("key", "is_excused"), [(apis.LIST_TRANSACTIONS, True), (apis.FETCH, False)])
+@pytest.mark.parametrize(("key", "is_excused"), [(88, True), (apis.FETCH, False)])
 def test_of_the_advertised_versions_those_may_differ_that_are_listed(rules: Any, key: int, *, is_excused: bool) -> None:
     token = {"api_key": 38, "min_version": 1, "max_version": 3}
     of_kafka = {"api_keys": [token, {"api_key": key, "min_version": 0, "max_version": 2}]}

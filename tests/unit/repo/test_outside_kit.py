@@ -96,6 +96,8 @@ def test_a_port_that_is_taken_costs_a_try(kit: Any, tmp_path: Path, capsys: pyte
     Cluster.problems = [BUSY, BUSY]
     assert said(kit, tmp_path, capsys, "start\t1\t1") == ["h:0\tc:1\tid"]
     assert [one.happened for one in Cluster.made] == [["down True"], ["down True"], ["up", "down True"]]
+    [settings] = {str(one.settings) for one in Cluster.made}
+    assert settings == "{'auto.create.topics.enable': 'true'}", "Kafka's default, and not the lab's"
 
 
 def test_what_can_not_be_had_is_refused(kit: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

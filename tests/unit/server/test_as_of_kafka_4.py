@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -19,11 +20,12 @@ from tidegauge.kafka.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from tidegauge.kafka.messages.fetch import FetchRequest, FetchResponse, NodeEndpoint, ReplicaState
 from tidegauge.settings.topic import REMOVED_IN_KAFKA_4
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
-from tidegauge_broker.server.wire.kafka.handlers import as_of_kafka_4, describe_configs
+from tidegauge_broker.server.wire.kafka.handlers import as_of_kafka_4, describe_configs, fetch
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
-from tidegauge_broker.server.wire.kafka.responses import settled
+from tidegauge_broker.server.wire.kafka.responses import Held, Pending, settled
 
 VARIANTS = {one.key: one for one in as_of_kafka_4.KRAFT_VARIANTS}
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
@@ -105,3 +107,31 @@ async def test_groups_have_the_operations_of_settings_where_they_were_asked_for(
     anything: Any = None
     found: Any = await settled(handler(anything, anything))
     assert [one.authorized_operations for one in found.groups] == [3400, NOT_ASKED_FOR]
+
+
+def fetched(kind: str) -> Any:
+    """Return a response that names a leader, in one of a handler's forms."""
+    message = FetchResponse(node_endpoints=[NodeEndpoint(2, "host", 9092)])
+    if kind == "held":
+        return Held(message, SimpleNamespace())  # type: ignore[arg-type]
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(message)
+    if kind == "pending":
+        return Pending(future, lambda found: found)
+    return asyncio.wait_for(future, None) if kind == "coroutine" else message
+
+
+@pytest.mark.parametrize("kind", ["message", "held", "coroutine", "pending"])
+@pytest.mark.parametrize("is_follower", [True, False])
+async def test_a_follower_is_not_given_the_addresses_of_leaders(
+    monkeypatch: pytest.MonkeyPatch, kind: str, is_follower: bool
+) -> None:
+    """KafkaApis.handleFetchRequest of 4.3 gives them to consumers alone (KIP-951)."""
+    monkeypatch.setattr(fetch, "handle", lambda *_: fetched(kind))
+    request = FetchRequest(replica_state=ReplicaState(1 if is_follower else -1, 5))
+    context: Any = SimpleNamespace(version=17)
+    response = VARIANTS[apis.FETCH].handle(request, context)
+    assert isinstance(response, Pending) is (kind == "pending"), "a parked follower costs no task"
+    found = await settled(response)
+    message = found.message if isinstance(found, Held) else found
+    assert [one.node_id for one in message.node_endpoints] == ([] if is_follower else [2])

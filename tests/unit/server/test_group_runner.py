@@ -137,7 +137,7 @@ async def test_a_defect_in_what_all_groups_share_halts(world: Any) -> None:
     await elected(runner)
     runner.coordinator = Broken()
     with pytest.raises(AssertionError, match="the broker would halt"):
-        runner.partitions_deleted([ORDERS])
+        runner.partitions_deleted([ORDERS], {})
 
 
 async def test_a_defect_in_a_groups_decision_fails_its_requests_and_is_logged(

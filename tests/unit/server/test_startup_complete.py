@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ import pytest
 from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
 from tidegauge.errors import ErrorCode
+from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.broker import BrokerCore
@@ -47,8 +48,10 @@ class Replicas:
 class Groups:
     """Groups without members."""
 
-    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Collection[str]) -> None:
-        del changed
+    def metadata_updated(
+        self, deleted: Sequence[TopicPartition], changed: Collection[str], topic_ids: Mapping[str, bytes]
+    ) -> None:
+        del changed, topic_ids
         assert not deleted
 
 
@@ -166,21 +169,34 @@ async def test_metadata_names_a_controller_that_is_alive(broker: Broker) -> None
 async def test_metadata_that_delete_a_topic_have_its_settings_forgotten(broker: Broker) -> None:
     """They are dropped when its last partition is deleted, so that a topic of the same name begins with its own."""
     forgotten: list[str] = []
-    removed: list[Sequence[TopicPartition]] = []
-    broker.service.configs = cast("Any", SimpleNamespace(topics=SimpleNamespace(forget=forgotten.append)))
-    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=lambda deleted, _: removed.append(deleted)))
+    removed: list[tuple[Sequence[TopicPartition], Mapping[str, bytes]]] = []
 
-    def update(partition: int, *, deleted: bool) -> None:
-        state = PartitionState(TopicPartition("t", partition), "id", 1, 0, 0, (0,), 0, (0,))
+    def of_groups(deleted: Sequence[TopicPartition], _: object, topic_ids: Mapping[str, bytes]) -> None:
+        removed.append((deleted, topic_ids))
+
+    broker.service.configs = cast("Any", SimpleNamespace(topics=SimpleNamespace(forget=forgotten.append)))
+    broker.service.groups = cast("Any", SimpleNamespace(metadata_updated=of_groups))
+
+    ids = [topic_id_text(bytes([number]) * 16) for number in (1, 2)]
+
+    def update(partition: int, topic_id: str = ids[0], *, deleted: bool = False) -> None:
+        state = PartitionState(TopicPartition("t", partition), topic_id, 1, 0, 0, (0,), 0, (0,))
         partitions = (ReportedPartition(state, deleted=deleted),)
         broker.service.update_metadata(UpdateMetadataRequest(ControlHeader(0, 1, 100), partitions, LIVE))
 
     await broker.registers(100)
-    update(0, deleted=False)
-    update(1, deleted=False)
+    update(0)
+    update(1)
     assert forgotten == []
     update(0, deleted=True)
     assert forgotten == [], "the topic has a partition still"
     update(1, deleted=True)
     assert forgotten == ["t"]
-    assert removed[-1] == [TopicPartition("t", 1)]
+    assert removed[-1] == ([TopicPartition("t", 1)], {"t": bytes([1]) * 16})
+    update(0)
+    update(1)
+    update(0, ids[1])
+    created_again = ([TopicPartition("t", 0), TopicPartition("t", 1)], {"t": bytes([1]) * 16})
+    assert removed[-1] == created_again, "a topic was deleted and created again within one update"
+    update(1, ids[1])
+    assert removed[-1][0] == []

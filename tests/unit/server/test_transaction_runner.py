@@ -11,7 +11,7 @@ import pytest
 
 from tidegauge.cluster_metadata import PartitionState
 from tidegauge.control import ControlHeader, Endpoint, UpdateMetadataRequest
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.metadata_update import ReportedPartition
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
@@ -251,6 +251,20 @@ async def test_markers_are_control_batches_and_report_each_partition(world: Worl
     assert (request.acks, request.from_coordinator, request.timeout_ms) == (-1, True, 30_000)
     batch = request.partitions[0].records
     assert read_marker(batch, read_header(batch)) == marker
+
+
+@pytest.mark.parametrize("producer", [(-1, 0), (7, -1)])
+async def test_a_marker_without_a_producer_fails_the_request_and_none_is_written(
+    world: World, producer: tuple[int, int]
+) -> None:
+    """MemoryRecordsBuilder.validateProducerState; such a marker would stay in the log for ever."""
+    markers = [TransactionMarker(8, 0, Outcome.COMMIT, 9), TransactionMarker(*producer, Outcome.ABORT, 9)]
+    with pytest.raises(TidegaugeError, match="can't be -1") as refused:
+        await world.service.write_markers([MarkersOfTransaction(one, (ORDERS,)) for one in markers])
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.replicas.requests == []
+    elsewhere = await world.service.write_markers([MarkersOfTransaction(markers[1], (GONE,))])
+    assert elsewhere == {producer[0]: {GONE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}}, "it is not about a log here"
 
 
 async def test_kafka_17507_offsets_are_completed_before_the_markers_response(world: World) -> None:

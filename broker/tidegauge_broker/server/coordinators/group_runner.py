@@ -83,6 +83,7 @@ def group_settings(settings: Values, *, has_features: bool = False) -> GroupSett
         share_times=share_times(of_groups),
         share_initialize_retry_interval_ms=settings.integer("group.share.initialize.retry.interval.ms"),
         share_max_size=settings.integer("group.share.max.size"),
+        is_kafka_4=has_features,
     )
 
 
@@ -191,11 +192,16 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         else:
             self._put(GroupSettingsChanged(group_id, consumer_times(values), share_times(values)))
 
-    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take up that partitions of other topics were deleted: their offsets are removed."""
+    def partitions_deleted(self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, bytes]) -> None:
+        """Take up that partitions of other topics were deleted: their offsets are removed.
+
+        Args:
+            partitions: that were deleted.
+            topic_ids: of their topics, by name.
+        """
         deleted = [at for at in partitions if at.topic != OFFSETS_TOPIC]
         if deleted:
-            self._put(PartitionsDeleted(deleted))
+            self._put(PartitionsDeleted(deleted, topic_ids))
 
     def transaction_completed(
         self, producer_id: int, marker_offsets: Mapping[int, int], outcome: Outcome

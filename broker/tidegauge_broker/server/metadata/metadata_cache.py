@@ -92,6 +92,16 @@ class MetadataCache:
         self._changed = asyncio.Event()
         return deleted
 
+    def deleted_by(self, update: MetadataUpdate) -> list[TopicPartition]:
+        """Return the partitions that an update deletes.
+
+        A topic may have been deleted and created again within one update.
+        """
+        deleted = [one.state.topic_partition for one in update.partitions if one.deleted]
+        ids = {one.state.topic_partition.topic: one.state.topic_id for one in update.partitions if not one.deleted}
+        replaced = [topic for topic, topic_id in ids.items() if topic_id not in {"", self._ids.get(topic, topic_id)}]
+        return deleted + [TopicPartition(name, at) for name in replaced for at in self._topics.get(name, ())]
+
     def _set_id(self, topic: str, topic_id: str) -> None:
         """Remember a topic's id, which is another one when the topic was created again; empty: it has none."""
         before = self._ids.pop(topic, None)

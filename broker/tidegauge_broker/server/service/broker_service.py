@@ -550,12 +550,14 @@ class BrokerService:
 
     def metadata_changed(self, update: MetadataUpdate) -> None:
         """Fill the metadata cache, and notify all that look at it."""
+        changed = {one.state.topic_partition.topic for one in update.partitions}
+        former = {topic: self._metadata.id_of(topic) for topic in changed}
+        deleted = self._metadata.deleted_by(update)
         self._metadata.update(update)
         self.transactions.metadata_updated()
-        deleted = [one.state.topic_partition for one in update.partitions if one.deleted]
         for topic in {at.topic for at in deleted if not self._metadata.knows_topic(at.topic)}:
             self.configs.topics.forget(topic)
-        self.groups.metadata_updated(deleted, {one.state.topic_partition.topic for one in update.partitions})
+        self.groups.metadata_updated(deleted, changed, former)
 
     async def until_startup_complete(self) -> None:
         """Return once the controller has sent all that the latest registration brings: metadata, roles, elections.

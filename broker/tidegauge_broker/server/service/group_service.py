@@ -16,9 +16,10 @@ Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetComm
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import overload
 
 from tidegauge.consumer_groups import (
@@ -247,11 +248,17 @@ class GroupService:
 
     # What the controller sends
 
-    def metadata_updated(self, deleted: Sequence[TopicPartition], changed: Collection[str] = ()) -> None:
+    def metadata_updated(
+        self,
+        deleted: Sequence[TopicPartition],
+        changed: Collection[str] = (),
+        topic_ids: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
         """Take up that the metadata cache has changed.
 
         Args:
             deleted: partitions of deleted topics.
+            topic_ids: ids of these topics, by name.
             changed: the topics that the controller has sent.
         """
         self.runner.topic_seen(len(self._metadata.partitions(OFFSETS_TOPIC)))
@@ -259,7 +266,7 @@ class GroupService:
         if self.has_group_settings:
             self.runner.topics_sent({topic: self._metadata.description(topic) for topic in changed})
         if deleted:
-            self.runner.partitions_deleted(deleted)
+            self.runner.partitions_deleted(deleted, topic_ids)
 
 
 _TOPICS: dict[int, str] = {

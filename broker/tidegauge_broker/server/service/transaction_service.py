@@ -24,12 +24,14 @@ from dataclasses import replace
 from typing import overload
 
 from tidegauge.control import NO_LEADER, Endpoint
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC, partition_of
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.settings import Values
-from tidegauge.transaction_marker import make_marker
+from tidegauge.transaction_marker import TransactionMarker, make_marker
 from tidegauge.transactions import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     TRANSACTION_TOPIC,
     AddOffsetsToTxn,
     AddOffsetsToTxnResult,
@@ -54,6 +56,10 @@ from tidegauge_broker.server.coordinators.transaction_runner import TransactionR
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.caller import Caller
+
+
+def _lacks_producer(marker: TransactionMarker) -> bool:
+    return marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH
 
 
 class TransactionService:
@@ -165,7 +171,16 @@ class TransactionService:
         """Write markers; rule 4. Return errors by producer id and partition.
 
         The offsets of a transaction count as soon as its marker is committed, even if its coordinator has disconnected.
+
+        Raises:
+            TidegaugeError: UNKNOWN_SERVER_ERROR, a marker for a partition that is here has no producer
+                (MemoryRecordsBuilder.validateProducerState).
         """
+        if any(_lacks_producer(one.marker) and self._hosted(one) for one in markers):
+            raise TidegaugeError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "A marker ends the transaction of a producer: its producer id and epoch can't be -1. None was written.",
+            )
         outcomes = [self._begin_to_write(one) for one in markers]
         found: dict[int, dict[TopicPartition, ErrorCode]] = {}
         for one, outcome in zip(markers, outcomes, strict=True):
@@ -177,10 +192,13 @@ class TransactionService:
         """Number of markers that are being written; their coordinator may have disconnected."""
         return len(self._writing)
 
+    def _hosted(self, one: MarkersOfTransaction) -> list[TopicPartition]:
+        return [at for at in one.partitions if self._replicas.core.partition(at) is not None]
+
     def _begin_to_write(self, one: MarkersOfTransaction) -> asyncio.Task[dict[TopicPartition, ErrorCode]]:
         """Append a marker now; the task ends when its partitions have their outcomes."""
         errors = dict.fromkeys(one.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        hosted = [at for at in one.partitions if self._replicas.core.partition(at) is not None]
+        hosted = self._hosted(one)
         batch = make_marker(one.marker, self._now_ms())
         request = ProduceRequest(
             ACKS_ALL,

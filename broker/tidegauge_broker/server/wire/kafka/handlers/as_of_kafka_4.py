@@ -3,12 +3,14 @@
 - Groups have settings (KIP-1043), so DESCRIBE_CONFIGS and ALTER_CONFIGS are operations of theirs
   (``AclEntry.supportedOperations``).
 - Settings of topics that Kafka 4 has removed are not described (KIP-724, KIP-937).
+- A follower is not given the addresses of leaders, which it knows by its own metadata (``handleFetchRequest``).
 - A filter of client quotas that names an entity beside a match that needs no name, or none beside one that needs it,
   is refused (``ClientQuotasImage.describe``).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,20 +23,23 @@ from tidegauge.kafka.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from tidegauge.kafka.messages.fetch import FetchRequest, FetchResponse
 from tidegauge.settings.topic import REMOVED_IN_KAFKA_4
 from tidegauge_broker.security.acls.authorizer import OPERATIONS_IN_KRAFT
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.authorization.asking import changed
+from tidegauge_broker.server.wire.kafka.fetch_reader import is_followers
 from tidegauge_broker.server.wire.kafka.handlers import (
     client_quotas,
     consumer_group_describe,
     describe_configs,
     describe_groups,
+    fetch,
     share_group_describe,
 )
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_ASKED_FOR
 from tidegauge_broker.server.wire.kafka.request import Context, Handler
-from tidegauge_broker.server.wire.kafka.responses import Response
+from tidegauge_broker.server.wire.kafka.responses import Held, Pending, Response
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 GROUP_OPERATIONS = sum(1 << one for one in OPERATIONS_IN_KRAFT[ResourceType.GROUP])
@@ -62,6 +67,27 @@ def _describe_configs(request: Any, context: Context) -> Response:
                 one.configs = [entry for entry in one.configs if entry.name not in REMOVED_IN_KAFKA_4]
 
     return changed(describe_configs.handle(request, context), change)
+
+
+def _fetch(request: FetchRequest, context: Context) -> Response:
+    """Read for a consumer or a follower; a follower's response costs no task where ZooKeeper mode's costs none."""
+    response = fetch.handle(request, context)
+    if not is_followers(request, context.version):
+        return response
+    if isinstance(response, Pending):
+        return Pending(response.future, lambda found: _without_addresses(response.respond(found)))
+    if asyncio.iscoroutine(response):
+        return changed(response, _remove_addresses)
+    return _without_addresses(response)
+
+
+def _without_addresses(response: Any) -> Any:
+    _remove_addresses(response.message if isinstance(response, Held) else response)
+    return response
+
+
+def _remove_addresses(message: FetchResponse) -> None:
+    message.node_endpoints = ()
 
 
 def _describe_quotas(request: DescribeClientQuotasRequest, context: Context) -> Response:
@@ -97,6 +123,7 @@ _QUOTAS = next(one for one in client_quotas.SERVED_APIS if one.key == apis.DESCR
 KRAFT_VARIANTS: tuple[ServedApi, ...] = (
     *(one._replace(handle=_with_operations_of(one.handle)) for one in _OF_GROUPS),
     describe_configs.API._replace(handle=_describe_configs),
+    fetch.API._replace(handle=_fetch),
     _QUOTAS._replace(handle=_describe_quotas),
 )
 """The APIs whose responses differ; the rest of each is that of ZooKeeper mode."""

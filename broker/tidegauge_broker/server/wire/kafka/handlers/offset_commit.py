@@ -12,13 +12,16 @@ from typing import Any
 from tidegauge import groups
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
+from tidegauge.kafka.fields import NIL_UUID
 from tidegauge.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.eager import begun
@@ -44,9 +47,10 @@ def handle(request: OffsetCommitRequest, context: Context) -> Any:
 
 async def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     offsets = tuple(
-        _offset(TopicPartition(topic.name, one.partition_index), one, context.version)
+        _offset(TopicPartition(topic.name, one.partition_index), topic_id, one, context.version)
         for topic in request.topics
         if topic.name or context.version < _FIRST_WITH_IDS
+        for topic_id in (_id_of(topic, context),)
         for one in topic.partitions
     )
     result = await context.service.groups.commit_offsets(
@@ -65,13 +69,21 @@ async def _commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
     return response_to(request, lambda at: result.partitions[at] if at.topic else ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def _offset(at: TopicPartition, one: OffsetCommitRequestPartition, version: int) -> groups.OffsetToCommit:
+def _id_of(topic: OffsetCommitRequestTopic, context: Context) -> bytes:
+    """Return a topic's id, which older requests do not name."""
+    return topic.topic_id if topic.topic_id != NIL_UUID else topic_id_bytes(context.service.topic_id(topic.name) or "")
+
+
+def _offset(
+    at: TopicPartition, topic_id: bytes, one: OffsetCommitRequestPartition, version: int
+) -> groups.OffsetToCommit:
     return groups.OffsetToCommit(
         at,
         one.committed_offset,
         one.committed_leader_epoch,
         one.committed_metadata,
         one.commit_timestamp if version == _WITH_TIMESTAMP else groups.NO_TIMESTAMP_MS,
+        topic_id,
     )
 
 

@@ -65,6 +65,7 @@ async def _of_several(request: OffsetFetchRequest, context: Context) -> OffsetFe
                 request.require_stable,
                 group.member_id,
                 group.member_epoch,
+                {topic.name: topic.topic_id for topic in group.topics or ()},
             )
         )
         for group in request.groups
