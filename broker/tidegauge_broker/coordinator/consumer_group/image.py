@@ -37,7 +37,7 @@ from tidegauge.kafka.coordinator.consumer_group_target_assignment_metadata impor
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from tidegauge_broker.coordinator import drafts
-from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set
+from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set, java_set
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import Partitions
 from tidegauge_broker.coordinator.consumer_group.member import (
     ClassicMetadata,
@@ -160,9 +160,12 @@ class GroupImage:
         return len(regexes) == 1 and not any(member.topic_names for member in members)
 
     def preferred_assignor(self, default: str) -> str:
-        """Return the assignor that most members ask for."""
+        """Return the assignor that most members ask for; of several the first in a HashMap's order, as in Kafka.
+
+        Source: ConsumerGroup.computePreferredServerAssignor, a stream's ``max`` over the entries of a map.
+        """
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
-        return max(votes, key=lambda name: votes[name]) if votes else default
+        return max(java_set(votes), key=lambda name: votes[name]) if votes else default
 
     @property
     def consumers(self) -> int:
