@@ -140,7 +140,6 @@ def consumers(teller: Teller, group: str, steps: int) -> None:
         member = rng.choice(members)
         act = rng.choices((_heartbeat, _commit, _offsets, _describe_consumers), (12, 3, 2, 1))[0]
         act(teller, group, member)
-    teller.ask("ListGroups", 5, states_filter=[], types_filter=["consumer"])
 
 
 def _heartbeat(teller: Teller, group: str, member: Consumer) -> None:
@@ -245,7 +244,10 @@ def share_members(teller: Teller, group: str, steps: int) -> None:
             topics = rng.choice((None, [{"topic_name": name, "partitions": [0, 1]}]))
             teller.ask("DescribeShareGroupOffsets", 1, groups=[{"group_id": group, "topics": topics}])
         elif act == "alter":
-            partitions = [{"partition_index": at, "start_offset": rng.randrange(20)} for at in rng.sample(range(PARTITIONS + 1), 2)]
+            partitions = [
+                {"partition_index": at, "start_offset": rng.randrange(20)}
+                for at in rng.sample(range(PARTITIONS + 1), 2)
+            ]
             teller.ask(
                 "AlterShareGroupOffsets", 0, group_id=group, topics=[{"topic_name": name, "partitions": partitions}]
             )
@@ -304,7 +306,9 @@ def _append(teller: Teller, topic: Topic) -> None:
     for number in range(RECORD_BATCHES):
         values = [b"%d-%d" % (number, at) for at in range(BATCH_RECORDS)]
         partitions = [{"index": 0, "records": batch(values)}]
-        teller.ask("Produce", 9, acks=-1, timeout_ms=30_000, topic_data=[{"name": topic.name, "partition_data": partitions}])
+        teller.ask(
+            "Produce", 9, acks=-1, timeout_ms=30_000, topic_data=[{"name": topic.name, "partition_data": partitions}]
+        )
 
 
 def _begin(teller: Teller, group: str, topic: Topic) -> None:

@@ -12,10 +12,10 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator_stories import PARTITIONS, STORIES, Teller, Topic
 from differential_kraft import ALONE, Side, note, plain, short
@@ -25,6 +25,8 @@ from tests.integration.controllers_compared import is_same
 from tests.integration.quorum_nodes import KAFKA, OURS
 
 from tidegauge.kafka.coordinator.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
+from tidegauge.kafka.coordinator.share_snapshot import ShareSnapshotKey
+from tidegauge.kafka.coordinator.share_update import ShareUpdateKey
 from tidegauge.kafka.kraft.broker_apis import KRAFT_BROKER_PROTOCOL
 from tidegauge_broker.coordinator.consumer_group.assignors.java_order import java_set
 from tidegauge_broker.coordinator.consumer_group.records import CODEC as CONSUMER_RECORDS
@@ -55,14 +57,35 @@ BY_CHANCE = {
 }
 """Fields of records that hold times or an offset of the metadata log, or hang on ids of topics."""
 TRIES = 200
+"""Of topics until one has an id of the right order."""
+LOGS: Mapping[str, Sequence[RecordKinds]] = {
+    "__share_group_state": [STATE_RECORDS],
+    "__consumer_offsets": [CONSUMER_RECORDS, SHARE_RECORDS],
+}
+"""The types of the records that are compared, by topic."""
 KEYS = {api.name: key for key, api in KRAFT_BROKER_PROTOCOL.apis.items()}
 Line = tuple[str, Any, Any]
 """What was asked, the request, and the response, as plain values."""
 
 
-def told_at(side: Side, kind: str, stories: Sequence[str], seeds: Sequence[int]) -> dict[str, list[Line]]:
-    """Tell the stories at a side; return by story what was asked and responded."""
-    found: dict[str, list[Line]] = {}
+class Heard(NamedTuple):
+    """What a side says and writes.
+
+    Attributes:
+        lines: what was asked and responded, by story.
+        records: by topic and by story.
+    """
+
+    lines: dict[str, list[Line]]
+    records: dict[str, dict[str, list[Any]]]
+
+
+def told_at(side: Side, kind: str, stories: Sequence[str], seeds: Sequence[int]) -> Heard:
+    """Tell the stories at a side.
+
+    The records of a story are read at its end: members are removed once their session is over.
+    """
+    found = Heard({}, {topic: {} for topic in LOGS})
     names: dict[bytes, str] = {}
     for story in stories:
         for seed in seeds:
@@ -75,8 +98,12 @@ def told_at(side: Side, kind: str, stories: Sequence[str], seeds: Sequence[int])
                 STORIES[story](teller, group, STEPS)
             finally:
                 teller.close()
-            found[group] = [(one.what, plain(one.request, names), plain(one.response, names)) for one in teller.told]
-    side.names = names
+            found.lines[group] = [
+                (one.what, plain(one.request, names), plain(one.response, names)) for one in teller.told
+            ]
+            for internal, codecs in LOGS.items():
+                directory = side.cluster.brokers[0].directories[0] / f"{internal}-0"
+                found.records[internal] |= records_of(directory, codecs, group, names)
     return found
 
 
@@ -125,14 +152,14 @@ def responses_compared(kafkas: Mapping[str, list[Line]], ours: Mapping[str, list
     return unexplained
 
 
-def records_of(side: Side, topic: str, codecs: Sequence[RecordKinds]) -> dict[str, list[Any]]:
-    """Return the records of an internal topic by group, without times and ids; a value of None is a tombstone.
-
-    Regular expressions stand apart: they are resolved beside the requests, so when that is written hangs on threads.
-    """
-    found: dict[str, list[Any]] = {}
-    for group, record in _records(side.cluster.brokers[0].directories[0] / f"{topic}-0", codecs):
-        found.setdefault(group, []).append(plain_record(record, side.names))
+def records_of(
+    directory: Path, codecs: Sequence[RecordKinds], group: str, names: Mapping[bytes, str]
+) -> dict[str, list[Any]]:
+    """Return the records of a group in an internal topic, without times and ids; a value of None is a tombstone."""
+    found: dict[str, list[Any]] = {group: []}
+    for at, record in _records(directory, codecs):
+        if at.partition(",")[0] == group:
+            found.setdefault(at, []).append(plain_record(record, names))
     return found
 
 
@@ -143,8 +170,17 @@ def _records(directory: Path, codecs: Sequence[RecordKinds]) -> Iterator[tuple[s
                 codec = next((one for one in codecs if version_of(key) in one), None)
                 if codec is not None:
                     of = codec.read_key(key)
-                    is_regex = isinstance(of, ConsumerGroupRegularExpressionKey)
-                    yield of.group_id + (", regular expressions" if is_regex else ""), (type(of).__name__, of, None if value is None else codec.read_value(of, value))
+                    yield (
+                        of.group_id + _part(of),
+                        (type(of).__name__, of, None if value is None else codec.read_value(of, value)),
+                    )
+
+
+def _part(key: Any) -> str:
+    """Return what stands apart of a group's records: their order among the others hangs on threads."""
+    if isinstance(key, ConsumerGroupRegularExpressionKey):
+        return ", regular expressions"
+    return f", partition {key.partition}" if isinstance(key, (ShareSnapshotKey, ShareUpdateKey)) else ""
 
 
 def plain_record(record: tuple[str, Any, Any], names: Mapping[bytes, str]) -> Any:
@@ -174,25 +210,17 @@ def records_compared(what: str, kafkas: dict[str, list[Any]], ours: dict[str, li
     return differing
 
 
-LOGS: Mapping[str, Sequence[RecordKinds]] = {
-    "__share_group_state": [STATE_RECORDS],
-    "__consumer_offsets": [CONSUMER_RECORDS, SHARE_RECORDS],
-}
-"""The types of the records that are compared, by topic."""
-
-
 def compared(at: Path, classpath: str, stories: Sequence[str], seeds: Sequence[int]) -> int:
     """Tell the stories at both sides; return how much differs without a reason."""
-    told: dict[str, dict[str, list[Line]]] = {}
-    written: dict[str, dict[str, dict[str, list[Any]]]] = {}
+    heard: dict[str, Heard] = {}
     for kind in (KAFKA, OURS):
         side = Side(at / kind, kind, classpath, SETTINGS)
         with side.cluster:
             side.warm_up()
-            told[kind] = told_at(side, kind, stories, seeds)
-            written[kind] = {topic: records_of(side, topic, codecs) for topic, codecs in LOGS.items()}
-    found = responses_compared(told[KAFKA], told[OURS])
-    return found + sum(records_compared(topic, written[KAFKA][topic], written[OURS][topic]) for topic in LOGS)
+            heard[kind] = told_at(side, kind, stories, seeds)
+    kafkas, ours = heard[KAFKA], heard[OURS]
+    found = responses_compared(kafkas.lines, ours.lines)
+    return found + sum(records_compared(topic, kafkas.records[topic], ours.records[topic]) for topic in LOGS)
 
 
 def main() -> int:

@@ -83,7 +83,9 @@ def takes_every_end_of_a_complete_transaction_for_repeated(monkeypatch: pytest.M
         return E.NONE if is_complete else error(transaction, request)
 
     monkeypatch.setattr(ending_module, "_raising_error", careless)
-    monkeypatch.setattr(ending_module, "_is_repeated", lambda transaction, _: transaction.state in ending_module.COMPLETE)
+    monkeypatch.setattr(
+        ending_module, "_is_repeated", lambda transaction, _: transaction.state in ending_module.COMPLETE
+    )
 
 
 def repeats_the_other_outcome(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from tidegauge_broker.coordinator.consumer_group.assignors.subscription import (
     Member,
     Partitions,
 )
+from tidegauge_broker.coordinator.consumer_group.assignors.timeline_map import members_to_assign
 from tidegauge_broker.coordinator.consumer_group.image import Draft, GroupImage
 from tidegauge_broker.coordinator.consumer_group.member import ConsumerMember
-from tidegauge_broker.coordinator.consumer_group.assignors.timeline_map import members_to_assign
 from tidegauge_broker.coordinator.consumer_group.records import target_epoch_record, target_record
 from tidegauge_broker.coordinator.consumer_group.topics import Topics
 
@@ -51,16 +51,17 @@ def add_target(draft: Draft, member_id: str, topics: Topics, assignors: Sequence
     """
     image = draft.image
     group_id = image.group_id
-    ordered = members_to_assign(draft.before.members, image.members)
-    members = {member_id: _spec(image, image.members[member_id], topics) for member_id in ordered}
+    members = {
+        one: _spec(image, image.members[one], topics) for one in members_to_assign(draft.before.members, image.members)
+    }
     counts = {topic_id: topics.by_id[topic_id].partitions for member in members.values() for topic_id in member.topics}
     assign = ASSIGNORS[_preferred_assignor(draft, member_id) or assignors[0]]
     assigned = assign(GroupToAssign(members, counts, image.is_homogeneous))
-    for member_id in members:
-        target = assigned.get(member_id, ())
-        former = image.targets.get(member_id)
+    for one in members:
+        target = assigned.get(one, ())
+        former = image.targets.get(one)
         if former is None or as_sets(former) != as_sets(target):
-            draft.add(target_record(group_id, member_id, target))
+            draft.add(target_record(group_id, one, target))
     draft.add(target_epoch_record(group_id, draft.image.epoch, now_ms))
 
 

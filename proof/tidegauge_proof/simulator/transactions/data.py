@@ -13,7 +13,6 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome, TransactionMarker
 
-
 V2 = 2
 
 

@@ -307,7 +307,6 @@ class TransactionChecker:
             if len(set(counts)) > 1:
                 raise Violation("T7", f"a part of {story} is read: {counts}")
 
-
     def _judge_epochs(self, raised: set[tuple[int, int]]) -> None:
         """Check the logs for T14.
 

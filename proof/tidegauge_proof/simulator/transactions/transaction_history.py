@@ -233,9 +233,7 @@ def transaction_history_of(
         return _run(seed, steps, allows_late=allows_late, judges=asks, tells=tells, version=version)
 
 
-def _run(
-    seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool, version: int
-) -> TransactionHistory:
+def _run(seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool, version: int) -> TransactionHistory:
     history = TransactionHistory(seed)
     dice = Dice(seed)
     stage = staged(seed)
