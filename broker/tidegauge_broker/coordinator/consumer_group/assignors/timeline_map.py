@@ -19,26 +19,31 @@ _LONG_BITS, _INT_BITS = 64, 32
 
 
 class TimelineMap(dict[str, Value]):
-    """A dict that also knows the order of a ``TimelineHashMap`` that had the same calls."""
+    """A dict that also knows the order of a ``TimelineHashMap`` that had the same calls.
+
+    Attributes:
+        bits: logarithm of the table's size.
+    """
 
     def __init__(self, former: TimelineMap[Value] | None = None) -> None:
         super().__init__(former or {})
-        self._bits = _FIRST_BITS if former is None else former._bits
+        self.bits = _FIRST_BITS if former is None else former.bits
 
     def __setitem__(self, key: str, value: Value) -> None:
         """Set a value; the table grows if one more key would not fit, even when none is added."""
-        if (len(self) + 1) * _LOAD > 1 << self._bits:
-            self._bits += 1
+        if (len(self) + 1) * _LOAD > 1 << self.bits:
+            self.bits += 1
         super().__setitem__(key, value)
 
     def in_order(self) -> list[str]:
         """Return the keys in Kafka's order."""
-        return sorted(reversed(self), key=self._slot)
+        from_the_newest = list(self)[::-1]
+        return sorted(from_the_newest, key=self._slot)
 
     def _slot(self, key: str) -> int:
         hashed = hash_of(key)
         signed = hashed - (1 << _INT_BITS) if hashed >> (_INT_BITS - 1) else hashed
-        return (signed * _MULTIPLIER & (1 << _LONG_BITS) - 1) >> (_LONG_BITS - self._bits)
+        return (signed * _MULTIPLIER & (1 << _LONG_BITS) - 1) >> (_LONG_BITS - self.bits)
 
 
 def members_to_assign(before: TimelineMap[Value], now: TimelineMap[Value]) -> list[str]:
