@@ -68,6 +68,7 @@ PLAIN: Mapping[str, Sequence[Any]] = {
 COORDINATED = {"groups": 0, "transactions": 1}
 """Types of coordinators whose internal topics are created before anything is asked."""
 FIRST_TOPICS = 2
+UNKNOWN_TOPIC = 3
 Asked = tuple[str, Any, Any]
 """What was asked, the request, and the response."""
 
@@ -109,18 +110,23 @@ class Side:
         at: where its files go.
         kind: of both.
         classpath: of Kafka's jars.
+        settings: of the broker.
     """
 
-    def __init__(self, at: Path, kind: str, classpath: str) -> None:
+    def __init__(self, at: Path, kind: str, classpath: str, settings: Mapping[str, str] = ALONE) -> None:
         at.mkdir()
-        self.cluster = MixedKraft(at, [kind], [kind], classpath, of_brokers=ALONE)
+        self.cluster = MixedKraft(at, [kind], [kind], classpath, of_brokers=settings)
         self._host, _, port = self.cluster.brokers[0].address.rpartition(":")
         self._port = int(port)
 
     def ask(self, version: int, request: Any) -> Any:
         """Return the response, or what the broker did instead."""
-        with contextlib.closing(Peer(self._host, self._port, protocol=KRAFT_BROKER_PROTOCOL)) as peer:
+        with contextlib.closing(self.new_peer()) as peer:
             return peer.ask(version, request, SILENCE_SECONDS)
+
+    def new_peer(self) -> Peer:
+        """Return a connection of the caller's own."""
+        return Peer(self._host, self._port, protocol=KRAFT_BROKER_PROTOCOL)
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """Return the ranges of versions that it advertises, by API."""
@@ -142,12 +148,19 @@ class Side:
     def topics(self, label: str) -> dict[str, bytes]:
         """Make the topics of one API; return their ids by name."""
         names = [f"{label}-{number}" for number in range(FIRST_TOPICS)]
-        for name in names:
-            self.cluster.create_topic(name, [[0], [0]])
-            for at in range(2):
-                self.wait_for(lambda name=name, at=at: self._is_led(name, at), f"{name} is led")
-        found = self.ask(12, message("Metadata", topics=[{"name": name} for name in names]))
-        return {one.name: bytes(one.topic_id) for one in found.topics}
+        return {name: self.new_topic(name, 2) for name in names}
+
+    def new_topic(self, name: str, partitions: int) -> bytes:
+        """Make a topic whose partitions are led; return its id."""
+        self.cluster.create_topic(name, [[0]] * partitions)
+        for at in range(partitions):
+            self.wait_for(lambda at=at: self._is_led(name, at), f"{name} is led")
+        return bytes(self.ask(12, message("Metadata", topics=[{"name": name}])).topics[0].topic_id)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; returns when the broker no longer knows it."""
+        asked = message("DeleteTopics", topics=[{"name": name}], timeout_ms=30_000)
+        self.wait_for(lambda: self.ask(6, asked).responses[0].error_code == UNKNOWN_TOPIC, f"{name} is deleted")
 
     def _is_led(self, name: str, partition: int) -> bool:
         asked = [{"name": name, "partitions": [{"partition_index": partition, "timestamp": -1}]}]

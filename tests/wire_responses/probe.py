@@ -213,15 +213,16 @@ class Probe:
 
 def message(name: str, /, **fields: Any) -> Any:
     """Return a request of this API; its structs are given as dictionaries."""
-    return _struct(message_class(KEYS[name], response=False), fields)
+    return built(message_class(KEYS[name], response=False), fields)
 
 
 def response(name: str, /, **fields: Any) -> Any:
     """Return a response of this API, likewise."""
-    return _struct(message_class(KEYS[name], response=True), fields)
+    return built(message_class(KEYS[name], response=True), fields)
 
 
-def _struct(kind: type, values: Mapping[str, Any]) -> Any:
+def built(kind: type, values: Mapping[str, Any]) -> Any:
+    """Return a message of a class; its structs are given as dictionaries."""
     wires = wires_of(kind)
     return kind(**{name: _value(wires[name].item, value) for name, value in values.items()})
 
@@ -229,7 +230,7 @@ def _struct(kind: type, values: Mapping[str, Any]) -> Any:
 def _value(item: Any, value: Any) -> Any:
     if not isinstance(item, type) or value is None:
         return value
-    return [_struct(item, one) for one in value] if isinstance(value, list) else _struct(item, value)
+    return [built(item, one) for one in value] if isinstance(value, list) else built(item, value)
 
 
 def shown(value: Any) -> str:

@@ -30,11 +30,13 @@ class Draft(Generic[AnyImage, AnyRecord]):
     """A decision in the making.
 
     Attributes:
+        before: the group's own image.
         image: with the records so far; the group's own while there are none.
         records: in the order in which they are written.
     """
 
     def __init__(self, image: AnyImage) -> None:
+        self.before = image
         self.image = image
         self.records: list[AnyRecord] = []
 

@@ -207,9 +207,13 @@ class Acquisition:
         )
 
     def _acquire_records(self, batch: InFlightBatch) -> int:
-        """Acquire available records of a split batch, each for itself; return how many."""
+        """Acquire available records of a split batch, each for itself; return how many.
+
+        A throttled record halves what is acquired of the batch, unless more than that came before it: Kafka stops at
+        exactly that number (SharePartition.acquireSubsetBatchRecords).
+        """
         limit = self._settings.delivery_count_limit
-        at_most = self._left if self._is_exact else batch.size
+        ends = {self._left} if self._is_exact else set[int]()
         is_limited_by_throttle = False
         records: list[Acquired] = []
         count = 0
@@ -222,14 +226,15 @@ class Acquisition:
             if found.delivery_count >= self._settings.throttle_count and not is_limited_by_throttle:
                 is_limited_by_throttle = True
                 shift = found.delivery_count - self._settings.throttle_count + 1
-                at_most = min(at_most, max(1, batch.size >> shift))
-            room = 1 if is_last_delivery else max(at_most - count, 1)
-            last_acquired = min(last_offset, first_offset + room - 1)
+                ends.add(max(1, batch.size >> shift))
+            size = last_offset - first_offset + 1
+            room = 1 if is_last_delivery else min((end - count for end in ends if end > count), default=size)
+            last_acquired = first_offset + min(size, room) - 1
             delivery = batch.apart(first_offset, last_acquired, self._window.locks)
             self._lock(delivery, first_offset, last_acquired)
             records.append(Acquired(first_offset, last_acquired, delivery.delivery_count))
             count += records[-1].size
-            if is_last_delivery or count >= at_most:
+            if is_last_delivery or count in ends:
                 break
         for one in _joined(records):
             self._take(one)

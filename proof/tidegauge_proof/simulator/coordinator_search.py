@@ -39,7 +39,7 @@ PIECE_RUNS = 200
 _CHUNK_RUNS = 2
 
 GROUPS, TRANSACTIONS, EXACTLY_ONCE, FORCED, QUORUM = "groups", "transactions", "exactly-once", "forced", "quorum"
-CONSUMER_GROUPS, SHARE = "consumer-groups", "share"
+CONSUMER_GROUPS, SHARE, TRANSACTIONS_V2 = "consumer-groups", "share", "transactions-v2"
 KRAFT, KRAFT_WITHOUT_ELR = "kraft", "kraft-without-elr"
 
 
@@ -78,6 +78,10 @@ def _transaction(seed: int, steps: int, requests: str, tells: bool) -> History:
     return transaction_history_of(seed, steps, allows_late=requests == LATE, tells=tells)
 
 
+def _transaction_v2(seed: int, steps: int, requests: str, tells: bool) -> History:
+    return transaction_history_of(seed, steps, allows_late=requests == LATE, tells=tells, version=2)
+
+
 def _joint(seed: int, steps: int, requests: str, tells: bool) -> History:
     return joint_history_of(seed, steps, requests, tells=tells)
 
@@ -102,6 +106,7 @@ def _kraft_without_elr(seed: int, steps: int, requests: str, tells: bool) -> His
     return kraft_history_of(seed, steps, elr=False, tells=tells)
 
 
+_TRANSACTION_COUNTS = {"transactions": "transactions", "committed": "committed", "markers": "markers"}
 _JOINT_COUNTS = {
     "transactions": "transactions",
     "committed": "committed",
@@ -133,8 +138,9 @@ KINDS: dict[str, Kind] = {
         "transactions",
         _transaction,
         (TIMELY, LATE),
-        {"transactions": "transactions", "committed": "committed", "markers": "markers"},
+        _TRANSACTION_COUNTS,
     ),
+    TRANSACTIONS_V2: Kind("transactions v2", _transaction_v2, (TIMELY, LATE), _TRANSACTION_COUNTS),
     EXACTLY_ONCE: Kind("consume, transform, produce", _joint, (TIMELY, LATE, LATE_ENDS), _JOINT_COUNTS),
     FORCED: Kind(
         "consume, transform, produce with faults at named steps",

@@ -224,6 +224,18 @@ def test_records_that_come_before_one_near_its_limit_are_delivered_without_it():
     assert share.fetch() == [(1, 1, 5)]
 
 
+def test_a_record_delivered_often_behind_more_than_half_of_its_batch_holds_none_back():
+    """Kafka stops at exactly half of the batch, which is passed before the record is met (acquireSubsetBatchRecords)."""
+    share = Driver(log_of(8), settings(delivery_count_limit=5))
+    share.fetch()
+    for count in (2, 3):
+        assert share.acknowledge(6, 6, RELEASE) is ErrorCode.NONE
+        assert share.fetch() == [(6, 6, count)]
+    for first, last in ((0, 5), (6, 6), (7, 7)):
+        assert share.acknowledge(first, last, RELEASE) is ErrorCode.NONE
+    assert share.fetch() == [(0, 5, 2), (6, 6, 4), (7, 7, 2)]
+
+
 def test_the_last_delivery_of_a_record_is_made_alone():
     share = Driver(log_of(4), settings(delivery_count_limit=3))
     share.fetch()

@@ -138,7 +138,7 @@ def advance(
     if draft.image.assignment_epoch < draft.image.epoch and may_compute(
         draft.image.assignment_timestamp_ms, met.now_ms, met.assignment_interval_ms
     ):
-        add_target(draft, met.topics, met.assignors, met.now_ms)
+        add_target(draft, member.member_id, met.topics, met.assignors, met.now_ms)
     has_subscription_changed = bump or former.topic_regex != member.topic_regex
     current = draft.image.members[former.member_id]
     now = _reconciled(draft, current, owned, met.topics, has_subscription_changed=has_subscription_changed)

@@ -6,7 +6,6 @@ Source: ConsumerGroup, ModernGroup and the replay methods of GroupMetadataManage
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -39,6 +38,8 @@ from tidegauge.kafka.coordinator.consumer_group_target_assignment_metadata impor
 from tidegauge_broker.coordinator import drafts
 from tidegauge_broker.coordinator.consumer_group.assignors.java_order import copied_set
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import Partitions
+from tidegauge_broker.coordinator.consumer_group.assignors.timeline_map import TimelineMap
+from tidegauge_broker.coordinator.consumer_group.assignors.votes import AssignorVotes
 from tidegauge_broker.coordinator.consumer_group.member import (
     ClassicMetadata,
     ConsumerMember,
@@ -73,6 +74,7 @@ class GroupImage:
         epoch: of the group; rises when the subscriptions or the metadata of their topics change.
         assignment_epoch: of the target assignment.
         assignment_timestamp_ms: when that was computed; 0: unknown.
+        votes: what members ask for as the assignor.
         static_members: member id by instance id.
         targets: by member id.
         owners: epoch of the member that has a partition assigned or pending revocation.
@@ -84,7 +86,8 @@ class GroupImage:
     metadata_hash: int = 0
     assignment_epoch: int = FIRST_EPOCH
     assignment_timestamp_ms: int = 0
-    members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
+    members: TimelineMap[ConsumerMember] = field(default_factory=TimelineMap[ConsumerMember])
+    votes: AssignorVotes = field(default_factory=AssignorVotes)
     static_members: dict[str, str] = field(default_factory=dict[str, str])
     targets: dict[str, Partitions] = field(default_factory=dict[str, Partitions])
     owners: dict[TopicPartitionId, int] = field(default_factory=dict[TopicPartitionId, int])
@@ -94,7 +97,8 @@ class GroupImage:
         """Return a copy that can be changed by records without changing this image."""
         return replace(
             self,
-            members=dict(self.members),
+            members=TimelineMap(self.members),
+            votes=AssignorVotes(self.votes),
             static_members=dict(self.static_members),
             targets=dict(self.targets),
             owners=dict(self.owners),
@@ -161,8 +165,7 @@ class GroupImage:
 
     def preferred_assignor(self, default: str) -> str:
         """Return the assignor that most members ask for."""
-        votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor)
-        return max(votes, key=lambda name: votes[name]) if votes else default
+        return self.votes.preferred() or default
 
     @property
     def consumers(self) -> int:
@@ -195,6 +198,7 @@ class GroupImage:
             if former is not None:
                 self._release(former)
                 del self.members[member_id]
+                self.votes.change(former.server_assignor, None)
                 if former.instance_id is not None and self.static_members.get(former.instance_id) == member_id:
                     del self.static_members[former.instance_id]
             return
@@ -216,6 +220,7 @@ class GroupImage:
             server_assignor=value.server_assignor,
             classic=classic,
         )
+        self.votes.change(None if former is None else former.server_assignor, value.server_assignor)
         if value.instance_id is not None:
             self.static_members[value.instance_id] = member_id
 
@@ -246,6 +251,7 @@ class GroupImage:
                 self.members[key.member_id] = replace(
                     former, epoch=0, previous_epoch=0, state=MemberState.STABLE, assigned={}, pending_revocation={}
                 )
+                self.votes.change(former.server_assignor, former.server_assignor)
             return
         member = former or ConsumerMember(key.member_id)
         self._release(member)
@@ -257,6 +263,7 @@ class GroupImage:
             assigned=_epochs(value.assigned_partitions, value.member_epoch),
             pending_revocation=_epochs(value.partitions_pending_revocation, value.member_epoch),
         )
+        self.votes.change(now.server_assignor, now.server_assignor)
         for one in partitions_of(now.assigned) | partitions_of(now.pending_revocation):
             self.owners[one] = now.epoch
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tidegauge.consumer_groups import STATIC_LEAVING_EPOCH, ConsumerGroupHeartbeat
 from tidegauge_broker.coordinator.consumer_group import refusals
 from tidegauge_broker.coordinator.consumer_group.image import Draft
-from tidegauge_broker.coordinator.consumer_group.member import ConsumerMember, Epochs, MemberState
+from tidegauge_broker.coordinator.consumer_group.member import ConsumerMember, Epochs
 from tidegauge_broker.coordinator.consumer_group.records import (
     current_record,
     epoch_record,
@@ -25,7 +25,6 @@ def leave_for_a_while(draft: Draft, member: ConsumerMember) -> None:
     away = replace(
         member,
         epoch=STATIC_LEAVING_EPOCH,
-        state=MemberState.STABLE,
         assigned=_at_epoch_0(member.assigned),
         pending_revocation={},
     )

@@ -15,6 +15,7 @@ from tidegauge_broker.coordinator.consumer_group.assignors.subscription import (
     Member,
     Partitions,
 )
+from tidegauge_broker.coordinator.consumer_group.assignors.timeline_map import members_to_assign
 from tidegauge_broker.coordinator.consumer_group.image import Draft, GroupImage
 from tidegauge_broker.coordinator.consumer_group.member import ConsumerMember
 from tidegauge_broker.coordinator.consumer_group.records import target_epoch_record, target_record
@@ -35,11 +36,12 @@ def may_compute(last_ms: int, now_ms: int, interval_ms: int) -> bool:
     return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
 
 
-def add_target(draft: Draft, topics: Topics, assignors: Sequence[str], now_ms: int) -> None:
+def add_target(draft: Draft, member_id: str, topics: Topics, assignors: Sequence[str], now_ms: int) -> None:
     """Compute the target for the group's epoch and add its records: each member's whose target changes, and the epoch.
 
     Args:
         draft: the decision; its image has the group's new epoch and members.
+        member_id: of the member that the decision is about.
         topics: those that exist.
         assignors: names of the assignors that the broker offers; the first is the default.
         now_ms: the wall-clock time.
@@ -49,16 +51,26 @@ def add_target(draft: Draft, topics: Topics, assignors: Sequence[str], now_ms: i
     """
     image = draft.image
     group_id = image.group_id
-    members = {member_id: _spec(image, image.members[member_id], topics) for member_id in java_set(image.members)}
+    members = {
+        one: _spec(image, image.members[one], topics) for one in members_to_assign(draft.before.members, image.members)
+    }
     counts = {topic_id: topics.by_id[topic_id].partitions for member in members.values() for topic_id in member.topics}
-    assign = ASSIGNORS[image.preferred_assignor(assignors[0])]
+    assign = ASSIGNORS[_preferred_assignor(draft, member_id) or assignors[0]]
     assigned = assign(GroupToAssign(members, counts, image.is_homogeneous))
-    for member_id in members:
-        target = assigned.get(member_id, ())
-        former = image.targets.get(member_id)
+    for one in members:
+        target = assigned.get(one, ())
+        former = image.targets.get(one)
         if former is None or as_sets(former) != as_sets(target):
-            draft.add(target_record(group_id, member_id, target))
+            draft.add(target_record(group_id, one, target))
     draft.add(target_epoch_record(group_id, draft.image.epoch, now_ms))
+
+
+def _preferred_assignor(draft: Draft, member_id: str) -> str | None:
+    """Return the assignor that most members ask for, as Kafka counts them in a heartbeat of a member."""
+    before, now = draft.before.members, draft.image.members
+    former = before.get(member_id) or next((before[one] for one in before.keys() - now.keys()), None)
+    asked = now[member_id].server_assignor
+    return draft.before.votes.preferred_after(None if former is None else former.server_assignor, asked)
 
 
 def topic_ids_of(image: GroupImage, member: ConsumerMember, topics: Topics) -> tuple[bytes, ...]:

@@ -195,7 +195,7 @@ def _add_target(draft: ShareDraft, met: ShareCircumstances) -> None:
         member_id: Member(
             _topic_ids(image.members[member_id], met.topics), with_java_order(image.targets.get(member_id, ()))
         )
-        for member_id in java_set(image.members)
+        for member_id in java_set(image.members.in_order())
     }
     counts = {
         topic_id: met.topics.by_id[topic_id].partitions for member in members.values() for topic_id in member.topics

@@ -33,6 +33,7 @@ from tidegauge.kafka.coordinator.share_group_target_assignment_metadata import (
 from tidegauge.share_groups import ShareGroupState
 from tidegauge_broker.coordinator import drafts
 from tidegauge_broker.coordinator.consumer_group.assignors.subscription import Partitions
+from tidegauge_broker.coordinator.consumer_group.assignors.timeline_map import TimelineMap
 from tidegauge_broker.coordinator.share_group.member import ShareMember
 from tidegauge_broker.coordinator.share_group.records import ShareGroupRecord, states_of
 from tidegauge_broker.coordinator.share_group.states import NO_STATES, StatesOfPartitions
@@ -60,14 +61,14 @@ class ShareGroupImage:
     metadata_hash: int = 0
     assignment_epoch: int = FIRST_EPOCH
     assignment_timestamp_ms: int = 0
-    members: dict[str, ShareMember] = field(default_factory=dict[str, ShareMember])
+    members: TimelineMap[ShareMember] = field(default_factory=TimelineMap[ShareMember])
     targets: dict[str, Partitions] = field(default_factory=dict[str, Partitions])
     states: StatesOfPartitions | None = None
     has_epoch: bool = False
 
     def copied(self) -> ShareGroupImage:
         """Return a copy that can be changed by records without changing this image."""
-        return replace(self, members=dict(self.members), targets=dict(self.targets))
+        return replace(self, members=TimelineMap(self.members), targets=dict(self.targets))
 
     @property
     def items(self) -> int:

@@ -13,6 +13,8 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.transaction_marker import Outcome, TransactionMarker
 
+V2 = 2
+
 
 class Datum(NamedTuple):
     """One record of a transaction."""
@@ -42,6 +44,11 @@ class DataPartition:
         """Return what a verification is asked with; None where the producer has a transaction open."""
         return None if producer_id in self.open else self._guards.setdefault(producer_id, object())
 
+    def guard_of_epoch(self, producer_id: int, epoch: int) -> object | None:
+        """Return what partitions are added with for a producer of v2; None where it has this transaction open."""
+        is_open = producer_id in self.open and self.open[producer_id][0] == epoch
+        return None if is_open else self._guards.setdefault(producer_id, object())
+
     def append(self, datum: Datum, guard: object | None) -> ErrorCode:
         """Append a record; one that is there already is acknowledged again."""
         if datum in self.log and datum.producer_id in self.open:
@@ -60,6 +67,8 @@ class DataPartition:
         """Append a marker."""
         if marker.producer_epoch < self._epochs.get(marker.producer_id, -1):
             return ErrorCode.INVALID_PRODUCER_EPOCH
+        if marker.transaction_version >= V2 and self._is_of_another_transaction(marker):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
         if marker.coordinator_epoch < self._coordinator_epochs.get(marker.producer_id, -1):
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         self._epochs[marker.producer_id] = marker.producer_epoch
@@ -68,6 +77,13 @@ class DataPartition:
         self.open.pop(marker.producer_id, None)
         self.log.append(marker)
         return ErrorCode.NONE
+
+    def _is_of_another_transaction(self, marker: TransactionMarker) -> bool:
+        """Return whether a marker of transactions v2 is not in a higher epoch than the records that it would end.
+
+        Source: ProducerAppendInfo.checkProducerEpoch (KIP-890, part 2): the same epoch is a repeated marker.
+        """
+        return marker.producer_id in self.open and marker.producer_epoch <= self._epochs.get(marker.producer_id, -1)
 
     def last_stable_offset(self) -> int:
         """Return where the oldest open transaction begins; else the end."""

@@ -52,6 +52,7 @@ class Story:
     """One transaction as its producer sees it.
 
     Attributes:
+        speaks_v2: whether its end raises the epoch.
         end: what it asked for; None: it never did.
         is_acknowledged: whether EndTxn was responded to without an error.
     """
@@ -59,6 +60,7 @@ class Story:
     producer: str
     epoch: tuple[int, int]
     partitions: tuple[TopicPartition, ...]
+    speaks_v2: bool = False
     values: dict[TopicPartition, str] = field(default_factory=dict[TopicPartition, str])
     end: Outcome | None = None
     is_acknowledged: bool = False
@@ -79,9 +81,12 @@ class Producer:
     """One producer, over its restarts.
 
     Attributes:
+        speaks_v2: whether each end raises its epoch (KIP-890, part 2).
         in_flight: the call that it waits for.
         broker: whom it takes for the coordinator.
     """
+
+    speaks_v2 = False
 
     def __init__(self, name: str, transactional_id: str, broker: int) -> None:
         self.name = name
@@ -102,7 +107,7 @@ class Producer:
 
     def begin(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Begin a transaction on these partitions."""
-        self.story = Story(self.name, (self.producer_id, self.epoch), partitions)
+        self.story = Story(self.name, (self.producer_id, self.epoch), partitions, self.speaks_v2)
         self.stories.append(self.story)
         self._written = set()
         self.phase = Phase.ADDING

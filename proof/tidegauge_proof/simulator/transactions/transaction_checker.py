@@ -9,6 +9,8 @@
 | T5 | no record of a transaction is in a partition that no committed record has in the producer's transaction |
 | T7 | a committed transaction's records are read, all and once; an aborted one's are not (without late requests) |
 | T10 | at rest every transaction is complete, and readers of committed records reach the end of every partition |
+| T14 | a marker is in a higher epoch than the records of a producer of v2 that it ends, and they are of one epoch |
+| T15 | an end of v2 gives the next epoch; a repeated one gets the same, and is not refused |
 | Load | what a coordinator has after a load is a function of the log alone |
 | Fence | the current coordinator acknowledges nothing to a producer whose successor it has acknowledged |
 | Once | a request gets one response; one that gets none is in an append, or its process has ended |
@@ -37,7 +39,7 @@ from tidegauge_broker.coordinator.led_partitions import ShardState
 from tidegauge_broker.coordinator.record_codec import read_batches
 from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from tidegauge_broker.coordinator.transaction.records import read_transaction, read_transaction_key
-from tidegauge_broker.coordinator.transaction.states import ALLOWED, COMPLETE, DECIDED, ONGOING, PREPARED
+from tidegauge_broker.coordinator.transaction.states import ALLOWED, COMPLETE, DECIDED, ONGOING, OUTCOME_OF, PREPARED
 from tidegauge_broker.coordinator.transaction.transaction import Transaction
 from tidegauge_broker.replica.messages import ProduceResult
 from tidegauge_proof.simulator.checker import Checker, Violation
@@ -180,7 +182,10 @@ class TransactionChecker:
             given = (result.producer_id, result.producer_epoch)
             if process.leads(self._partition.world):
                 self._granted[name] = max(given, self._granted.get(name, given))
-        elif isinstance(request, (AddPartitionsToTxn, EndTxn)) and isinstance(
+            return
+        if isinstance(request, EndTxn) and request.raises_epoch:
+            self._check_raised(process, request, result)
+        if isinstance(request, (AddPartitionsToTxn, EndTxn)) and isinstance(
             result, (AddPartitionsToTxnResult, EndTxnResult)
         ):
             errors = [result.error] if isinstance(result, EndTxnResult) else list(result.partitions.values())
@@ -190,6 +195,22 @@ class TransactionChecker:
             is_fenced = granted is not None and (request.producer_id, request.producer_epoch) < granted
             if is_fenced and process.leads(self._partition.world):
                 raise Violation("Fence", f"{request} is acknowledged after {granted} was given out")
+
+    @staticmethod
+    def _check_raised(process: Incarnation, request: EndTxn, result: EndTxnResult) -> None:
+        """Check the response to an EndTxn of v2."""
+        raised = request.producer_id, request.producer_epoch + 1
+        if result.error is ErrorCode.NONE and (result.producer_id, result.producer_epoch) != raised:
+            raise Violation("T15", f"{request} is given {result}")
+        if result.error is not ErrorCode.PRODUCER_FENCED:
+            return
+        for view in process.coordinator.transaction_views():
+            is_its_own = view.transactional_id == request.transactional_id and raised == (
+                view.producer_id,
+                view.producer_epoch,
+            )
+            if is_its_own and view.pending_state is None and OUTCOME_OF.get(view.state) is request.outcome:
+                raise Violation("T15", f"{request} repeats an end, and is refused")
 
     # Processes and loads
 
@@ -258,10 +279,10 @@ class TransactionChecker:
         Args:
             cluster: whose coordinators must have come to rest.
             stories: what the producers wrote, and how each transaction ended for them.
-            judges: whether T7 is asked for: a late request may end another transaction.
+            judges: whether T7 is asked for producers of v1: a late request may end another transaction of theirs.
 
         Raises:
-            Violation: of T7 or T10.
+            Violation: of T7, T10 or T14.
         """
         leader = cluster.processes[cluster.world.state_now.leader]
         for view in leader.coordinator.transaction_views():
@@ -270,8 +291,8 @@ class TransactionChecker:
         for data in self.data.values():
             if data.open:
                 raise Violation("T10", f"readers of {data.name} stand still at {data.last_stable_offset()}")
-        if judges:
-            self._judge(stories)
+        self._judge(stories if judges else [one for one in stories if one.speaks_v2])
+        self._judge_epochs({story.epoch for story in stories if story.speaks_v2})
 
     def _judge(self, stories: list[Story]) -> None:
         seen = {name: Counter(data.committed()) for name, data in self.data.items()}
@@ -286,6 +307,26 @@ class TransactionChecker:
             if len(set(counts)) > 1:
                 raise Violation("T7", f"a part of {story} is read: {counts}")
 
+    def _judge_epochs(self, raised: set[tuple[int, int]]) -> None:
+        """Check the logs for T14.
 
-_IN_ONE_EVENT = frozenset({(ONGOING, state) for state in COMPLETE})
-"""A decision and its completion, where no partition is left to be marked."""
+        Args:
+            raised: producer ids and epochs of transactions of v2.
+        """
+        for data in self.data.values():
+            pending: dict[int, set[int]] = {}
+            for entry in data.log:
+                if isinstance(entry, Datum):
+                    pending.setdefault(entry.producer_id, set()).add(entry.producer_epoch)
+                    continue
+                epochs = pending.pop(entry.producer_id, set())
+                is_v2 = any((entry.producer_id, epoch) in raised for epoch in epochs)
+                if is_v2 and (len(epochs) > 1 or max(epochs) >= entry.producer_epoch):
+                    raise Violation("T14", f"{entry} in {data.name} ends records of the epochs {sorted(epochs)}")
+
+
+_IN_ONE_EVENT = frozenset(
+    {(ONGOING, state) for state in COMPLETE}
+    | {(state, TransactionState.COMPLETE_ABORT) for state in (TransactionState.EMPTY, *COMPLETE)}
+)
+"""A decision and its completion, where no partition is left to be marked; an abort without a transaction (v2)."""

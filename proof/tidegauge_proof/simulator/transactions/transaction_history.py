@@ -5,7 +5,8 @@ one partition is __transaction_state; on every broker runs the real transaction 
 is delivered, the timeouts pass, and what was acknowledged must be so.
 
 In histories with late requests, what a producer has given up arrives nevertheless, which ends transactions that it was
-not meant for: Kafka 3.9 behaves so (docs/transactions.md), and T7 is not asked for there.
+not meant for: Kafka 3.9 behaves so (docs/transactions.md), and T7 is not asked for there. Transactions v2 are cured of
+that (KIP-890, part 2): T7 is asked for theirs in all histories.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from tidegauge_proof.simulator.coordinator_history import History, acted, staged
 from tidegauge_proof.simulator.coordinator_world import Response, Sending
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.simulation import end_faults, rest, right_wall_clocks
+from tidegauge_proof.simulator.transactions.data import V2
 from tidegauge_proof.simulator.transactions.producers import PARTITIONS, Phase, Producer
+from tidegauge_proof.simulator.transactions.raising_producers import RaisingProducer
 from tidegauge_proof.simulator.transactions.transaction_checker import TransactionChecker
 from tidegauge_proof.simulator.transactions.transaction_world import TransactionWorld
 from tidegauge_proof.simulator.world import World
@@ -30,6 +33,10 @@ from tidegauge_proof.simulator.world import World
 TransactionAction = Callable[[list[Producer], TransactionWorld, Dice], str | None]
 """Does it, and returns what was done in words; None where there was nothing to do."""
 _CLUSTER_SHARE = 0.2
+_EMPTY_ENDS = 8
+"""Of as many transactions of a producer of v2 one is aborted before anything is written."""
+_V1_SHARE = 4
+"""Of as many producers of a history of v2 one speaks v1."""
 _REST_ROUNDS = 40
 _REST_MS = 1000
 
@@ -56,7 +63,10 @@ class TransactionHistory(History):
 def producer_acts(producers: list[Producer], cluster: TransactionWorld, dice: Dice) -> str | None:
     """Have a producer do what comes next: a request, a transaction, a record, the end."""
     producer = dice.choose(producers)
-    if producer.phase is Phase.READY:
+    if producer.phase is Phase.READY and producer.speaks_v2 and dice.below(_EMPTY_ENDS) == 0:
+        producer.begin(())
+        producer.end(Outcome.ABORT)
+    elif producer.phase is Phase.READY:
         chosen = tuple(name for name in PARTITIONS if dice.happens(0.6))
         producer.begin(chosen or PARTITIONS[:1])
     if producer.has_written_all:
@@ -119,6 +129,9 @@ def request_arrives(producers: list[Producer], cluster: TransactionWorld, dice: 
 def late_request_arrives(producers: list[Producer], cluster: TransactionWorld, dice: Dice) -> str | None:
     """Deliver a copy of a request long after the request, when its producer may be further on."""
     del producers
+    if cluster.late_markers and dice.happens(0.5):
+        cluster.write_markers(cluster.late_markers.pop(dice.below(len(cluster.late_markers))))
+        return "late markers arrive"
     if not cluster.late:
         return None
     sending = cluster.late.pop(dice.below(len(cluster.late)))
@@ -161,7 +174,7 @@ def markers_arrive(producers: list[Producer], cluster: TransactionWorld, dice: D
         request.is_lost = True
         cluster.finish_markers(request)
         if fate == 2 and cluster.allows_late:
-            cluster.markers.append(request)
+            (cluster.late_markers if cluster.has_v2 else cluster.markers).append(request)
         return "a request for markers is lost"
     cluster.write_markers(request)
     return "markers are written"
@@ -197,7 +210,13 @@ TRANSACTION_ACTIONS: tuple[tuple[TransactionAction, float], ...] = (
 
 
 def transaction_history_of(
-    seed: int, steps: int, *, allows_late: bool = False, judges: bool | None = None, tells: bool = False
+    seed: int,
+    steps: int,
+    *,
+    allows_late: bool = False,
+    judges: bool | None = None,
+    tells: bool = False,
+    version: int = 0,
 ) -> TransactionHistory:
     """Run a seed; the same seed gives the same history.
 
@@ -207,23 +226,28 @@ def transaction_history_of(
         allows_late: whether requests arrive that their sender has given up.
         judges: whether T7 is asked for; None: unless requests may be late.
         tells: whether to keep what each step did.
+        version: ``transaction.version``; with 2 most producers speak v2, and T7 is asked for theirs in any case.
     """
+    asks = not allows_late if judges is None else judges
     with collections_off():
-        return _run(
-            seed, steps, allows_late=allows_late, judges=not allows_late if judges is None else judges, tells=tells
-        )
+        return _run(seed, steps, allows_late=allows_late, judges=asks, tells=tells, version=version)
 
 
-def _run(seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool) -> TransactionHistory:
+def _run(seed: int, steps: int, *, allows_late: bool, judges: bool, tells: bool, version: int) -> TransactionHistory:
     history = TransactionHistory(seed)
     dice = Dice(seed)
     stage = staged(seed)
     world = stage.world
     world.tells = tells
     checker = TransactionChecker(stage.partition)
-    cluster = TransactionWorld(world, checker, dice, allows_late=allows_late, judges=judges)
+    cluster = TransactionWorld(world, checker, dice, allows_late=allows_late, judges=judges, version=version)
     first = min(world.brokers)
-    producers = [Producer(f"p{number}", f"id{number // (1 + seed % 2)}", first) for number in range(2 + seed % 2)]
+    producers = [
+        (RaisingProducer if version >= V2 and (seed + number) % _V1_SHARE else Producer)(
+            f"p{number}", f"id{number // (1 + seed % 2)}", first
+        )
+        for number in range(2 + seed % 2)
+    ]
     acts = acted(stage, dice, producers, cluster, TRANSACTION_ACTIONS, _CLUSTER_SHARE)
     history.play(steps, partial(next, acts), partial(_heal, world, cluster, producers), tells=tells)
     stories = [story for producer in producers for story in producer.stories]

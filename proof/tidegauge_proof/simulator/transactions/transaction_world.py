@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegauge.errors import ErrorCode
@@ -21,7 +21,7 @@ from tidegauge_broker.coordinator.transaction.coordinator import TransactionCoor
 from tidegauge_proof.simulator.coordinator_world import CoordinatorWorld, Sending
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.memory_broker import MemoryBroker
-from tidegauge_proof.simulator.transactions.data import DataPartition, Datum
+from tidegauge_proof.simulator.transactions.data import V2, DataPartition, Datum
 from tidegauge_proof.simulator.transactions.producers import PARTITIONS, TIMEOUT_MS, Call, Producer
 from tidegauge_proof.simulator.transactions.transaction_checker import Incarnation, Token, TransactionChecker
 from tidegauge_proof.simulator.world import World
@@ -53,15 +53,27 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
 
     Attributes:
         late: copies of requests that the network holds back.
+        late_markers: those of transactions v2 that the network holds back until others have taken their place.
+        has_v2: whether there are transactions v2.
         markers: requests on their way to the leaders of data.
         marker_responses: on their way back.
         allows_late: whether requests that their sender has given up arrive nevertheless.
-        judges: whether committed transactions must be read whole, and others not at all (T7).
+        judges: whether committed transactions must be read whole, and others not at all (T7); those of producers of
+            v2 are asked for that in any case.
+        version: ``transaction.version``.
     """
 
     def __init__(
-        self, world: World, checker: TransactionChecker, dice: Dice, *, allows_late: bool, judges: bool
+        self,
+        world: World,
+        checker: TransactionChecker,
+        dice: Dice,
+        *,
+        allows_late: bool,
+        judges: bool,
+        version: int = 0,
     ) -> None:
+        self._settings = replace(SETTINGS, transaction_version=version, is_kafka_4=version > 0)
         self.checker = checker
         self.dice = dice
         self.allows_late = allows_late
@@ -69,6 +81,8 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
         self.data = {name: DataPartition(name) for name in PARTITIONS}
         self.late: list[Sending] = []
         self.markers: list[MarkerRequest] = []
+        self.late_markers: list[MarkerRequest] = []
+        self.has_v2 = version >= V2
         self.marker_responses: list[MarkerRequest] = []
         self.is_calm = False
         self._producer_ids = self._calls = 0
@@ -77,7 +91,7 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
 
     def new_coordinator(self, broker: MemoryBroker) -> TransactionCoordinator:
         """Return the coordinator of a new process."""
-        return TransactionCoordinator(SETTINGS, self.world.now_ms, broker.wall)
+        return TransactionCoordinator(self._settings, self.world.now_ms, broker.wall)
 
     def event_of(self, token: Token) -> object:
         """Return the event of a request that arrives."""
@@ -112,9 +126,15 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
     # Data
 
     def produce(self, producer: Producer, partition: TopicPartition, datum: Datum) -> None:
-        """Have a record written: at once in an open transaction, else when the coordinator has confirmed it."""
+        """Have a record written: at once in an open transaction, else when the coordinator has confirmed it.
+
+        For a producer of v2 the leader adds the partition by the request that verifies for others (KIP-890).
+        """
         data = self.data[partition]
-        guard = data.guard(datum.producer_id)
+        if producer.speaks_v2:
+            guard = data.guard_of_epoch(datum.producer_id, datum.producer_epoch)
+        else:
+            guard = data.guard(datum.producer_id)
         if guard is None:
             self.append(producer, partition, datum, None)
             return
@@ -123,7 +143,8 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
             datum.producer_id,
             datum.producer_epoch,
             (partition,),
-            verify_only=True,
+            verify_only=not producer.speaks_v2,
+            is_implicit=producer.speaks_v2,
         )
         self.send(self.call(producer, verification, guard=guard, datum=(partition, datum)), self.leader())
 

@@ -282,6 +282,17 @@ def test_a_static_member_that_left_for_a_while_is_replaced_without_a_rebalance(b
     assert broker.beat("a", 3).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_static_member_that_leaves_for_a_while_keeps_its_state(broker):
+    """Kafka writes epoch -2 and drops what was to be revoked, no more (consumerGroupStaticMemberGroupLeave)."""
+    broker.enter("b", "t4")
+    assert numbers(broker.enter("a", "t4", instance_id="i").assignment) == {}
+    before = broker.written()[-1][-1][2].state
+    broker.beat("a", -2, instance_id="i")
+    after = broker.written()[-1][-1][2]
+    assert (after.member_epoch, after.state) == (-2, before)
+    assert before != 0
+
+
 def test_a_static_member_that_does_not_come_back_expires(broker):
     broker.enter("a", "t4", instance_id="i")
     broker.beat("a", -2, instance_id="i")
