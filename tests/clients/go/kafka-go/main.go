@@ -29,6 +29,13 @@ func main() {
 func produce(servers []string, topic string) {
 	writer := &kafka.Writer{
 		Addr: kafka.TCP(servers...), Topic: topic, RequiredAcks: kafka.RequireAll, BatchSize: 1, MaxAttempts: 100,
+		Completion: func(written []kafka.Message, err error) {
+			for _, record := range written {
+				if err == nil {
+					fmt.Println(record.Offset, string(record.Value))
+				}
+			}
+		},
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -47,12 +54,14 @@ func consume(servers []string, topic string, count int, group []string) {
 		settings.GroupID = group[0]
 	}
 	reader := kafka.NewReader(settings)
-	for ; count > 0; count-- {
+	seen := map[string]bool{} // a record may be there twice, or be read twice: the writer is not idempotent
+	for len(seen) < count {
 		record, err := reader.ReadMessage(context.Background())
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(record.Offset, string(record.Value))
+		seen[string(record.Value)] = true
 	}
 	if err := reader.Close(); err != nil {
 		log.Fatal(err)
