@@ -234,7 +234,11 @@ def node_modules(name: str) -> Path:
     if name != "confluent":
         install += ["--ignore-scripts"]
     elif (headers / "include" / "node" / "node.h").exists():
-        build = {"npm_config_nodedir": str(headers), "npm_config_build_from_source": "true"}
+        build = {
+            "npm_config_nodedir": str(headers),
+            "npm_config_build_from_source": "true",
+            "CKJS_LINKING": "dynamic",  # else it downloads the sources of OpenSSL, curl and zlib
+        }
 
     def fetch(directory: Path) -> None:
         shutil.copy(source / "package.json", directory)

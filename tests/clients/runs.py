@@ -103,6 +103,7 @@ class Run:
         self._admin = SyncAdmin(cluster.bootstrap_servers)
         self._admin.start()
         self._admin.create_topic(topic, partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"})
+        self._admin.wait_for_topic(topic)  # some clients give up when a broker does not know it yet
 
     def start(self, command: Sequence[str], **values: object) -> Child:
         """Start a process by a command with {servers}, {topic} and other placeholders."""

@@ -31,6 +31,7 @@ class FailingBrokers:
         self._admin.start()
         for topic in topics:
             self._admin.create_topic(topic, partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"})
+            self._admin.wait_for_topic(topic)
         self._known_ids = self._transactional_ids()
         self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
 

@@ -35,8 +35,9 @@ def application(request: pytest.FixtureRequest, record_property: Callable[[str, 
 
 
 @pytest.fixture(params=["zookeeper", "kraft"])
-def shared(request: pytest.FixtureRequest) -> LocalCluster:
+def shared(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> LocalCluster:
     """The file's cluster in each mode."""
+    record_property("mode", request.param)
     found: LocalCluster = request.getfixturevalue({"zookeeper": "cluster", "kraft": "kraft_cluster"}[request.param])
     return found
 

@@ -173,8 +173,14 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["zookeeper", "kraft"])
-def clusters(request: pytest.FixtureRequest, cluster: LocalCluster, kraft_cluster: LocalCluster) -> list[LocalCluster]:
+def clusters(
+    request: pytest.FixtureRequest,
+    cluster: LocalCluster,
+    kraft_cluster: LocalCluster,
+    record_property: Callable[[str, object], None],
+) -> list[LocalCluster]:
     """The workers' cluster and the other one."""
+    record_property("mode", request.param)
     both = [cluster, kraft_cluster]
     return both if request.param == "zookeeper" else both[::-1]
 

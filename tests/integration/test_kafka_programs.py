@@ -50,8 +50,9 @@ def program(request: pytest.FixtureRequest, record_property: Callable[[str, obje
 
 
 @pytest.fixture(params=MODES)
-def cluster_of_mode(request: pytest.FixtureRequest) -> LocalCluster:
+def cluster_of_mode(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> LocalCluster:
     """The file's cluster in each mode; that one is started of which a test is chosen."""
+    record_property("mode", request.param)
     shared: LocalCluster = request.getfixturevalue({"zookeeper": "cluster", "kraft": "kraft_cluster"}[request.param])
     return shared
 

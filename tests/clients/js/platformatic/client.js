@@ -4,30 +4,54 @@ const readline = require("node:readline");
 const { Consumer, Producer, ProduceAcks, stringDeserializers, stringSerializers } = require("@platformatic/kafka");
 
 const [verb, servers, topic, count, group] = process.argv.slice(2);
-// Its default, three retries a second apart, ends before an election does.
-const common = { clientId: "tried", bootstrapBrokers: servers.split(","), retries: 100, retryDelay: 500 };
+const common = { clientId: "tried", bootstrapBrokers: servers.split(","), retries: 1, retryDelay: 200, timeout: 10_000 };
+const pause = () => new Promise((resolve) => setTimeout(resolve, 200));
 
 async function produce() {
   const producer = new Producer({ ...common, serializers: stringSerializers, idempotent: true });
   for await (const value of readline.createInterface({ input: process.stdin })) {
-    const sent = await producer.send({ messages: [{ topic, value }], acks: ProduceAcks.ALL });
+    const sent = await sentAtLast(producer, value);
     console.log(`${sent.offsets[0].offset} ${value}`);
   }
   await producer.close();
 }
 
-async function consume() {
-  const consumer = new Consumer({ ...common, groupId: group, deserializers: stringDeserializers });
-  const stream = await consumer.consume({ topics: [topic], mode: "committed", fallbackMode: "earliest", autocommit: 500 });
-  const seen = new Set(); // a record that is read again, as its offset was not committed, does not count
-  for await (const message of stream) {
-    console.log(`${message.offset} ${message.value}`);
-    if (seen.add(message.offset).size === Number(count)) break;
+// A send is tried again at the leader that was known when it began, even if that one is dead: look for another by hand.
+async function sentAtLast(producer, value) {
+  for (;;) {
+    try {
+      return await producer.send({ messages: [{ topic, value }], acks: ProduceAcks.ALL });
+    } catch (problem) {
+      console.error(problem.message);
+      producer.clearMetadata();
+      await pause();
+    }
   }
-  await consumer.close(true);
 }
 
-({ produce, consume })[verb]().catch((problem) => {
+async function consume() {
+  const seen = new Set(); // a record that is read again, as its offset was not committed, does not count
+  while (seen.size < Number(count)) {
+    const consumer = new Consumer({ ...common, groupId: group, deserializers: stringDeserializers });
+    try {
+      await readOn(consumer, seen);
+    } catch (problem) { // the stream ends with the connection to a broker that dies
+      console.error(problem.message);
+      await pause();
+    }
+    await consumer.close(true).catch((problem) => console.error(problem.message));
+  }
+}
+
+async function readOn(consumer, seen) {
+  const stream = await consumer.consume({ topics: [topic], mode: "committed", fallbackMode: "earliest", autocommit: 500 });
+  for await (const message of stream) {
+    console.log(`${message.offset} ${message.value}`);
+    if (seen.add(message.offset).size === Number(count)) return;
+  }
+}
+
+({ produce, consume })[verb]().then(() => process.exit(0), (problem) => {
   console.error(problem);
   process.exit(1);
 });
