@@ -4,7 +4,7 @@ const readline = require("node:readline");
 const { Consumer, Producer, ProduceAcks, stringDeserializers, stringSerializers } = require("@platformatic/kafka");
 
 const [verb, servers, topic, count, group] = process.argv.slice(2);
-const common = { clientId: "tried", bootstrapBrokers: servers.split(","), retries: 1, retryDelay: 200, timeout: 10_000 };
+const common = { clientId: "tried", bootstrapBrokers: servers.split(","), retries: 2, retryDelay: 300, timeout: 5000 };
 const pause = () => new Promise((resolve) => setTimeout(resolve, 200));
 
 async function produce() {
