@@ -11,7 +11,7 @@ WORKERS ?= 4
 # The targets start hundreds of processes: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help whole light unit demo test transcripts durations coverage mutation test-long clients outside compiled wheel-compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos kraft-kills soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations coverage mutation test-long clients outside compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos kraft-kills soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
@@ -219,9 +219,6 @@ wheel: whole play-runtime ## dist/tidegauge-VERSION-py3-none-any.whl, to install
 
 compiled: .venv ## Brokers and simulator as machine code in build/compiled, if there is a C compiler (use: PYTHONPATH=build/compiled).
 	$(BIN)/python tools/compile_packages.py
-
-wheel-compiled: .venv ## dist/tidegauge_compiled-VERSION-....whl: the same to install beside tidegauge, for this Python on this kind of machine.
-	$(BIN)/python tools/compile_packages.py --wheel dist
 
 test-compiled: compiled ## The unit tests of the compiled packages, with machine code; tests/interpreted.py names those that are left out, and why.
 	PYTHONPATH=build/compiled $(BIN)/python -m pytest -m 'not long' $(addprefix tests/unit/,coordinator core formats hostile kafka log quotas security server)

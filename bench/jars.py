@@ -100,3 +100,50 @@ def newest_connector(spark_version: str) -> tuple[str, list[Path]]:
         except Unavailable as problem:
             tried.append(problem)
     raise tried[0]
+
+
+SPRING_KAFKA = "4.0.0"
+FLINK, FLINK_CONNECTOR = "2.2.0", "5.0.0-2.2"
+DEBEZIUM, DEBEZIUM_CONNECT = "3.4.0.Final", "4.1.1"
+"""The release of Debezium, and of the Kafka Connect on which it stands."""
+_SILENT = Artifact("org.slf4j", "slf4j-nop", "2.0.17")
+
+
+def streams_jars(version: str) -> Path:
+    """Return the directory with Kafka Streams of a version; Unavailable as ``kafka_jars``."""
+    artifacts = (Artifact("org.apache.kafka", "kafka-streams", version), Artifact("org.slf4j", "slf4j-nop", "1.7.36"))
+    return resolve(f"kafka-streams-{version}", artifacts)
+
+
+def connect_jars(version: str) -> Path:
+    """Return the directory with Kafka Connect, its file connectors and MirrorMaker 2; Unavailable as ``kafka_jars``."""
+    names = ("connect-runtime", "connect-mirror", "connect-file", "connect-json")
+    return resolve(f"kafka-connect-{version}", [Artifact("org.apache.kafka", name, version) for name in names])
+
+
+def spring_jars() -> Path:
+    """Return the directory with Spring for Apache Kafka; Unavailable as ``kafka_jars``."""
+    artifacts = (Artifact("org.springframework.kafka", "spring-kafka", SPRING_KAFKA), _SILENT)
+    return resolve(f"spring-kafka-{SPRING_KAFKA}", artifacts)
+
+
+def flink_jars() -> Path:
+    """Return the directory with Flink and its Kafka connector; Unavailable as ``kafka_jars``."""
+    names = ("flink-connector-base", "flink-clients", "flink-streaming-java", "flink-runtime")
+    artifacts = (
+        Artifact("org.apache.flink", "flink-connector-kafka", FLINK_CONNECTOR),
+        *(Artifact("org.apache.flink", name, FLINK) for name in names),
+        Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
+    )
+    return resolve(f"flink-kafka-{FLINK_CONNECTOR}", artifacts)
+
+
+def debezium_jars() -> Path:
+    """Return the directory with Debezium's core and its stores in Kafka; Unavailable as ``kafka_jars``."""
+    artifacts = (
+        Artifact("io.debezium", "debezium-storage-kafka", DEBEZIUM),
+        Artifact("io.debezium", "debezium-core", DEBEZIUM),
+        Artifact("org.apache.kafka", "connect-runtime", DEBEZIUM_CONNECT),
+        _SILENT,
+    )
+    return resolve(f"debezium-{DEBEZIUM}", artifacts)

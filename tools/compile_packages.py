@@ -1,18 +1,18 @@
 # ruff: noqa: PLC0415 - a command of its own; what it looks for may be missing
 """Compile what brokers and the simulator run through to machine code: the package ``tidegauge_compiled``.
 
-Usage: python tools/compile_packages.py [--wheel DIRECTORY] [DIRECTORY]       (build/compiled; ``make compiled``)
+Usage: python tools/compile_packages.py [DIRECTORY]       (build/compiled; ``make compiled``)
 
 The packages are copied; dataclasses are written out there (plain_classes.py), and mypyc, which comes with mypy, makes
 extension modules of the modules below. The directory then holds the package ``tidegauge_compiled``: those extension
 modules and a table of them. Where that package can be imported, ``tidegauge`` uses it (machine_code.py): with the
-directory on PYTHONPATH, or with the wheel installed (``make wheel-compiled``). The same seed gives the same history
-(tests/unit/simulator/test_compiled.py), and brokers do the same (tests/integration/test_compiled_brokers.py).
+directory on PYTHONPATH. The same seed gives the same history (tests/unit/simulator/test_compiled.py), and brokers do
+the same (tests/integration/test_compiled_brokers.py).
 
 A directory that was made from the same sources is left as it is. Where ccache is installed, a build compiles only the C
 files that differ from those of an earlier one: none after a change of a module that stays interpreted. Without a C
 compiler, Python's headers or mypyc one sentence says so, the directory is taken away, and the exit code is 0:
-everything then runs from the sources. Only a wheel that can't be made is an error.
+everything then runs from the sources.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "proto")]
 
-from compiled_wheel import write_wheel  # noqa: E402 - beside this file
 from plain_classes import SUPPORT_MODULE, SUPPORT_SOURCE, value_names, write_out  # noqa: E402 - beside this file
 
 from tidegauge import __version__, machine_code  # noqa: E402 - of this checkout
@@ -195,20 +194,14 @@ def main() -> int:
     """Compile, or say why not."""
     parser = argparse.ArgumentParser(description="Compile brokers and simulator.")
     parser.add_argument("directory", type=Path, nargs="?", default=ROOT / "build" / "compiled")
-    parser.add_argument("--wheel", type=Path, metavar="DIRECTORY", help="make a wheel there, too")
-    options = parser.parse_args()
-    directory = options.directory.resolve()
+    directory = parser.parse_args().directory.resolve()
     directory.parent.mkdir(parents=True, exist_ok=True)
     problem = _what_is_missing()
     if problem:
         shutil.rmtree(directory, ignore_errors=True)
         print(f"Nothing is compiled: {problem}. Brokers and simulator run interpreted.", file=sys.stderr)
-        return 0 if options.wheel is None else 1
-    if not _is_up_to_date(directory) and not _compile(directory):
-        return 1
-    if options.wheel is not None:
-        print(write_wheel(directory / machine_code.PACKAGE, options.wheel.resolve(), __version__))
-    return 0
+        return 0
+    return 0 if _is_up_to_date(directory) or _compile(directory) else 1
 
 
 def _is_up_to_date(directory: Path) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegauge.late_package import run_late
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -46,7 +48,8 @@ def plain_crc32c(data: Buffer, value: int = 0) -> int:
 crc32c: Callable[..., int]
 """As ``plain_crc32c``."""
 try:
-    from crc32c import crc32c as _compiled
+    run_late("crc32c")  # the package's own code reads the metadata of distributions, for its version
+    from crc32c._crc32c import crc32c as _compiled
 except ModuleNotFoundError:
     crc32c = plain_crc32c
 else:

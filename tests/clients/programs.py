@@ -52,6 +52,7 @@ class Program:
         consume_group: the command that reads {count} records as a member of the group {group}, or () where it can't.
         prints_offsets: whether a consumer's line is "offset value", not the value alone.
         prints_acknowledged: whether the producer prints "offset value" for each acknowledged record.
+        is_idempotent: whether its producer is; else a record that it sends again may be there twice.
         environment: variables of its processes besides those of the tests.
     """
 
@@ -62,6 +63,7 @@ class Program:
     consume_group: Sequence[str]
     prints_offsets: bool = True
     prints_acknowledged: bool = True
+    is_idempotent: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -134,7 +136,7 @@ def go_client(name: str) -> Program:
         produce=[binary, "produce", "{servers}", "{topic}"],
         consume=consume,
         consume_group=[*consume, "{group}"],
-        prints_acknowledged=name != "kafka-go",
+        is_idempotent=name != "kafka-go",
     )
 
 
@@ -156,61 +158,99 @@ def go_build(name: str, module: Path) -> Path:
     return built
 
 
-def rskafka() -> Program:
-    """Return the program in tests/clients/rust, which reads and knows no groups.
+def rust_client(name: str) -> Program:
+    """Return a program in Rust: rskafka, which knows no groups, or rdkafka.
 
     Raises:
         Unavailable: there is no Rust, or its registry can't be reached.
     """
-    source = HERE / "rust"
+    source = HERE / {"rskafka": "rust", "rdkafka": "rdkafka"}[name]
     pinned = (source / "Cargo.lock").read_text(encoding="utf-8")
-    version = re.search(r'name = "rskafka"\nversion = "(.+)"', pinned)
+    version = re.search(rf'name = "{name}"\nversion = "(.+)"', pinned)
     assert version is not None
     digest = hashlib.sha256((pinned + (source / "src" / "main.rs").read_text(encoding="utf-8")).encode()).hexdigest()
 
     def build(directory: Path) -> None:
         command = [which("cargo"), "build", "--locked", "--quiet", "--target-dir", str(directory / "target")]
         run(command, source)
-        shutil.copy(directory / "target" / "debug" / "rskafka-program", directory)
+        shutil.copy(directory / "target" / "debug" / f"{name}-program", directory)
         shutil.rmtree(directory / "target")
 
-    binary: Path = _fetched.kept(f"rust-clients-{digest[:12]}", build) / "rskafka-program"
+    binary: Path = _fetched.kept(f"rust-{name}-{digest[:12]}", build) / f"{name}-program"
     consume = [str(binary), "consume", "{servers}", "{topic}", "{count}"]
-    return Program(client="Rust: rskafka", version=version[1], produce=(), consume=consume, consume_group=())
-
-
-def kafkajs() -> Program:
-    """Return tests/clients/js/client.js with kafkajs beside it.
-
-    Raises:
-        Unavailable: there is no Node.js or npm, or its registry can't be reached.
-    """
-    command = [which("node"), str(HERE / "js" / "client.js")]
+    has_groups = name == "rdkafka"
     return Program(
-        client="JavaScript: kafkajs",
-        version=kafkajs_version(),
-        produce=[*command, "produce", "{servers}", "{topic}"],
-        consume=(),
-        consume_group=[*command, "consume", "{servers}", "{topic}", "{count}", "{group}"],
-        environment={"NODE_PATH": str(kafkajs_modules())},
+        client={"rskafka": "Rust: rskafka", "rdkafka": "Rust: rust-rdkafka"}[name],
+        version=version[1],
+        produce=[str(binary), "produce", "{servers}", "{topic}"],
+        consume=() if has_groups else consume,
+        consume_group=[*consume, "{group}"] if has_groups else (),
+        is_idempotent=has_groups,
     )
 
 
-def kafkajs_version() -> str:
-    package = json.loads((HERE / "js" / "package.json").read_text(encoding="utf-8"))
-    return str(package["dependencies"]["kafkajs"])
+NODE_CLIENTS = {
+    "kafkajs": ("kafkajs", HERE / "js", "JavaScript: kafkajs"),
+    "confluent": ("@confluentinc/kafka-javascript", HERE / "js" / "confluent", "JavaScript: Confluent's client"),
+    "platformatic": ("@platformatic/kafka", HERE / "js" / "platformatic", "JavaScript: @platformatic/kafka"),
+}
+"""Clients for Node.js: the package, the directory of its program, its name in docs/clients.md."""
 
 
-def kafkajs_modules() -> Path:
-    """Return a directory for NODE_PATH that has kafkajs, which depends on no other package."""
-    version = kafkajs_version()
+def node_client(name: str) -> Program:
+    """Return the program of one of NODE_CLIENTS.
 
-    def install(directory: Path) -> None:
-        shutil.copy(HERE / "js" / "package.json", directory)
-        run([which("npm"), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock"], directory)
+    Raises:
+        Unavailable: there is no Node.js or npm, its registry can't be reached, or what is native can't be compiled.
+    """
+    _, directory, client = NODE_CLIENTS[name]
+    command = [which("node"), "--no-warnings", str(directory / "client.js")]
+    return Program(
+        client=client,
+        version=node_version(name),
+        produce=[*command, "produce", "{servers}", "{topic}"],
+        consume=(),
+        consume_group=[*command, "consume", "{servers}", "{topic}", "{count}", "{group}"],
+        environment={"NODE_PATH": str(node_modules(name))},
+    )
 
-    where: Path = _fetched.kept(f"kafkajs-{version}", install)
+
+def node_version(name: str) -> str:
+    """Return the version of a client for Node.js that is pinned."""
+    package, directory, _ = NODE_CLIENTS[name]
+    return str(json.loads((directory / "package.json").read_text(encoding="utf-8"))["dependencies"][package])
+
+
+def node_modules(name: str) -> Path:
+    """Return a directory for NODE_PATH that has a client for Node.js.
+
+    Confluent's has C++ in it: with Node.js's headers beside the program it is compiled here, else npm gets them, or a
+    binary, from where they are published.
+    """
+    _, source, _ = NODE_CLIENTS[name]
+    install = [which("npm"), "install", "--no-audit", "--no-fund", "--no-package-lock"]
+    headers = Path(which("node")).resolve().parents[1]
+    build = dict[str, str]()
+    if name != "confluent":
+        install += ["--ignore-scripts"]
+    elif (headers / "include" / "node" / "node.h").exists():
+        build = {
+            "npm_config_nodedir": str(headers),
+            "npm_config_build_from_source": "true",
+            "CKJS_LINKING": "dynamic",  # else it downloads the sources of OpenSSL, curl and zlib
+        }
+
+    def fetch(directory: Path) -> None:
+        shutil.copy(source / "package.json", directory)
+        run(install, directory, build)
+
+    where: Path = _fetched.kept(f"{name}-{node_version(name)}", fetch)
     return where / "node_modules"
+
+
+def kafkajs() -> Program:
+    """Return kafkajs's program; raises as ``node_client``."""
+    return node_client("kafkajs")
 
 
 def kcat() -> Program:
@@ -338,10 +378,11 @@ def which(name: str) -> str:
     return found
 
 
-def run(command: Sequence[str], directory: Path) -> None:
-    """Run what fetches or builds; Unavailable with its last line where it fails."""
+def run(command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Run a command that fetches or builds; Unavailable with its last line where it fails."""
+    variables = PLAIN | dict(environment or {})
     done: Any = subprocess.run(
-        command, cwd=directory, env=PLAIN, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
+        command, cwd=directory, env=variables, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
     )
     if done.returncode != 0:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]

@@ -39,6 +39,10 @@ class Child:
         assert self._process.poll() in {None, 0}, self.errors()
         return self._out.read_text().split("\n")[:-1]
 
+    def values(self) -> list[str]:
+        """Return the lines without a leading offset."""
+        return [line.rpartition(" ")[2] for line in self.lines()]
+
     def has_ended(self) -> bool:
         """Whether the process has ended."""
         return self._process.poll() is not None
@@ -99,6 +103,7 @@ class Run:
         self._admin = SyncAdmin(cluster.bootstrap_servers)
         self._admin.start()
         self._admin.create_topic(topic, partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"})
+        self._admin.wait_for_topic(topic)  # some clients give up when a broker does not know it yet
 
     def start(self, command: Sequence[str], **values: object) -> Child:
         """Start a process by a command with {servers}, {topic} and other placeholders."""
@@ -108,17 +113,23 @@ class Run:
         self._children.append(child)
         return child
 
-    def through_failovers(self, producer: Child, arrived: Callable[[], int]) -> None:
+    def through_failovers(self, producer: Child, arrived: Callable[[], int], group: str | None = None) -> None:
         """Write four stages: to the first leader, while it is dead, to the next one, while that one restarts.
 
-        ``arrived`` counts the records that are known to be written, or read.
+        Args:
+            producer: writes them.
+            arrived: counts the records that are known to be written, or read.
+            group: of the consumer; its coordinator is killed for the third stage.
         """
         self._write_a_stage(producer)
         self._wait(producer, arrived)
         with self.killed_leader():
             self._write_a_stage(producer)
             self._wait(producer, arrived)
-        self._write_a_stage(producer)
+        with self.killed_coordinator(group) if group else contextlib.nullcontext():
+            self._write_a_stage(producer)
+            if group:
+                self._wait(producer, arrived)
         with self.stopped_leader():
             self._write_a_stage(producer)
         self._wait(producer, arrived)
@@ -138,7 +149,17 @@ class Run:
     @contextlib.contextmanager
     def killed_leader(self) -> Iterator[None]:
         """Kill the leader; after the block wait for the next one, start the former and wait until it is in sync."""
-        former = self._cluster.leader_of(*self._at)
+        with self._killed(self._cluster.leader_of(*self._at)):
+            yield
+
+    @contextlib.contextmanager
+    def killed_coordinator(self, group: str) -> Iterator[None]:
+        """Kill a group's coordinator likewise."""
+        with self._killed(self._cluster.coordinator_of(group)):
+            yield
+
+    @contextlib.contextmanager
+    def _killed(self, former: int) -> Iterator[None]:
         self._cluster.kill(former)
         yield
         until(lambda: self._led_by_other_than(former), what="another broker leads", timeout=LIMIT_SECONDS)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE
+
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 BEGIN, END = "<!-- The table: make clients -->\n", "<!-- End of the table -->\n"
@@ -29,12 +31,20 @@ def rendered(results: Iterable[Result]) -> str:
             rows.setdefault((result["client"], result["version"]), []).append(result)
     lines = ["| client | version | what works | tried in |", "|---|---|---|---|"]
     for (client, number), tried in sorted(rows.items()):
-        works = "; ".join(_unique(one["what"] for one in tried if one["outcome"] == "passed"))
-        fails = "; ".join(_unique(one["what"] for one in tried if one["outcome"] == "failed"))
+        works, fails = (_said(one for one in tried if one["outcome"] == outcome) for outcome in ("passed", "failed"))
         files = _unique(Path(one["test"].partition("::")[0]).name for one in tried)
         what = works + (f" **Does not work:** {fails}" if fails else "")
         lines.append(f"| {client} | {number} | {what} | {', '.join(f'`{name}`' for name in files)} |")
     return "\n".join([*lines, ""])
+
+
+def _said(results: Iterable[Result]) -> str:
+    """Return what was tried, each once, with the modes of the clusters if KRaft mode is among them."""
+    modes: dict[str, set[str]] = {}
+    for one in results:
+        modes.setdefault(one["what"], set()).add(one.get("mode", ZOOKEEPER_MODE))
+    words = {(ZOOKEEPER_MODE,): "", (KRAFT_MODE,): " (KRaft mode)"}
+    return "; ".join(f"{what}{words.get(tuple(of), ' (both modes)')}" for what, of in modes.items())
 
 
 def _unique(words: Iterable[str]) -> list[str]:
@@ -77,6 +87,7 @@ class ClientRecorder:
             "what": str(reported.get("what", mark.args[0])),
             "test": report.nodeid,
             "outcome": report.outcome,
+            **({"mode": str(reported["mode"])} if "mode" in reported else {}),
         }
 
     def pytest_sessionfinish(self) -> None:

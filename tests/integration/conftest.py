@@ -3,6 +3,7 @@
 - ``zookeeper``: ``host:port`` of a real ZooKeeper; use a chroot of your own (``f"{zookeeper}/my-test"``).
 - ``cluster``: a ``LocalCluster`` of three brokers that are up (profile fast). A file's tests share it: make topics of
   your own, and bring back what you kill; each use waits until all brokers are up and ready again.
+- ``kraft_cluster``: the same in KRaft mode.
 - ``brokers``: three brokers for one file, with the broker settings in its ``SETTINGS``; ``lab``: their switches, with
   everything ended and all brokers up after each test.
 - ``make_cluster``: makes clusters of a test's own, on that ZooKeeper unless ``zookeeper=None`` is given, and takes them
@@ -203,6 +204,23 @@ def brokers(
         yield made
 
 
+@pytest.fixture(scope="module")
+def _module_kraft_cluster(
+    nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    made = LocalCluster.create(
+        tmp_path_factory.mktemp("kraft"),
+        3,
+        base_port=free_base_port(),
+        settings={"auto.leader.rebalance.enable": "false"},
+        mode="kraft",
+        quorum=WantedQuorum(controllers=3, port=free_base_port()),
+    )
+    made.up(LIMIT_SECONDS)
+    yield made
+    made.down(grace_seconds=0)
+
+
 @pytest.fixture
 async def lab(brokers: LocalCluster) -> AsyncIterator[Switches]:
     """A fault left in force would keep a broker from readiness, so faults end first, and again once all are up."""
@@ -218,14 +236,24 @@ async def lab(brokers: LocalCluster) -> AsyncIterator[Switches]:
 
 @pytest.fixture
 def cluster(_module_cluster: LocalCluster) -> LocalCluster:
-    """The shared cluster, whole again whatever an earlier test left."""
-    resume_all(_module_cluster)
-    ids = [broker.id for broker in _module_cluster.file.brokers]
-    up = [broker_id for broker_id in ids if _module_cluster.state_of(broker_id) is ProcessState.UP]
+    """The shared cluster, healthy again whatever an earlier test left."""
+    return _healthy(_module_cluster)
+
+
+@pytest.fixture
+def kraft_cluster(_module_kraft_cluster: LocalCluster) -> LocalCluster:
+    """The file's cluster in KRaft mode, healthy likewise."""
+    return _healthy(_module_kraft_cluster)
+
+
+def _healthy(cluster: LocalCluster) -> LocalCluster:
+    resume_all(cluster)
+    ids = [broker.id for broker in cluster.file.brokers]
+    up = [broker_id for broker_id in ids if cluster.state_of(broker_id) is ProcessState.UP]
     with ThreadPoolExecutor(1) as pool:  # its own thread, so its own event loop
-        pool.submit(asyncio.run, clear_faults(_module_cluster, up)).result()
-    _module_cluster.up(LIMIT_SECONDS)
-    return _module_cluster
+        pool.submit(asyncio.run, clear_faults(cluster, up)).result()
+    cluster.up(LIMIT_SECONDS)
+    return cluster
 
 
 async def clear_faults(cluster: LocalCluster, broker_ids: Iterable[int]) -> None:

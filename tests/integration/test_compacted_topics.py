@@ -43,7 +43,7 @@ MAKERS: dict[str, Callable[[], Program]] = {
     "franz-go": lambda: programs.go_client("franz"),
     "kafka-go": lambda: programs.go_client("kafka-go"),
     "sarama": lambda: programs.go_client("sarama"),
-    "rskafka": programs.rskafka,
+    "rskafka": lambda: programs.rust_client("rskafka"),
     "kafkajs": programs.kafkajs,
 }
 PARAMS = [pytest.param(name, marks=[] if name == "kafkajs" else [pytest.mark.long]) for name in MAKERS]

@@ -169,24 +169,3 @@ def test_a_variable_leaves_it_out(
     cluster = make_cluster(brokers=1)
     assert " (interpreted: TIDEGAUGE_COMPILED is off)" in log_of(cluster, 0)
     assert not mapped_by(cluster.pid_of(0))
-
-
-def test_a_wheel_brings_it_and_its_removal_ends_it(machine_code: None, tmp_path: Path) -> None:
-    """An environment of its own, in which the wheel is all that there is besides this one's packages."""
-    tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py"), "--wheel", str(tmp_path)]
-    wheel = subprocess.run(tool, capture_output=True, text=True, check=True).stdout.strip()
-    installed = tmp_path / "installed"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "install", "--no-deps", "--target", str(installed), wheel], check=True)
-
-    def version(**variables: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": str(installed), **variables}
-        return subprocess.run(
-            [TIDEGAUGE, "--version"], env=environment, capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    assert version().endswith(" (compiled)")
-    assert version(TIDEGAUGE_COMPILED="off").endswith(" (interpreted: TIDEGAUGE_COMPILED is off)")
-    for path in sorted(installed.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    assert version() == f"tidegauge {Path(wheel).name.split('-')[1]}"

@@ -64,7 +64,7 @@ def of_go(file: Path) -> Commands:
 
 
 def of_javascript(file: Path) -> Commands:
-    return [programs.which("node"), str(file)], {"NODE_PATH": str(programs.kafkajs_modules())}
+    return [programs.which("node"), str(file)], {"NODE_PATH": str(programs.node_modules("kafkajs"))}
 
 
 def of_kcat(file: Path) -> Commands:

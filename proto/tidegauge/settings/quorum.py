@@ -38,6 +38,12 @@ _IDENTITY = (
     text("metadata.log.dir", None, "Directory of the metadata log; absent: the first of log.dirs."),
     text("event.log.file", None, "File of the node's events, as JSON lines; absent: none. Not a setting of Kafka."),
     text(
+        "metrics.listener",
+        None,
+        "Address of the metrics for Prometheus: HOST:PORT, or +N: that far above the first listener's port; if the "
+        "process is a broker, too, above the broker's. Not a setting of Kafka.",
+    ),
+    text(
         "lab.listener",
         None,
         "HOST:PORT for health and the lab's faults over gRPC; absent: none. Not a setting of Kafka.",

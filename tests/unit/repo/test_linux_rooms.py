@@ -18,6 +18,7 @@ LINUX = re.compile(
 ELSEWHERE = {
     "broker/tidegauge_broker/server/allocator.py": "the C library keeps its own rules",
     "broker/tidegauge_broker/server/launcher.py": "there is no launcher: nodes are started one by one",
+    "broker/tidegauge_broker/server/metrics/process_families.py": "metrics have the CPU time of the process alone",
     "lab/tidegauge_lab/demo/patience.py": "the clock of a wait runs at full speed",
     "lab/tidegauge_lab/local/guard.py": "command lines come from ps",
     "lab/tidegauge_lab/local/ports.py": "lsof says what has a port; there are no network namespaces",

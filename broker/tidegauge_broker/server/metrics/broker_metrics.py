@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from tidegauge.errors import ErrorCode
 from tidegauge.listeners import Listener
@@ -19,6 +20,7 @@ from tidegauge_broker.server.metrics.endpoint import MetricsEndpoint, parse_addr
 from tidegauge_broker.server.metrics.exposition import exposition
 from tidegauge_broker.server.metrics.metered_requests import MeteredRequests
 from tidegauge_broker.server.metrics.meters import LoadTimes, Meters
+from tidegauge_broker.server.metrics.process_families import process_families
 from tidegauge_broker.server.metrics.share_families import LedShareReading, ShareReading
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_broker.server.service.broker_service import BrokerService
@@ -104,7 +106,7 @@ class BrokerMetrics:
     async def _page(self) -> str:
         groups = self._service.groups
         async with groups.runner.at_rest, groups.shares.runner.at_rest, self._service.transactions.runner.at_rest:
-            return exposition(families(self._snapshot()))
+            return exposition(chain(families(self._snapshot()), process_families()))
 
     def _snapshot(self) -> Snapshot:
         core, logs = self._replicas.core, self._replicas.logs

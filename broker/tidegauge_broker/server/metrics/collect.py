@@ -19,7 +19,7 @@ from tidegauge.transactions import TransactionState
 from tidegauge_broker.coordinator.views import Counters, Gauges, TransactionGauges
 from tidegauge_broker.quotas.client_quota import Reading
 from tidegauge_broker.replica.messages import ReplicaView
-from tidegauge_broker.server.metrics.exposition import Family
+from tidegauge_broker.server.metrics.exposition import Family, sampled
 from tidegauge_broker.server.metrics.meters import Meters, RequestMeter
 from tidegauge_broker.server.metrics.share_families import ShareReading, share_families
 
@@ -146,15 +146,11 @@ def families(now: Snapshot) -> Iterator[Family]:
 
 
 def _gauge(name: str, meaning: str, value: float) -> Family:
-    family = Family(name, "gauge", meaning)
-    family.add(value)
-    return family
+    return sampled(name, "gauge", meaning, value)
 
 
 def _counter(name: str, meaning: str, value: float) -> Family:
-    family = Family(name, "counter", meaning)
-    family.add(value)
-    return family
+    return sampled(name, "counter", meaning, value)
 
 
 def _replica_manager(now: Snapshot) -> Iterator[Family]:

@@ -38,6 +38,13 @@ class Family:
         self.samples.append((suffix, labels, value))
 
 
+def sampled(name: str, kind: Kind, meaning: str, value: float) -> Family:
+    """Return a metric with one sample that has no labels."""
+    family = Family(name, kind, meaning)
+    family.add(value)
+    return family
+
+
 def exposition(families: Iterable[Family]) -> str:
     """Return the page that Prometheus reads; families without samples are left out.
 

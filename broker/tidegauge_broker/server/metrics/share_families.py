@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import ShareGroupState
-from tidegauge_broker.server.metrics.exposition import Family
+from tidegauge_broker.server.metrics.exposition import Family, sampled
 from tidegauge_broker.server.metrics.meters import LoadTimes
 from tidegauge_broker.server.share.counts import COUNTED
 
@@ -133,12 +133,8 @@ def _times(name: str, meaning: str, times: LoadTimes, now_ms: int) -> Iterator[F
 
 
 def _gauge(name: str, meaning: str, value: float) -> Family:
-    family = Family(name, "gauge", meaning)
-    family.add(value)
-    return family
+    return sampled(name, "gauge", meaning, value)
 
 
 def _counter(name: str, meaning: str, value: float) -> Family:
-    family = Family(name, "counter", meaning)
-    family.add(value)
-    return family
+    return sampled(name, "counter", meaning, value)

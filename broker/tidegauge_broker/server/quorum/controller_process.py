@@ -20,6 +20,7 @@ from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.committed_metadata import CommittedMetadata
 from tidegauge_broker.server.quorum.controller.bootstrap import read_bootstrap
 from tidegauge_broker.server.quorum.controller.controller_parts import ControllerParts
+from tidegauge_broker.server.quorum.controller_metrics import ControllerMetrics
 from tidegauge_broker.server.quorum.driver import QuorumDriver
 from tidegauge_broker.server.quorum.known_nodes import KnownNodes
 from tidegauge_broker.server.quorum.lab_in_use import lab_of
@@ -99,6 +100,7 @@ class ControllerProcess:
         self._listeners: list[QuorumListener] = []
         self._events: QuorumEvents | None = None
         self._parts: ControllerParts | None = None
+        self._metrics: ControllerMetrics | None = None
         self._lab = lab or lab_of(settings.node_id, settings.values.text("lab.listener"))
         self._lab.way = way_to_controllers(settings)
         self._links = QuorumLinks(
@@ -148,6 +150,7 @@ class ControllerProcess:
             self._now_ms.wall_ms,
             self._pool,
         )
+        self._metrics = ControllerMetrics(settings, node, parts)
         parts.on_image = self.on_image
         parts.on_decided = self._events.elected
         parts.start(self._driver, self._links.open_other, self._now_ms.wall_ms)
@@ -158,6 +161,7 @@ class ControllerProcess:
             listener = QuorumListener(at, handlers, *limits, self._now_ms, security)
             await listener.open()
             self._listeners.append(listener)
+        await self._metrics.listen()
         await self._lab.start(KnownNodes(node, lambda: self.committed.image), self._events.fault)
         self._driver.start()
         LOG.info(
@@ -181,6 +185,8 @@ class ControllerProcess:
         driver = self._driver
         if driver is not None and driver.failure is None:
             await driver.shut_down(limit_seconds)
+        if self._metrics is not None:
+            await self._metrics.close()
         await self._lab.close()
         for listener in self._listeners:
             await listener.close()

@@ -22,7 +22,6 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.files import naming
 from tidegauge.kafka.kraft.uuids import uuid_of
-from tidegauge_broker.server.quorum.format_directories import format_directories, require_own
 from tidegauge_client.cluster_file import (
     CONTROLLER_LISTENER,
     OWNER_ALONE,
@@ -40,7 +39,6 @@ from tidegauge_lab.local.fault_log import note_event
 from tidegauge_lab.local.launcher import CONTROLLER, Launcher, environment_of_brokers
 from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
 from tidegauge_lab.local.topology import kraft_fencing
-from tidegauge_lab.local.topology.kraft_plan import formatting
 from tidegauge_lab.local.topology.kraft_properties import BROKER, controller_properties, membership_of
 from tidegauge_lab.local.topology.kraft_quorum import described
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
@@ -87,8 +85,7 @@ class KRaftTopology:
         if self._quorum.is_combined:
             self._format_first([broker_id])
         directories = [str(path) for path in layout.broker_log_directories(self._directory, broker_id)]
-        asked = formatting(self._quorum, broker_id, directories[0], is_controller=False)
-        format_directories(asked, directories, asked.levels(), ignore_formatted=True)
+        _format(self._quorum, broker_id, directories)
 
     @property
     def targets(self) -> list[Target]:
@@ -144,6 +141,10 @@ class KRaftTopology:
         Raises:
             TidegaugeError: with the directory's owner; nothing was changed.
         """
+        # As in ``_format``: most verbs start nothing.
+        from tidegauge_broker.server.quorum.format_directories import require_own  # noqa: PLC0415
+        from tidegauge_lab.local.topology.kraft_plan import formatting  # noqa: PLC0415
+
         for target in down:
             of_kind = layout.controller_process if target in self.targets else layout.broker_process
             name = of_kind(self._directory, int(target)).name
@@ -333,16 +334,46 @@ class KRaftTopology:
         )
         for entry in [*firsts, *again]:
             data = str(layout.node_log_directories(self._directory, self.process(entry.id).name)[0])
-            asked = formatting(self._quorum, entry.id, data, is_controller=True)
-            if entry in firsts:
-                asked = replace(asked, initial_voters=voters, no_initial_voters=False)
-            written = format_directories(asked, [data], asked.levels(), ignore_formatted=True)
+            written = _format(
+                self._quorum, entry.id, [data], is_controller=True, voters=voters if entry in firsts else None
+            )
             if written and entry not in firsts:
                 fields = {"action": "format", "broker": None, "process": self.process(entry.id).name}
-                fields["directory_id"] = written[0].directory_id
+                fields["directory_id"] = written[0]
                 note_event(self._directory / layout.LOGS, "fault", "Lab", fields)
         if firsts:
             done = [replace(one, directory_id="") for one in self._quorum.controllers]
             self._quorum = replace(self._quorum, controllers=done)
             self._file = replace(self._file, quorum=self._quorum)
             self._file.save(self._directory)
+
+
+def _format(
+    quorum: QuorumEntry,
+    node_id: int,
+    directories: Sequence[str],
+    *,
+    is_controller: bool = False,
+    voters: VoterSet | None = None,
+) -> list[str]:
+    """Format those of a node's directories that are not formatted, and return the ids that they got.
+
+    Args:
+        quorum: the cluster's.
+        node_id: the node's id.
+        directories: the first has the metadata log.
+        is_controller: whether the process is a controller alone.
+        voters: the first ones, if the node is one of them.
+
+    Raises:
+        TidegaugeError: one belongs to another node or cluster; nothing was changed.
+    """
+    # Both load the codec of records, and most verbs format nothing.
+    from tidegauge_broker.server.quorum.format_directories import format_directories  # noqa: PLC0415
+    from tidegauge_lab.local.topology.kraft_plan import formatting  # noqa: PLC0415
+
+    asked = formatting(quorum, node_id, directories[0], is_controller=is_controller)
+    if voters is not None:
+        asked = replace(asked, initial_voters=voters, no_initial_voters=False)
+    written = format_directories(asked, directories, asked.levels(), ignore_formatted=True)
+    return [one.directory_id for one in written]

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -29,11 +30,24 @@ func main() {
 func produce(servers []string, topic string) {
 	writer := &kafka.Writer{
 		Addr: kafka.TCP(servers...), Topic: topic, RequiredAcks: kafka.RequireAll, BatchSize: 1, MaxAttempts: 100,
+		Completion: func(written []kafka.Message, err error) {
+			for _, record := range written {
+				if err == nil {
+					fmt.Println(record.Offset, string(record.Value))
+				}
+			}
+		},
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		if err := writer.WriteMessages(context.Background(), kafka.Message{Value: lines.Bytes()}); err != nil {
-			log.Fatal(err)
+		// It gives up at once when it can't have the metadata, or the topic has no leader at the moment.
+		for {
+			err := writer.WriteMessages(context.Background(), kafka.Message{Value: lines.Bytes()})
+			if err == nil {
+				break
+			}
+			log.Print(err)
+			time.Sleep(100 * time.Millisecond)
 		}
 	}
 	if err := writer.Close(); err != nil {
@@ -47,12 +61,15 @@ func consume(servers []string, topic string, count int, group []string) {
 		settings.GroupID = group[0]
 	}
 	reader := kafka.NewReader(settings)
-	for ; count > 0; count-- {
+	seen := map[string]bool{} // a record may be there twice, or be read twice: the writer is not idempotent
+	for len(seen) < count {
 		record, err := reader.ReadMessage(context.Background())
-		if err != nil {
-			log.Fatal(err)
+		if err != nil { // it reports what it can't reach, and goes on
+			log.Print(err)
+			continue
 		}
 		fmt.Println(record.Offset, string(record.Value))
+		seen[string(record.Value)] = true
 	}
 	if err := reader.Close(); err != nil {
 		log.Fatal(err)

@@ -55,6 +55,7 @@ class ControllerParts:
     Attributes:
         on_image: is called when there is another image, after the controller has taken it in.
         on_decided: is called with the image before and the new one while this controller is the active one.
+        on_step: is called likewise, whether it is the active one or not.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class ControllerParts:
         self._driver: QuorumDriver | None = None
         self.on_image: Callable[[], None] = lambda: None
         self.on_decided: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
+        self.on_step: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
         self._image = EMPTY
         self.controller = QuorumController(node, controller_settings(settings, cluster_id), bootstrap, now_ms)
         self.committed = CommittedMetadata(node, store, self._on_image, self._on_fault)
@@ -117,6 +119,7 @@ class ControllerParts:
 
     def _on_image(self, image: MetadataImage) -> None:
         before, self._image = self._image, image
+        self.on_step(before, image)
         if self.controller.active is not None:
             self.on_decided(before, image)
         self.controller.image_changed()
