@@ -22,6 +22,7 @@ _SENTENCE_END = re.compile(r"(?<=[.?!]) ")
 _VALUE = re.compile(r"\{(\d)\}")
 _PROSE = re.compile("[a-z]{2} [a-z]{2,} [a-z]{2}")
 """English words in a row; names, requests and settings have none."""
+_COMMAND = re.compile("`[^`]*`")
 _MISSING_SPACE = re.compile("(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])")
 _NEEDLESS_SPACE = re.compile("(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])")
 
@@ -100,7 +101,7 @@ class Translation:
         for one in self._templates:
             if one.may_match(text) and (match := one.pattern.fullmatch(text)):
                 values = [self._value(value, depth, strict=strict) for value in match.groups()]
-                if not strict or not any(map(_PROSE.search, values)):
+                if not strict or not any(_PROSE.search(_COMMAND.sub("", value)) for value in values):
                     return one.filled(values)
         return None
 

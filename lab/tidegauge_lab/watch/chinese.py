@@ -7,9 +7,10 @@ from importlib import resources
 
 import yaml
 
+from tidegauge_client.languages import CHINESE
 from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.labs.chinese import sentences_of_labs
-from tidegauge_lab.labs.texts import CHINESE, text_of
+from tidegauge_lab.labs.texts import text_of
 from tidegauge_lab.scenario.chinese import sentences_of_scenarios
 
 

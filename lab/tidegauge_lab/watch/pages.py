@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tidegauge_client.languages import ENGLISH
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.model import Lab
-from tidegauge_lab.labs.texts import ENGLISH, SECTIONS, text_of
+from tidegauge_lab.labs.texts import SECTIONS, text_of
 from tidegauge_lab.scenario.loader import load
 from tidegauge_lab.scenario.themes import themes
 from tidegauge_lab.watch.prose import as_html

@@ -35,8 +35,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.schema import vocabulary
 from tidegauge.files import is_of_a_disk, unusable
+from tidegauge_client.languages import CHINESE, ENGLISH
 from tidegauge_lab.http_server import HttpServer
-from tidegauge_lab.labs.texts import CHINESE, ENGLISH
 from tidegauge_lab.watch.actions import Action, read_action
 from tidegauge_lab.watch.chinese import sentences_of_page
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading

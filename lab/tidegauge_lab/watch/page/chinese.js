@@ -62,7 +62,7 @@ function sentenceInChinese(text, strict, depth) {
     const found = hasInOrder(text, parts) && pattern.exec(text);
     if (!found) continue;
     const values = found.slice(1).map((value) => (depth < DEEPEST ? inChinese(value, strict, depth + 1) ?? value : value));
-    if (!strict || !values.some((value) => PROSE.test(value))) return spaced(withValues(wanted, values));
+    if (!strict || !values.some((value) => PROSE.test(value.replace(/`[^`]*`/g, "")))) return spaced(withValues(wanted, values));
   }
   return null;
 }
