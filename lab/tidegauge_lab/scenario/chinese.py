@@ -54,7 +54,9 @@ def sentences_of_steps() -> dict[str, str]:
 @cache
 def sentences_of_scenarios() -> dict[str, str]:
     """Return every sentence of the shipped scenarios by the English one: authors' texts, and patterns of steps."""
-    found = sentences_of_steps() | _texts()["notes"]
+    notes: dict[str, str] = _texts()["notes"]
+    # A step without a sentence begins with its note, and with a capital letter (``outcome.headline``).
+    found = sentences_of_steps() | notes | {one[:1].upper() + one[1:]: text for one, text in notes.items()}
     found |= {theme.title["en"]: theme.title["zh"] for theme in themes()}
     for name in shipped_names():
         scenario = load(name)
