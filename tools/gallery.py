@@ -21,11 +21,14 @@ from typing import Any
 import yaml
 
 from tidegauge.faults.schema import vocabulary
+from tidegauge_client.translation import Translation
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.play.stories import in_chinese, stories
+from tidegauge_lab.play.stories import stories
+from tidegauge_lab.scenario.chinese import introduction_in_chinese, title_in_chinese
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_lab.timeline.reading import Timeline
+from tidegauge_lab.watch.chinese import sentences_of_views
 from tidegauge_lab.watch.history import Recorded, history_of
 from tidegauge_lab.watch.progress import verdict_of
 from tidegauge_lab.watch.recording import recording_of
@@ -146,18 +149,31 @@ def page_in_chinese() -> str:
     for title, pair in PAIRS.items():
         parts.append(f"## {words['pairs'][title]}\n")
         for name in pair:
-            heading, text = in_chinese(name)
-            verdict = verdict_in_chinese(verdict_line(kept_run(name)["story"]["verdict"]))
+            heading, text = title_in_chinese(name), introduction_in_chinese(name)[0]
+            verdict = verdict_in_chinese(kept_run(name)["story"]["verdict"])
             by_story = words["in_browser"].format(name=name) if name in in_browser else ""
             parts.append(words["entry"].format(title=heading, text=text, verdict=verdict, name=name, by_story=by_story))
     return "\n".join(parts)
 
 
-def verdict_in_chinese(line: str) -> str:
-    """Return the line of a verdict in Chinese."""
-    for english, chinese in _chinese()["verdicts"].items():
-        line = re.sub(english, chinese, line)
-    return line
+@cache
+def _translation() -> Translation:
+    return Translation(sentences_of_views())
+
+
+def verdict_in_chinese(verdict: Sequence[dict[str, Any]]) -> str:
+    """Return the verdict on a run's end, in a line, in Chinese."""
+    mark, _, text = verdict_line(verdict).partition(" ")
+    return f"{mark} {_translation().translated(text)}"
+
+
+def story_in_chinese(name: str) -> dict[str, str]:
+    """Return the sentences of a run's story, in Chinese, by the English ones."""
+    story = kept_run(name)["story"]
+    return {
+        story["title"]: title_in_chinese(name),
+        " ".join(story["text"].split()): "\n".join(introduction_in_chinese(name)),
+    }
 
 
 def _entry(name: str, story: dict[str, Any], in_browser: set[str]) -> str:
@@ -189,7 +205,9 @@ def write_recordings(directory: Path) -> list[Path]:
         kept = kept_run(name)
         recorded = Recorded(kept["base"], kept["steps"], len(kept["steps"]))
         file = directory / f"{name}.html"
-        file.write_text(recording_of(recorded, name, vocabulary(), kept["story"]), encoding="utf-8")
+        file.write_text(
+            recording_of(recorded, name, vocabulary(), kept["story"], story_in_chinese(name)), encoding="utf-8"
+        )
         written.append(file)
     return written
 

@@ -81,25 +81,31 @@ class Sentence:
     wait_ms: int | None = None
 
 
-def as_lines(headline: str, sentences: Sequence[Sentence], wrap: Callable[[str, str], list[str]]) -> Iterator[str]:
+def as_lines(
+    headline: str,
+    sentences: Sequence[Sentence],
+    wrap: Callable[[str, str], list[str]],
+    speak: Callable[[str], str] = str,
+) -> Iterator[str]:
     """Return an explanation as text, each title once before the sentences that it covers.
 
     Args:
         headline: the first line.
         sentences: what follows.
         wrap: breaks a text into lines with an indent.
+        speak: translates a text.
     """
-    yield headline
+    yield speak(headline)
     title = ""
     for sentence in sentences:
         if TITLES[sentence.about] != title:
             title = TITLES[sentence.about]
             yield ""
-            yield title
-        yield from wrap(sentence.text, "  ")
-        yield from wrap(f"Rule: {sentence.rule}.", "    ")
+            yield speak(title)
+        yield from wrap(speak(sentence.text), "  ")
+        yield from wrap(speak(f"Rule: {sentence.rule}."), "    ")
         if sentence.change:
-            yield from wrap(f"Changes with: {sentence.change}.", "    ")
+            yield from wrap(speak(f"Changes with: {sentence.change}."), "    ")
 
 
 def as_json(view: Mapping[str, Any], sentences: Sequence[Sentence], subject: str) -> dict[str, Any]:

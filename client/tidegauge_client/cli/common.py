@@ -20,6 +20,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.moments import parse_moment
 from tidegauge.partition import TopicPartition
 from tidegauge_client.bootstrap import BootstrapServers, resolve_bootstrap
+from tidegauge_client.languages import LANGUAGES, locale_language
 from tidegauge_client.wires import WIRES
 
 Result = TypeVar("Result")
@@ -43,6 +44,14 @@ list_limit = click.option(
     show_default=True,
     help="Limit of the wait for what is missing at first: what a broker that does not respond coordinates, what a "
     "partition without a leader holds.",
+)
+
+
+language_option = click.option(
+    "--language",
+    type=click.Choice(LANGUAGES),
+    default=lambda: locale_language(os.environ),
+    help="Language of the text.  [default: the locale's]",
 )
 
 

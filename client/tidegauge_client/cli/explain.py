@@ -4,14 +4,15 @@
 share:G/T-P`` in ``explain_share``.
 
 The facts come from the metadata, from every replica's broker and its lab, and from the leader's settings; the sentences
-from ``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever its state; 1 if not.
+from ``tidegauge_client.explanation``. Exit code 0 whenever the partition exists, whatever its state; 1 if not. Text is
+in Chinese if the locale is Chinese, unless ``--language`` says otherwise; JSON is in English.
 """
 
 from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from tidegauge.security import Security
 from tidegauge.v1 import lab_pb2, lab_service_pb2_grpc, metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.channels import Channels, call
-from tidegauge_client.cli.common import JSON, PartitionType, run, servers
+from tidegauge_client.cli.common import JSON, PartitionType, language_option, run, servers
 from tidegauge_client.cli.explain_group import gather_group, group_headline, group_view
 from tidegauge_client.cli.explain_share import gather_share, share_headline, share_view
 from tidegauge_client.cli.explain_transaction import gather_transaction, transaction_headline, transaction_view
@@ -38,6 +39,7 @@ from tidegauge_client.explanation import explain as sentences_of
 from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote
 from tidegauge_client.explanation_modes import KRAFT, ZOOKEEPER
 from tidegauge_client.group_explanation import explain_group
+from tidegauge_client.languages import CHINESE
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, newest_of, newest_view
 from tidegauge_client.sentences import Sentence, as_json, as_lines
 from tidegauge_client.share_explanation import explain_share
@@ -271,6 +273,16 @@ def partition_view(facts: Facts) -> dict[str, Any]:
     }
 
 
+def spoken_lines(headline: str, sentences: Sequence[Sentence], language: str) -> Iterator[str]:
+    """Return an explanation as text; Chinese has no spaces to break lines at, and stays as it is."""
+    if language != CHINESE:
+        return as_lines(headline, sentences, wrapped)
+    from tidegauge_client.explaining_in_chinese import explanations_in_chinese  # noqa: PLC0415 - it reads YAML
+
+    speak = explanations_in_chinese().translated
+    return as_lines(headline, sentences, lambda text, indent: [f"{indent}{text}"], speak)
+
+
 def wrapped(text: str, indent: str) -> list[str]:
     """Return a text broken into lines of a terminal."""
     return textwrap.wrap(
@@ -334,12 +346,15 @@ class _Explained(click.ParamType["TopicPartition | _Named"]):
 
 @click.command()
 @click.argument("about", type=_Explained(), metavar="T-P|group:G|transaction:ID|share:G/T-P")
+@language_option
 @verb_options
 @reports_errors
-def explain(about: TopicPartition | _Named, bootstrap_server: str | None, directory: Path, output: str) -> None:
+def explain(
+    about: TopicPartition | _Named, language: str, bootstrap_server: str | None, directory: Path, output: str
+) -> None:
     """Say why a partition, a group, a transactional id or a share partition is as it is, each with Kafka's rule."""
     bootstrap = servers(bootstrap_server, directory)
-    show = partial(_show, bootstrap, directory, output)
+    show = partial(_show, bootstrap, directory, output, language)
     if isinstance(about, TopicPartition):
         found_there = partial(gather_with_ends, at=about, bootstrap=bootstrap, directory=directory)
         show(_Explanation(found_there, sentences_of, headline, partition_view, "broker"))
@@ -372,7 +387,7 @@ class _Explanation(NamedTuple, Generic[FactsT]):
     subject: str
 
 
-def _show(bootstrap: Sequence[str], directory: Path, output: str, one: _Explanation[FactsT]) -> None:
+def _show(bootstrap: Sequence[str], directory: Path, output: str, language: str, one: _Explanation[FactsT]) -> None:
     """Gather facts, explain them, and print the sentences; if no broker responds, say how their processes ended."""
 
     async def work() -> FactsT:
@@ -390,5 +405,5 @@ def _show(bootstrap: Sequence[str], directory: Path, output: str, one: _Explanat
     if output == JSON:
         print_json(as_json(one.view(facts), sentences, one.subject))
         return
-    for line in as_lines(one.headline(facts), sentences, wrapped):
+    for line in spoken_lines(one.headline(facts), sentences, language):
         print_line(line)

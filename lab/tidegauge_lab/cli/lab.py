@@ -2,14 +2,14 @@
 
 Contract (docs/labs/README.md): ``start`` starts a fresh cluster in ``--dir`` and shows question, prediction and
 commands; ``check`` looks at the cluster, says what is true, and ends with 0 where all of it is as the lab wants it,
-else with 1; ``stop`` deletes the cluster. ``show`` prints a lab's whole page, explanation included. Pages are shown in
-Chinese where the locale is Chinese; ``--language`` decides otherwise.
+else with 1; ``stop`` deletes the cluster. ``show`` prints a lab's whole page, explanation included. Pages and checks
+are in Chinese if the locale is Chinese; ``--language`` decides otherwise.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -25,22 +25,19 @@ from tidegauge.cli import (
     say,
 )
 from tidegauge.cluster_directory import DIRECTORY_VARIABLE, directory_argument
+from tidegauge_client.cli.common import language_option
+from tidegauge_client.languages import CHINESE
 from tidegauge_lab.cli.common import complete_lab, is_kraft, kraft_option
 from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.labs import terminal
 from tidegauge_lab.labs.catalogue import LABS, lab_named
+from tidegauge_lab.labs.checking import Checked
 from tidegauge_lab.labs.checking import check as run_check
+from tidegauge_lab.labs.chinese import in_chinese
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.labs.running import Ports, begin, end, listening
-from tidegauge_lab.labs.texts import LANGUAGES, locale_language, text_of
+from tidegauge_lab.labs.texts import text_of
 from tidegauge_lab.local.cluster import LocalCluster
-
-language_option = click.option(
-    "--language",
-    type=click.Choice(LANGUAGES),
-    default=lambda: locale_language(os.environ),
-    help="Language of the lab's page.  [default: the locale's]",
-)
 
 
 @click.group()
@@ -179,22 +176,32 @@ def _next(wanted: Lab, directory: Path) -> list[str]:
 
 @lab.command()
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_lab)
+@language_option
 @directory_option
 @output_option
 @lab_verb
-def check(name: str | None, directory: Path, output: str) -> None:
+def check(name: str | None, language: str, directory: Path, output: str) -> None:
     """Let the cluster say which of the lab's tasks are done."""
     checked = run_check(directory, None if name is None else lab_named(name))
     if output == "json":
         print_json(checked.as_json())
     else:
-        for one in checked.findings:
-            for line in terminal.wrapped(f"{one.text}.", first="  yes  " if one.holds else "  no   ", rest=" " * 7):
-                print_line(line)
+        for line in _findings(checked, language):
+            print_line(line)
+    verdict = in_chinese().translated(checked.verdict) if language == CHINESE and output == "text" else checked.verdict
     if not checked.passed:
-        fail(checked.verdict, output)
+        fail(verdict, output)
     if output == "text":
-        print_line(checked.verdict)
+        print_line(verdict)
+
+
+def _findings(checked: Checked, language: str) -> Iterator[str]:
+    """Return what a check has found, a line or more each."""
+    for one in checked.findings:
+        if language == CHINESE:
+            yield f"  {'是' if one.holds else '否'}  {in_chinese().translated(one.text)}。"
+        else:
+            yield from terminal.wrapped(f"{one.text}.", first="  yes  " if one.holds else "  no   ", rest=" " * 7)
 
 
 @lab.command()

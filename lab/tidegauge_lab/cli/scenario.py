@@ -5,7 +5,7 @@ cluster of its own in a temporary directory on free ports and takes it down at t
 where it is killed; it never touches the one in ``--dir``. Exit 0 when every expectation held, also where the
 expectation is that data is lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over. In
 text the story has a sentence for each step, its author's notes, and the states; ``--verbose`` adds the steps as the
-file has them.
+file has them. Text is in Chinese if the locale is Chinese; ``--language`` decides otherwise.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from typing import NoReturn
 import click
 
 from tidegauge.cli import EXIT_FAILED, fail, offline_verb_options, print_json, print_line, print_text, say
+from tidegauge_client.cli.common import language_option
 from tidegauge_client.cluster_file import KRAFT_MODE
+from tidegauge_client.languages import CHINESE
 from tidegauge_lab.cli.common import complete_scenario, is_kraft, kraft_option
 from tidegauge_lab.cli.verbs import ZOOKEEPER_ADDRESS, lab_verb
+from tidegauge_lab.scenario.chinese import in_chinese, introduction_in_chinese, title_in_chinese
 from tidegauge_lab.scenario.loader import in_kraft, load, parse, text_of
 from tidegauge_lab.scenario.outcome import as_json, introduction
 from tidegauge_lab.scenario.runner import play
@@ -44,9 +47,12 @@ def scenario(context: click.Context, output: str, directory: Path, bootstrap_ser
 @scenario.command("list")
 @click.option("--theme", type=click.Choice([one.name for one in themes()]), help="Only those of this theme.")
 @click.option("--find", metavar="WORDS", default="", help="Only those with all of these words in name, title or text.")
+@language_option
 @offline_verb_options
 @lab_verb
-def list_scenarios(theme: str | None, find: str, output: str, directory: Path, bootstrap_server: str | None) -> None:
+def list_scenarios(
+    theme: str | None, find: str, language: str, output: str, directory: Path, bootstrap_server: str | None
+) -> None:
     """List the shipped scenarios by themes: a line each, name and one sentence; a cure after its loss."""
     del directory, bootstrap_server
     found = [
@@ -54,7 +60,7 @@ def list_scenarios(theme: str | None, find: str, output: str, directory: Path, b
         for group in themes()
         if theme in {None, group.name}
         for one in group.scenarios
-        if is_about(find, one, (story := load(one)).title, story.teaches, story.rule)
+        if is_about(find, one, (story := load(one)).title, story.teaches, story.rule, *_texts_of(one, language))
     ]
     if output == "json":
         print_json(
@@ -66,10 +72,15 @@ def list_scenarios(theme: str | None, find: str, output: str, directory: Path, b
         return
     before = ""
     for name, story in found:
-        if (title := theme_of(name).title["en"]) != before and sys.stdout.isatty():
+        if (title := theme_of(name).title[language]) != before and sys.stdout.isatty():
             print_text(f"{title}:" if not before else f"\n{title}:")
         before = title
-        print_text(f"{name}  {story.title}")
+        print_text(f"{name}  {title_in_chinese(name) if language == CHINESE else story.title}")
+
+
+def _texts_of(name: str, language: str) -> tuple[str, ...]:
+    """Return the texts of a shipped scenario in another language than English."""
+    return (title_in_chinese(name), *introduction_in_chinese(name)) if language == CHINESE else ()
 
 
 @scenario.command()
@@ -98,10 +109,12 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
     help="Use this ZooKeeper, under a chroot of its own, instead of starting one.",
 )
 @kraft_option
+@language_option
 @offline_verb_options
 @lab_verb
 def run(
     name: str,
+    language: str,
     output: str,
     directory: Path,
     bootstrap_server: str | None,
@@ -124,15 +137,25 @@ def run(
         if as_text:
             print_line(line)
 
-    for line in introduction(story):
+    speak = in_chinese().translated if as_text and language == CHINESE else str
+    for line in introduction(story, speak):
         tell(line)
     with _ending_on_signals() as check, _home(keep=keep) as home:
-        outcome = play(story, home, zookeeper=zookeeper, tell=tell, check=check, verbose=verbose, is_temporary=not keep)
+        outcome = play(
+            story,
+            home,
+            zookeeper=zookeeper,
+            tell=tell,
+            check=check,
+            verbose=verbose,
+            speak=speak,
+            is_temporary=not keep,
+        )
     if not as_text:
         print_json(outcome.as_json())
     if outcome.failure:
-        fail(f"{story.name} failed: {outcome.failure}", output, exit_code=EXIT_FAILED)
-    tell(f"{story.name}: {held(outcome.expectations)} ({outcome.seconds:.1f} s).")
+        fail(speak(f"{story.name} failed: {outcome.failure}"), output, exit_code=EXIT_FAILED)
+    tell(speak(f"{story.name}: {held(outcome.expectations)} ({outcome.seconds:.1f} s)."))
 
 
 def held(expectations: int) -> str:

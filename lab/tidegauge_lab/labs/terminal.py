@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
-from tidegauge_lab.labs.texts import ENGLISH
+from tidegauge_client.languages import ENGLISH
 
 WIDTH = 80
 """Columns of a line of prose, as in ``explain``."""

@@ -8,18 +8,15 @@ A page is Markdown: a title ``# N. QUESTION``, and the sections Question, Predic
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_client.languages import ENGLISH
 from tidegauge_lab.labs.model import Lab
 
 _PACKAGED = Path(__file__).parent / "texts"
 _CHECKOUT = Path(__file__).parents[3] / "docs"
-ENGLISH = "en"
-CHINESE = "zh"
-LANGUAGES = (ENGLISH, CHINESE)
 SECTIONS = ("Question", "Predict", "Do", "What you see", "Why")
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
@@ -48,14 +45,8 @@ class Text:
         return _OTHER_LANGUAGE.sub("", _COMMENT.sub("", self.source), count=1)
 
 
-def locale_language(environment: Mapping[str, str]) -> str:
-    """Return the language of a locale's messages, as POSIX has it: the first of three variables that is set decides."""
-    locale = next((found for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (found := environment.get(name))), "")
-    return CHINESE if re.match(r"zh(?![a-z])", locale, re.IGNORECASE) else ENGLISH
-
-
 def text_of(lab: Lab, language: str = ENGLISH) -> Text:
-    """Return a lab's page in one of ``LANGUAGES``.
+    """Return a lab's page in one of ``languages.LANGUAGES``.
 
     Raises:
         TidegaugeError: it is not there, so the installation is damaged.

@@ -21,12 +21,12 @@ from tidegauge.faults.schema import vocabulary
 from tidegauge_lab.play.code_archive import archive
 from tidegauge_lab.play.compiling import MODULES
 from tidegauge_lab.play.runtime import DIRECTORY, FILES
-from tidegauge_lab.play.stories import exercises, sentences_in_chinese, stories
+from tidegauge_lab.play.stories import exercises, stories
+from tidegauge_lab.watch.chinese import sentences_of_views
 from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
 
 OWN_SCRIPTS = (
     "texts.js",
-    "chinese.js",
     "desk.js",
     "flight.js",
     "hand.js",
@@ -64,8 +64,6 @@ def document() -> str:
     scripts = [f'<script src="{name}" defer></script>' for name in ("texts.js", *SCRIPTS, *OWN_SCRIPTS[1:])]
     head = "\n".join([f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">', *links, *scripts, "</head>"])
     text = _TAKEN_OUT.sub("", page_file(DOCUMENT)).replace("</head>", head)
-    language = '<button type="button" id="other-language"></button>\n</header>'
-    text = text.replace("</header>", language, 1)
     for names, place in (
         (("story.html", "pair.html"), '  <div id="verdict"'),
         (("beside.html", "play.html"), '  <section aria-labelledby="brokers-title">'),
@@ -88,7 +86,7 @@ def site_files(runtime: Path = DIRECTORY) -> dict[str, bytes]:
     found |= {name: own_file(name).encode() for name in (*OWN_STYLES, *OWN_SCRIPTS, "source.js", "worker.js")}
     found["vocabulary.json"] = _json(vocabulary())
     found["stories.json"] = _json(stories())
-    found["sentences.json"] = _json(sentences_in_chinese())
+    found["sentences.json"] = _json(sentences_of_views())
     found["exercises.json"] = _json(exercises())
     found["code.zip"] = archive(compiled=runtime / MODULES)
     found |= {f"runtime/{name}": (runtime / name).read_bytes() for name in FILES}

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from tidegauge_lab.scenario.chinese import introduction_in_chinese, note_in_chinese, title_in_chinese
 from tidegauge_lab.scenario.themes import theme_of, themes
 
 Json = dict[str, Any]
@@ -28,7 +29,7 @@ def _texts(name: str = "stories.yaml") -> Json:
 
 def played() -> frozenset[str]:
     """Return the names of the shipped scenarios that play in a browser."""
-    return frozenset(_texts()["titles_zh"])
+    return frozenset(_texts()["plays"])
 
 
 @cache
@@ -40,13 +41,13 @@ def stories() -> list[Json]:
     found += map(_lab, _texts("labs.yaml")["labs"])
     found += map(_of_groups, _texts("groups.yaml")["stories"])
     files = resources.files("tidegauge_lab.scenario").joinpath("files")
-    for name, title_zh in texts["titles_zh"].items():
+    for name in texts["plays"]:
         scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
-        story = _story(name, scenario, {"en": scenario["title"].strip(), "zh": title_zh}, cures.get(name))
+        story = _story(name, scenario, {"en": scenario["title"].strip(), "zh": title_in_chinese(name)}, cures.get(name))
         story["theme"] = theme_of(name).name
         found.append(story)
         cured = cures.get(name)
-        if cured is not None and cured not in texts["titles_zh"]:
+        if cured is not None and cured not in texts["plays"]:
             found.append(_cured(story, cured, texts["of_today_zh"]))
     return _by_theme(found)
 
@@ -69,19 +70,6 @@ def exercises() -> list[Json]:
     """Return the ladder of rules to write, each with the task, hints and a solution."""
     found: list[Json] = _texts("exercises.yaml")["exercises"]
     return found
-
-
-def sentences_in_chinese() -> Json:
-    """Return what actions, events and views say, by the English sentence; ``{}`` stands for anything."""
-    return _texts("sentences_zh.yaml")
-
-
-def in_chinese(name: str) -> tuple[str, str]:
-    """Return the title and the first paragraph of a shipped scenario in Chinese; one that plays, or of the gallery."""
-    texts = _texts()
-    title = texts["titles_zh"].get(name) or texts["gallery_zh"][name]["title"]
-    introduction = _texts("notes_zh.yaml")["introductions"].get(name) or texts["gallery_zh"][name]["text"]
-    return title, introduction.strip().partition("\n")[0]
 
 
 def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
@@ -115,20 +103,18 @@ def labs_elsewhere() -> Json:
 
 
 def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:
-    chinese = _texts("notes_zh.yaml")
     intro = f"{scenario.get('teaches', '').strip()}\n\n{scenario.get('rule', '').strip()}".strip()
     played_parts = {key: scenario[key] for key in ("cluster", "topics", "steps")}
-    played_parts["steps"] = [_in_both(step, chinese["notes"]) for step in scenario["steps"]]
-    both = {"en": intro, "zh": chinese["introductions"].get(name, intro).strip()}
+    played_parts["steps"] = [_in_both(step) for step in scenario["steps"]]
+    both = {"en": intro, "zh": "\n\n".join(introduction_in_chinese(name))}
     return {"name": name, "title": title, "intro": both, "scenario": played_parts, "cure": cure}
 
 
-def _in_both(step: Json, notes: dict[str, str]) -> Json:
+def _in_both(step: Json) -> Json:
     """Return a step whose note is in English and Chinese."""
     if "note" not in step:
         return step
-    english = " ".join(step["note"].split())
-    return {**step, "note": {"en": english, "zh": notes.get(english, english)}}
+    return {**step, "note": {"en": " ".join(step["note"].split()), "zh": note_in_chinese(step["note"])}}
 
 
 def _cured(story: Json, name: str, of_today_zh: str) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,6 +28,10 @@ _IN_KRAFT = (
     "Played in KRaft mode: a quorum of controllers has ZooKeeper's part here, and heartbeats that of its sessions. A "
     "broker that led nothing costs no leader epoch when it dies, so that epochs may be lower than in ZooKeeper mode."
 )
+
+
+Speak = Callable[[str], str]
+"""Gives a text in the reader's language."""
 
 
 class StepFailed(Exception):
@@ -94,12 +98,12 @@ class Outcome:
         }
 
 
-def headline(step: Step, seconds: float, *, verbose: bool) -> list[str]:
+def headline(step: Step, seconds: float, *, verbose: bool, speak: Speak = str) -> list[str]:
     """Return what is printed of a step before it is done: when, what, its author's note; verbose: its line in the file.
 
     A step without a sentence, such as an expectation, begins with its note; without one it is not printed at all.
     """
-    reported = [words for words in (narrated(step), *step.note.splitlines()) if words]
+    reported = [words for words in (speak(narrated(step)), *speak(step.note).splitlines()) if words]
     if not reported and not verbose:
         return []
     first, *notes = reported or [described(step)]
@@ -153,24 +157,24 @@ def _shown(value: object) -> str:
     return "none" if value == NO_LEADER else str(value)
 
 
-def introduction(scenario: Scenario) -> list[str]:
-    """Return what stands before the first step."""
-    lines = _paragraphs(f"{scenario.name}: {scenario.title}", "")
+def introduction(scenario: Scenario, speak: Speak = str) -> list[str]:
+    """Return what stands before the first step, by ``speak`` in the reader's language."""
+    lines = _paragraphs(f"{scenario.name}: {speak(scenario.title)}", "")
     if scenario.teaches:
-        lines += ["", *_paragraphs(scenario.teaches, "  ")]
+        lines += ["", *_paragraphs(scenario.teaches, "  ", speak)]
     if scenario.rule:
-        lines += ["", *_paragraphs(f"Rule: {scenario.rule}", "  ")]
+        lines += ["", *_paragraphs(f"{speak('Rule:')} {speak(scenario.rule)}", "  ")]
     if scenario.is_adapted:
-        lines += ["", *_paragraphs(_IN_KRAFT, "  ")]
-    lines += ["", *(f"  {line}" for line in settings_lines(scenario))]
-    return [*lines, "", *(line for sentence in LEGEND for line in _paragraphs(sentence, "  ")), ""]
+        lines += ["", *_paragraphs(_IN_KRAFT, "  ", speak)]
+    lines += ["", *(f"  {speak(line)}" for line in settings_lines(scenario))]
+    return [*lines, "", *(line for sentence in LEGEND for line in _paragraphs(sentence, "  ", speak)), ""]
 
 
-def _paragraphs(text: str, indent: str) -> list[str]:
+def _paragraphs(text: str, indent: str, speak: Speak = str) -> list[str]:
     """Return prose wrapped for a terminal; a paragraph that is a list or a table stays as it is."""
     lines: list[str] = []
     for paragraph in re.split(r"\n{2,}", text.strip("\n")):
-        given = paragraph.splitlines()
+        given = speak(paragraph).splitlines()
         is_prose = not any(line.startswith((" ", "- ", "* ", "|")) for line in given)
         lines += [""] if lines else []
         lines += (

@@ -33,7 +33,7 @@ from tidegauge_lab.scenario.group_player import GroupPlayer
 from tidegauge_lab.scenario.group_steps import GROUP_STEPS
 from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Hands, Response
 from tidegauge_lab.scenario.model import Scenario
-from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, StepFailed, described, headline
+from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, Speak, StepFailed, described, headline
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.quorum_player import QuorumPlayer, QuorumStep
@@ -95,6 +95,7 @@ class Player:
         check: Check = nothing_to_check,
         *,
         verbose: bool = False,
+        speak: Speak = str,
         histories: Path | None = None,
         pace: Pace = AT_ONCE,
     ) -> None:
@@ -106,6 +107,7 @@ class Player:
         self._outcome = outcome
         self._check = check
         self._verbose = verbose
+        self._speak = speak
         self._pace = pace
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
         self._senders = Senders(hands, histories or cluster.directory.parent)
@@ -155,7 +157,7 @@ class Player:
             self._rows, self._details = [], []
             self._deadline += self._pace.before(number)
             self._remaining()
-            for line in headline(step, time.monotonic() - begin, verbose=self._verbose):
+            for line in headline(step, time.monotonic() - begin, verbose=self._verbose, speak=self._speak):
                 self._tell(line)
             self._outcome.expectations += step.expectations()
             try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.model import Scenario
-from tidegauge_lab.scenario.outcome import Outcome
+from tidegauge_lab.scenario.outcome import Outcome, Speak
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.player import Check, Player, Tell, nothing_to_check
 from tidegauge_lab.scenario.stage import stage
@@ -21,6 +21,7 @@ def play(
     tell: Tell = lambda _: None,
     check: Check = nothing_to_check,
     verbose: bool = False,
+    speak: Speak = str,
     pace: Pace = AT_ONCE,
     is_temporary: bool = False,
 ) -> Outcome:
@@ -34,6 +35,7 @@ def play(
         tell: takes the story, a line at a time.
         check: called again and again while it plays; what it raises ends the run.
         verbose: whether the story has each step as it stands in the file, too, and the expectations.
+        speak: gives the story's sentences in the reader's language.
         pace: when each step is played.
         is_temporary: whether the caller deletes the directory: then it goes also where this process is killed.
 
@@ -46,7 +48,9 @@ def play(
     with stage(scenario, directory, zookeeper, is_temporary=is_temporary) as cluster, Hands(cluster) as hands:
         pace.on_stage(cluster)
         deadline = begin + scenario.limit_seconds
-        player = Player(scenario, cluster, hands, tell, deadline, outcome, check, verbose=verbose, pace=pace)
+        player = Player(
+            scenario, cluster, hands, tell, deadline, outcome, check, verbose=verbose, speak=speak, pace=pace
+        )
         try:
             player.play()
             pace.at_end(outcome)

@@ -9,8 +9,8 @@ STYLES = ("watch.css", "lessons.css", "stage.css")
 SCRIPTS = tuple(
     f"{name}.js"
     for name in (
-        *("source", "page", "buttons", "form", "brokers", "partitions", "details", "topics", "groups", "shares"),
-        "transactions",
+        *("source", "language", "page", "chinese", "buttons", "form", "brokers", "partitions", "details", "topics"),
+        *("groups", "shares", "transactions"),
         *("history", "events", "lessons", "labs", "stories", "timeline", "stage", "members"),
         "watch",  # the last: it begins
     )

@@ -6,9 +6,11 @@ import html
 import posixpath
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tidegauge_client.languages import ENGLISH
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.model import Lab
 from tidegauge_lab.labs.texts import SECTIONS, text_of
@@ -51,29 +53,34 @@ def contents() -> Json:
     }
 
 
-def lab_page(name: str) -> Json:
+def lab_page(name: str, language: str = ENGLISH) -> Json:
     """Return a lab's page in parts: its question in one line, and each section as HTML.
+
+    Args:
+        name: the lab's.
+        language: of the page, one of ``LANGUAGES``.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, there is no such lab.
     """
     lab = lab_named(name)
-    text = text_of(lab)
+    text = text_of(lab, language)
+    link = partial(link_of_lab, language=language)
     return {
         "name": lab.name,
         "number": lab.number,
         "title": text.title,
-        "sections": {section: as_html(text.sections[section], link_of_lab) for section in SECTIONS},
+        "sections": {section: as_html(text.sections[section], link) for section in SECTIONS},
     }
 
 
-def link_of_lab(target: str) -> str:
+def link_of_lab(target: str, language: str = ENGLISH) -> str:
     """Return where a link of a lab's page goes: to another lab here, to a page of docs, or nowhere."""
     path, _, place = target.partition("#")
     for lab in LABS:
         if path == lab.page:
             return f"#{fragment_of(lab)}"
-    name = posixpath.normpath(posixpath.join("labs", path))
+    name = posixpath.normpath(posixpath.join("labs" if language == ENGLISH else f"{language}/labs", path))
     return f"docs/{name}{f'#{place}' if place else ''}" if _file(name) is not None else ""
 
 

@@ -3,7 +3,8 @@
 Rules:
     1. Scripts, styles and steps stand in the file. Its content security policy names the hash of each of its scripts
        and of its style, and nothing else: it loads and sends nothing, and a name in the steps can't become a script.
-    2. It has what the event logs have (docs/events.md): no token of the page, no address, no path of the cluster.
+    2. Its sentences in Chinese stand in it, too; its language is the browser's, or that of the address (``?lang=zh``).
+    3. It has what the event logs have (docs/events.md): no token of the page, no address, no path of the cluster.
 """
 
 from __future__ import annotations
@@ -12,16 +13,24 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from tidegauge_lab.watch.chinese import sentences_of_views
 from tidegauge_lab.watch.history import Recorded
 from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
 
 _LOADED = re.compile(r'<(?:script src|link rel="stylesheet"|meta name="tidegauge-token")[^>]*>(?:</script>)?\n')
 
 
-def recording_of(recorded: Recorded, name: str, vocabulary: dict[str, Any], story: dict[str, Any] | None = None) -> str:
+def recording_of(
+    recorded: Recorded,
+    name: str,
+    vocabulary: dict[str, Any],
+    story: dict[str, Any] | None = None,
+    in_chinese: Mapping[str, str] | None = None,
+) -> str:
     """Return the file's text.
 
     Args:
@@ -29,6 +38,7 @@ def recording_of(recorded: Recorded, name: str, vocabulary: dict[str, Any], stor
         name: of the cluster; of a path, only the last part is shown.
         vocabulary: the declared faults and actions, of which the page takes the words on its buttons.
         story: what the run shows, if that is known: ``title`` and ``text``, and the ``verdict`` on its end.
+        in_chinese: the story's sentences by the English ones; the views' are always there.
     """
     style = "".join(map(page_file, STYLES))
     scripts = [page_file(one) for one in SCRIPTS]
@@ -38,7 +48,8 @@ def recording_of(recorded: Recorded, name: str, vocabulary: dict[str, Any], stor
         "form-action 'none'"
     )
     run = recorded.as_json() | {"name": PurePath(name).name, "vocabulary": vocabulary, "story": story}
-    data = json.dumps(run, separators=(",", ":")).replace("<", "\\u003c")
+    run["sentences"] = {**sentences_of_views(), **(in_chinese or {})}
+    data = json.dumps(run, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n</head>'
     ends = [f'<script type="application/json" id="recording">{data}</script>']
     ends += [f"<script>{script}</script>" for script in scripts]

@@ -4,8 +4,9 @@
     GET /watch.css, /page.js, ...: the page's style and its scripts (page_files.py)
     GET /vocabulary the declared faults and actions as JSON Schema, from which the page builds its form and its buttons
     GET /events     server-sent events: ``view`` and ``history`` once, then ``change`` and ``events`` (hub.py)
+    GET /sentences.json: what the page says, in Chinese (chinese.py)
     GET /recording  the run so far as one HTML file (recording.py)
-    GET /lessons    the labs and stories that there are; GET /labs/NAME: a lab's page (pages.py)
+    GET /lessons    the labs and stories that there are; GET /labs/NAME?language=zh: a lab's page (pages.py)
     GET /docs/...   the pages of ``docs`` to which labs link, where there is a checkout
     POST /action    a button (actions.py); refused unless it comes from the page (gate.py)
     POST /lab, /story: labs and stories (teaching.py); refused in the same way
@@ -34,8 +35,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.schema import vocabulary
 from tidegauge.files import is_of_a_disk, unusable
+from tidegauge_client.languages import CHINESE, ENGLISH
 from tidegauge_lab.http_server import HttpServer
 from tidegauge_lab.watch.actions import Action, read_action
+from tidegauge_lab.watch.chinese import sentences_of_page
 from tidegauge_lab.watch.gate import refusal_of_change, refusal_of_reading
 from tidegauge_lab.watch.hub import Hub
 from tidegauge_lab.watch.page_files import DOCUMENT, SCRIPTS, STYLES, page_file
@@ -110,6 +113,9 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str, teaching: Tea
     async def declared(_: Request) -> Response:
         return JSONResponse(vocabulary())
 
+    async def sentences(_: Request) -> Response:
+        return JSONResponse(await asyncio.to_thread(sentences_of_page))
+
     async def events(_: Request) -> Response:
         return StreamingResponse(_stream(hub), media_type="text/event-stream")
 
@@ -123,7 +129,8 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str, teaching: Tea
 
     async def lab(request: Request) -> Response:
         try:
-            return JSONResponse(lab_page(request.path_params["name"]))
+            language = CHINESE if request.query_params.get("language") == CHINESE else ENGLISH
+            return JSONResponse(lab_page(request.path_params["name"], language))
         except TidegaugeError as problem:
             return _refused(404, problem.code.name, problem.message)
 
@@ -154,6 +161,7 @@ def application(hub: Hub, do: Do | None, *, port: int, token: str, teaching: Tea
         Route("/", index),
         *(Route(f"/{name}", asset) for name in _TYPES),
         Route("/vocabulary", declared),
+        Route("/sentences.json", sentences),
         Route("/events", events),
         Route("/recording", recording),
         Route("/lessons", lessons),

@@ -13,6 +13,7 @@ CHINESE = ROOT / "docs" / "zh"
 ENGLISH_PAGES = sorted(
     [
         ROOT / "README.md",
+        ROOT / "docs" / "first-steps.md",
         ROOT / "docs" / "glossary.md",
         *ROOT.glob("docs/questions/*.md"),
         ROOT / "docs" / "gallery" / "README.md",

@@ -9,10 +9,11 @@ import click
 import pytest
 from tests.documents import blocks
 
+from tidegauge_client.languages import CHINESE, ENGLISH, LANGUAGES
 from tidegauge_lab.labs import terminal
 from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.labs.model import Lab
-from tidegauge_lab.labs.texts import CHINESE, ENGLISH, LANGUAGES, text_of
+from tidegauge_lab.labs.texts import text_of
 
 each_lab = pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
 each_language = pytest.mark.parametrize("language", LANGUAGES)

@@ -10,12 +10,13 @@ from click.testing import CliRunner
 from tests.documents import blocks
 
 from tidegauge.errors import TidegaugeError
+from tidegauge_client.languages import CHINESE, ENGLISH, LANGUAGES, locale_language
 from tidegauge_lab.cli.lab import lab as cli
 from tidegauge_lab.cli.watch import watch
 from tidegauge_lab.labs.catalogue import LABS, lab_named
 from tidegauge_lab.labs.evidence import Evidence
 from tidegauge_lab.labs.model import Lab, judged, passes
-from tidegauge_lab.labs.texts import CHINESE, ENGLISH, LANGUAGES, SECTIONS, locale_language, text_of
+from tidegauge_lab.labs.texts import SECTIONS, text_of
 
 ROOT = Path(__file__).parents[3]
 PAGES = ROOT / "docs" / "labs"

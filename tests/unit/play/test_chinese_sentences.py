@@ -10,18 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge_lab.play.stories import sentences_in_chinese, stories
+from tidegauge_client.translation import Translation
+from tidegauge_lab.play.stories import stories
+from tidegauge_lab.watch.chinese import sentences_of_views
 from tidegauge_proof import own_rules
 from tidegauge_proof.hand import actions
 from tidegauge_proof.hand.desk import Desk
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
-SENTENCES: dict[str, str] = sentences_in_chinese()
-PATTERNS = [
-    re.compile("(.+?)".join(map(re.escape, one.split("{}"))))
-    for one in sorted(SENTENCES, key=len, reverse=True)
-    if "{}" in one
-]
+SENTENCES = sentences_of_views()
+TRANSLATION = Translation(SENTENCES)
 HAND = Path(actions.__file__).parent
 SPEAKING = [HAND / f"{one}.py" for one in ("driven", "applications", "consumer_members", "share_members", "schedule")]
 NOTATION = re.compile(
@@ -30,13 +28,7 @@ NOTATION = re.compile(
 """What has no words: watermarks, requests and their responses, names."""
 
 
-def is_known(text: str) -> bool:
-    """As chinese.js finds it: the whole text, or sentence by sentence."""
-    return all(map(_is_one, re.split(r"(?<=[.?!]) ", text))) or _is_one(text)
-
-
-def _is_one(text: str) -> bool:
-    return text in SENTENCES or any(one.fullmatch(text) for one in PATTERNS)
+is_known = TRANSLATION.knows
 
 
 def said_in(file: Path) -> Iterator[str]:
@@ -94,7 +86,15 @@ def test_what_a_story_says_as_it_is_played_is_known_in_chinese(story: dict) -> N
 
 
 def test_what_a_rule_of_ones_own_does_wrong_is_known_in_chinese() -> None:
-    for code in ("x = 1", "def truncate(a): pass", "def truncate("):
+    for code in ("x = 1", "def truncate(a): pass"):
         with pytest.raises(own_rules.OwnRuleError) as problem:
             own_rules.OwnRules(code)
         assert is_known(str(problem.value)), str(problem.value)
+
+
+def test_what_python_says_of_a_rule_stays_within_a_chinese_sentence() -> None:
+    with pytest.raises(own_rules.OwnRuleError) as problem:
+        own_rules.OwnRules("def truncate(")
+    said = TRANSLATION.translated(str(problem.value))
+    assert said.startswith("规则不是 Python")
+    assert "'(' was never closed" in said

@@ -44,6 +44,6 @@ function drawBeside() {
   show(byId("beside-verdict"), moment.verdict.length > 0);
   drawVerdictIn(byId("beside-verdict"), moment.verdict);
   write(byId("beside-said"), moment.refused ? `${word("refused-there")} ${spoken(moment.refused)}` : "");
-  drawLanes(beside, shown, partition, firstBox(partition, beside), number >= beside.last);
+  drawLanes(beside, shown, partition, number >= beside.last);
   beside.last = number;
 }

@@ -80,15 +80,7 @@ async function openAddress() {
 
 async function beginPlay() {
   for (const node of document.querySelectorAll("[data-text]")) write(node, word(node.dataset.text));
-  document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
-  const other = new URL(window.location.href);
-  other.searchParams.set("lang", language === "zh" ? "en" : "zh");
   byId("by-hand").before(byId("transactions"), byId("groups"), byId("shares")); // beside the stage, not below the partitions
-  byId("other-language").textContent = word("language");
-  byId("other-language").addEventListener("click", () => {
-    other.hash = window.location.hash;
-    window.location.assign(other);
-  });
   desk.vocabulary = await source.ask({ op: "vocabulary" });
   await source.opened;
   makeHand();

@@ -46,7 +46,6 @@ const WORDS = {
     "rule-holds": "Nothing broken in", "rule-shown": "The stage shows it: go back on the time line, or put a rule of Kafka's beside it.",
     "find-story": "Find a story",
     beside: "Beside it, rule", "by-rule": "Rule", "refused-there": "Not possible here:", pair: "The cure beside it",
-    language: "中文",
   },
   zh: {
     title: "浏览器里的集群",
@@ -92,9 +91,6 @@ const WORDS = {
     "rule-holds": "没有被破坏，已搜索", "rule-shown": "舞台上就是这段历史：可以沿时间线往回看，也可以与 Kafka 的规则并排。",
     "find-story": "查找故事",
     beside: "并排对照规则", "by-rule": "规则", "refused-there": "这里做不到：", pair: "与解决办法并排",
-    language: "English",
   },
 };
-const chosenLanguage = new URLSearchParams(window.location.search).get("lang") || (navigator.language.startsWith("zh") ? "zh" : "en");
-const language = chosenLanguage in WORDS ? chosenLanguage : "en";
 const word = (key) => WORDS[language][key] ?? WORDS.en[key] ?? key;

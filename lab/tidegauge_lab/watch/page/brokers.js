@@ -51,9 +51,9 @@ function drawCard(card, state, place, switchable) {
   show(card.actions, switchable || Boolean(view.greyed));
   show(card.network, switchable || Boolean(view.greyed));
   write(card.stop, texts(card.stops()));
-  mark(card.stop, "aria-label", `${card.stop.textContent} ${card.title}`);
+  mark(card.stop, "aria-label", `${texts(card.stops())} ${card.title}`);
   write(card.pause, texts(card.pauses()));
-  mark(card.pause, "aria-label", `${card.pause.textContent} ${card.title}`);
+  mark(card.pause, "aria-label", `${texts(card.pauses())} ${card.title}`);
   able(card.kill, switchable && state !== "down" && state !== "kafka");
   able(card.pause, switchable && state !== "down" && state !== "kafka");
   able(card.stop, switchable && state !== "kafka");

@@ -12,7 +12,7 @@ const source = (() => {
     silent: "the server of this page does not respond; is `tidegauge watch` still running?",
     vocabulary: async () => (await read("vocabulary")).value,
     lessons: async () => (await read("lessons")).value,
-    lab: (name) => read(`labs/${encodeURIComponent(name)}`),
+    lab: (name) => read(`labs/${encodeURIComponent(name)}?language=${language}`),
     // Send what a button asks for; `value` is the response, with a sentence in `message` or in `error.message`.
     async send(path, body) {
       const response = await fetch(path, {

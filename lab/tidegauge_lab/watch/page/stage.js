@@ -61,6 +61,7 @@ const STAGE_WORDS = {
 };
 const stageWords = STAGE_WORDS[typeof language === "string" ? language : "en"];
 const phrase = (name, ...values) => values.reduce((text, value, place) => text.replace(`{${place}}`, value), stageWords[name] ?? name);
+const HW_REM = 4; // the width of the high watermark's words behind the last box
 const FEWEST_BOXES = 4;
 const MOST_LANES = 7; // of replicas; a partition has rarely more
 // A place where lanes are drawn: of the cluster that `view` holds, and, in the page `play`, of a second one beside it.
@@ -144,13 +145,12 @@ function drawStage() {
   const follows = followsLast();
   if (!partition) return;
   write(byId("stage-state"), stateOf(partition));
-  const from = firstBox(partition, scene);
   const share = Object.values(view.shares || {}).find((one) => one.partition === `${partition.topic}-${partition.partition}`);
   const hasMembers = drawMemberLanes(partition.high === partition.low);
   show(byId("lanes"), !hasMembers);
   write(byId("stage-legend"), hasMembers ? phrase("members") : `${phrase("legend")}${share ? ` ${phrase("shares", share.group)}` : ""}`);
+  const from = drawLanes(scene, view, partition, follows);
   write(byId("stage-left-out"), from > partition.low ? phrase("earlier", from) : "");
-  drawLanes(scene, view, partition, from, follows);
 }
 
 function stateOf(partition) {
@@ -158,8 +158,9 @@ function stateOf(partition) {
   return `${leader}, ${phrase("epoch")} ${partition.leaderEpoch ?? "?"}, ISR ${ids(partition.isr || [])}`;
 }
 
-// Draw the replicas of a partition as lanes; `shown` is the view that it is of.
-function drawLanes(on, shown, partition, from, follows) {
+// Draw the replicas of a partition as lanes, and return the first offset that is drawn; `shown` is the view that it is of.
+// What is drawn may change the lanes' buttons, and so the room for boxes: then they are drawn once more.
+function drawLanes(on, shown, partition, follows) {
   on.name = `${partition.topic}-${partition.partition}`;
   const brokers = partition.assigned.slice(0, MOST_LANES);
   const wanted = `${on.name} ${brokers.join()}`;
@@ -168,15 +169,22 @@ function drawLanes(on, shown, partition, from, follows) {
     on.lanes = new Map(brokers.map((id) => [id, makeLane(id, on)]));
     byId(on.list).replaceChildren(...[...on.lanes.values()].map((lane) => lane.node));
   }
-  for (const [id, lane] of on.lanes) drawLane(lane, shown, partition, id, from, follows);
+  const drawFrom = (from) => {
+    for (const [id, lane] of on.lanes) drawLane(lane, shown, partition, id, from, follows);
+    return from;
+  };
+  const from = drawFrom(firstBox(partition, on));
+  const fits = firstBox(partition, on);
+  return fits === from ? from : drawFrom(fits);
 }
 
-// The first offset that is drawn: as many boxes as there is room for, the newest ones.
+// The first offset that is drawn: as many boxes as there is room for in the narrowest lane, the newest ones.
 function firstBox(partition, on) {
-  const lane = byId(on.list).querySelector(".lane-log");
+  const widths = [...on.lanes.values()].map((lane) => lane.log.clientWidth).filter(Boolean);
   const cell = Number.parseFloat(getComputedStyle(byId(on.list)).getPropertyValue("--cell-rem")) || 4;
   const rem = Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
-  const room = Math.max(FEWEST_BOXES, Math.floor(((lane?.clientWidth || 600) - rem) / (cell * rem)));
+  const width = widths.length ? Math.min(...widths) : 600;
+  const room = Math.max(FEWEST_BOXES, Math.floor((width - HW_REM * rem) / (cell * rem)));
   return Math.max(partition.low, partition.high - room);
 }
 

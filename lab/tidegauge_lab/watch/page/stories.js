@@ -16,7 +16,8 @@ async function makeStory(name) {
   };
   const plays = button("Play step by step", "", () => ({ do: "start", story: name }), to);
   const next = button("Next step", "Next step (key n)", () => ({ do: "next" }), to);
-  const on = button("Play on", "", () => ({ do: on.textContent === "Pause" ? "pause" : "on" }), to);
+  let playsOn = false;
+  const on = button("Play on", "", () => ({ do: playsOn ? "pause" : "on" }), to);
   const ends = button("End", "End the story, and delete its cluster", () => ({ do: "end" }), to);
   next.classList.add("main");
   const intro = make("p", {}, "A story has a cluster of its own, which is shown here until you end the story. Nothing happens to another cluster.");
@@ -35,7 +36,8 @@ async function makeStory(name) {
     write(plays, ended ? "Play again" : "Play step by step");
     able(plays, !teaching.story || ended);
     able(next, Boolean(now) && now.phase === "waiting" && !now.playsOn);
-    write(on, now && now.playsOn ? "Pause" : "Play on");
+    playsOn = Boolean(now && now.playsOn);
+    write(on, playsOn ? "Pause" : "Play on");
     able(on, Boolean(now) && now.phase !== "starting");
     drawStory(story, now);
     if (!now && teaching.story) write(story.state, `Another story is being played: ${teaching.story.title}`);

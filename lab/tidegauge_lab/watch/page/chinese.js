@@ -8,6 +8,11 @@ const LABELS = ["title", "aria-label", "placeholder"];
 const MOST_KNOWN = 4000; // translations that are kept; then it begins again
 const DEEPEST = 3; // of translations within translations
 
+const PROSE = /[a-z]{2} [a-z]{2,} [a-z]{2}/; // English words in a row; names, requests and settings have none
+const MISSING_SPACE = /(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])/g;
+const NEEDLESS_SPACE = /(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])/g;
+
+const spaced = (text) => text.replace(MISSING_SPACE, " ").replace(NEEDLESS_SPACE, "");
 const withValues = (text, values) => text.replace(/\{(\d)\}/g, (_, place) => values[place] ?? "");
 
 function learnChinese(sentences) {
@@ -17,26 +22,25 @@ function learnChinese(sentences) {
     if (parts.length === 1) chinese.plain.set(english, text);
     else {
       const pattern = parts.map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("(.+?)");
-      chinese.templates.push({ parts, size: english.length, pattern: new RegExp(`^${pattern}$`), text });
+      chinese.templates.push({ parts, size: english.length, pattern: new RegExp(`^${pattern}$`, "s"), text });
     }
   }
   chinese.templates.sort((one, other) => other.size - one.size); // the one that says most comes first
 }
 
-// Sentence by sentence, or the whole text; null if a part of it is not known.
-function inChinese(text, depth = 0) {
-  if (!/[a-z]{2}/i.test(text)) return text;
-  const parts = text.split(/(?<=[.?!]) /);
-  const found = parts.map((part) => sentenceInChinese(part, depth));
-  if (!found.includes(null)) return found.join("");
-  return sentenceInChinese(text, depth) ?? clausesInChinese(text, depth);
+// The whole text, sentence by sentence, or clause by clause; null if a part of it is not known. Of a strict search the
+// values have no English prose left.
+function inChinese(text, strict, depth = 0) {
+  if (chinese.plain.has(text)) return chinese.plain.get(text);
+  const found = allInChinese(text.split(/(?<=[.?!]) /), "", strict, depth) ?? sentenceInChinese(text, strict, depth);
+  if (found !== null || !text.includes("; ")) return found;
+  const clauses = allInChinese(text.replace(/\.$/, "").split("; "), "；", strict, depth);
+  return clauses === null ? null : `${clauses}${text.endsWith(".") ? "。" : ""}`;
 }
 
-// Clauses between semicolons, all of which are known.
-function clausesInChinese(text, depth) {
-  const clauses = text.replace(/\.$/, "").split("; ");
-  const found = clauses.length > 1 ? clauses.map((one) => sentenceInChinese(one, depth)) : [null];
-  return found.includes(null) ? null : `${found.join("；")}${text.endsWith(".") ? "。" : ""}`;
+function allInChinese(parts, between, strict, depth) {
+  const found = parts.map((part) => sentenceInChinese(part, strict, depth));
+  return found.includes(null) ? null : found.join(between);
 }
 
 // Whether a text may match: the pattern is tried after that, which takes long where it fails.
@@ -51,12 +55,14 @@ function hasInOrder(text, parts) {
   return true;
 }
 
-function sentenceInChinese(text, depth) {
-  if (HAN.test(text)) return text;
+function sentenceInChinese(text, strict, depth) {
+  if (HAN.test(text) || !/[a-z]{2}/i.test(text)) return text;
   if (chinese.plain.has(text)) return chinese.plain.get(text);
   for (const { parts, pattern, text: wanted } of chinese.templates) {
     const found = hasInOrder(text, parts) && pattern.exec(text);
-    if (found) return withValues(wanted, found.slice(1).map((value) => (depth < DEEPEST ? inChinese(value, depth + 1) ?? value : value)));
+    if (!found) continue;
+    const values = found.slice(1).map((value) => (depth < DEEPEST ? inChinese(value, strict, depth + 1) ?? value : value));
+    if (!strict || !values.some((value) => PROSE.test(value.replace(/`[^`]*`/g, "")))) return spaced(withValues(wanted, values));
   }
   return null;
 }
@@ -66,7 +72,8 @@ function translated(text) {
   if (!chinese.known.has(text)) {
     if (chinese.known.size > MOST_KNOWN) chinese.known.clear();
     const [, before, inner, after] = /^([\s✓✕·]*)([^]*?)(\s*)$/.exec(text);
-    const found = inner && inChinese(inner.replace(/\s+/g, " "));
+    const said = inner.replace(/\s+/g, " ");
+    const found = inner && (inChinese(said, true) ?? inChinese(said, false));
     chinese.known.set(text, found ? `${before}${found}${after}` : text);
   }
   return chinese.known.get(text);
@@ -95,7 +102,7 @@ function translateLabel(node, name) {
 }
 
 async function speakChinese() {
-  learnChinese(await (await fetch("sentences.json")).json());
+  learnChinese(recording ? recording.sentences : await (await fetch("sentences.json")).json());
   translateNode(document.body);
   new MutationObserver((changes) => {
     for (const change of changes) {
