@@ -1,12 +1,12 @@
-"""Rules for requests of clients: which requests one means, and what is done to them. The one declaration.
+"""Rules for requests of clients: the requests that each matches, and its effect. The one declaration.
 
 Rules:
-    1. The fields ``keys`` to ``observe`` are those of kfake's faults, so that one file of rules works for both.
+    1. The fields ``keys`` to ``observe`` are the fields of kfake's faults, so one file of rules works for both.
     2. A field that is left out means every request; the fields that are given must all fit.
     3. A rule counts the requests that it means, over all brokers; ``nth`` is the first that it affects, ``count`` how
        many, -1 without limit. Its chance for the n-th request comes from its seed and n alone.
-    4. An error of a rule that names a topic stands in the results of the topic's partitions that the rule means; the
-       others of the request have their effect (docs/steering.md lists the APIs of which that is so).
+    4. An error of a rule that names a topic is set in the results of the topic's partitions that match. The request's
+    other partitions have their effect (docs/steering.md lists the APIs for which this holds).
     5. A rule meets requests over both wires, if an RPC of gRPC has the API, and gRPC has what the rule names and does
        (``Rule.acts_on``).
 
@@ -103,7 +103,7 @@ _EFFECTS = ("error", "delay_ms", "disconnect", "hold", "freeze", "bytes_per_seco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule that has been read; its fields are those of ``SCHEMA``.
+    """A parsed rule; its fields are listed in ``SCHEMA``.
 
     Attributes:
         keys: names of APIs; empty: all.
@@ -142,7 +142,7 @@ class Rule:
         return WIRES if over_grpc and is_grpcs else (KAFKA,)
 
     def is_affected(self, seen: int, met: int) -> bool:
-        """Return whether the rule affects the ``seen``-th request that it means, after ``met`` others. Rule 3."""
+        """Whether the rule affects its ``seen``-th matching request, after ``met`` affected ones. Rule 3."""
         if seen < self.nth or (self.count >= 0 and met >= self.count):
             return False
         return self.probability >= 1 or Random(f"{self.seed}/{seen}").random() < self.probability

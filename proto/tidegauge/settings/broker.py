@@ -312,4 +312,4 @@ KRAFT_BROKER_SETTINGS = BROKER_SETTINGS | {
     **{name: replace(BROKER_SETTINGS[name], default=default) for name, default in _OTHER_DEFAULTS.items()},
     _PROTOCOLS: replace(BROKER_SETTINGS[_PROTOCOLS], default=_KRAFT_PROTOCOLS, choices=_KRAFT_PROTOCOLS),
 }
-"""The same as Kafka 4 has them, with other defaults: those of a broker in KRaft mode (KIP-1030, KIP-848)."""
+"""The settings of a broker in KRaft mode: the same ones with Kafka 4's defaults (KIP-1030, KIP-848)."""

@@ -192,7 +192,7 @@ _NOUNS = frozenset({" bytes", " records"})
 
 
 def range_text(setting: Setting) -> str:
-    """Return the legal values in few words, with the unit; bounds of the type itself are left out."""
+    """Return the legal values in few words, with the unit."""
     if setting.choices:
         return ("any of " if setting.kind == "list" else "") + _listed(setting.choices)
     if setting.kind == "bool":
