@@ -25,7 +25,7 @@ def install_command(extra: str) -> str:
     except metadata.PackageNotFoundError:  # run from a source directory, or from a zip file sent along
         requirements = []
     if not requirements:
-        return f"pip install PACKAGES, those of the extra `{extra}` in Tidegauge's pyproject.toml"
+        return f"pip install PACKAGES, with the packages of the extra `{extra}` in Tidegauge's pyproject.toml"
     return shlex.join([sys.executable, "-m", "pip", "install", *requirements])
 
 

@@ -132,7 +132,7 @@ GROUP_SETTINGS = (
         "group.consumer.migration.policy",
         "bidirectional",
         "Which groups may change between the classic and the consumer protocol while they have members; the default "
-        "is that of Kafka 4.3.",
+        "is Kafka 4.3's.",
         ("disabled", "upgrade", "downgrade", "bidirectional"),
     ),
     whole(

@@ -55,5 +55,5 @@ def gzip_level(**more: Any) -> Setting:
 def level(name: str, default: int, minimum: int, maximum: int, **more: Any) -> Setting:
     """Return the setting of a compression level (KIP-390)."""
     codec = name.split(".")[1]
-    meaning = f"Level of {codec} where compression.type makes a leader compress."
+    meaning = f"Level of {codec} if compression.type makes a leader compress."
     return Setting(name, "int", default, meaning, "", minimum, maximum, **more)
