@@ -1,4 +1,4 @@
-"""The records of __consumer_offsets: keys, values and batches, byte for byte those of Kafka 3.9.
+"""The records of __consumer_offsets: keys, values and batches, byte for byte as Kafka 3.9 writes them.
 
 A key or value is its version, an int16, and the fields of that version. Written are key version 1 and value version 3
 (version 1 where an offset has an expiration time of its own) for offsets, key version 2 and value version 3 for groups:
@@ -98,7 +98,9 @@ def read_offset(value: bytes) -> CommittedOffset:
 
 
 def read_group(value: bytes) -> GroupMetadataValue:
-    """Return a group's metadata; in version 0 the rebalance timeout of a member is its session timeout.
+    """Return a group's metadata.
+
+        In version 0 the rebalance timeout of a member is its session timeout.
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes are no group of a version that Kafka 3.9 reads.
