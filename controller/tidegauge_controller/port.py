@@ -19,7 +19,7 @@ Verdict = tuple[ErrorCode, str]
 
 
 class Controller(Protocol):
-    """See the module."""
+    """The controller in a broker's process."""
 
     @property
     def active_controller_id(self) -> int | None:

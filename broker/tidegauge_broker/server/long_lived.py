@@ -16,7 +16,7 @@ PARTITIONS_PER_FREEZE = 500
 
 
 class LongLived:
-    """See the module."""
+    """Keeps long-lived objects out of full garbage collections."""
 
     def __init__(self) -> None:
         self._frozen_at = 0

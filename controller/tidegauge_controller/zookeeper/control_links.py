@@ -44,7 +44,7 @@ class Undelivered(Exception):
 
 
 class ControlLink(Protocol):
-    """See the module."""
+    """The link of the controller to one broker."""
 
     async def send(self, request: ControlRequest) -> PartitionsResponse:
         """Send a request.

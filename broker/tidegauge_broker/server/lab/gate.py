@@ -60,7 +60,7 @@ class _Entry:
 
 
 class LabGate:
-    """See the module.
+    """Applies faults to the requests that arrive at a broker.
 
     Args:
         faults: those in force on this broker.

@@ -8,7 +8,7 @@ from tidegauge_broker.server.cluster.ports import Cluster, Dial
 
 
 class LabMembership(Protocol):
-    """See the module.
+    """A broker's membership of its cluster, for the lab.
 
     Attributes:
         is_session: whether the membership is a session with a server.

@@ -98,7 +98,7 @@ class Arrived:
 
 
 class RuleTable:
-    """See the module.
+    """The rules in force at a broker, and their journal.
 
     Args:
         broker_id: this broker.

@@ -48,7 +48,7 @@ OF_BROKERS = frozenset(
 
 
 class ControllersLab(NodeLab):
-    """See the module.
+    """Applies a broker's faults to its requests to the controllers.
 
     Args:
         faults: of the broker.

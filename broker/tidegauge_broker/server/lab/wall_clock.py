@@ -20,7 +20,7 @@ def _machine_ms() -> int:
 
 
 class LabWallClock:
-    """See the module.
+    """A wall clock with the lab's fault.
 
     Args:
         machine_ms: the machine's clock, in ms since 1970.

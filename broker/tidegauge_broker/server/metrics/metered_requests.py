@@ -35,7 +35,7 @@ _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 
 
 class MeteredRequests:
-    """See the module.
+    """Counts and times the requests of a broker.
 
     Args:
         meters: take what is measured.

@@ -62,7 +62,7 @@ Sender = Callable[[effects.Send], Awaitable[Response]]
 
 
 class QuorumDriver:
-    """See the module.
+    """Drives a quorum's node, one event after the other.
 
     Args:
         node: the node.

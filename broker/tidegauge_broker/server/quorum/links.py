@@ -34,7 +34,7 @@ OpenChannel = Callable[[str], KafkaChannel]
 
 
 class QuorumLinks:
-    """See the module.
+    """The connections of a quorum's node to other nodes.
 
     Args:
         listener: the name of the controllers' listener.

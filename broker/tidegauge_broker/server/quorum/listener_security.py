@@ -32,7 +32,7 @@ _NUMBERS = {name: number for number, name in MECHANISMS.items()}
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """See the module.
+    """The security of a controller's listener.
 
     Attributes:
         tls: of a listener with TLS.

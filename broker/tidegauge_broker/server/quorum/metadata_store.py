@@ -64,7 +64,7 @@ class _MetadataDirectory(LogDirectory):
 
 
 class MetadataStore:
-    """See the module.
+    """The disk of a quorum's node.
 
     Args:
         directory: the node's metadata directory; it exists and is formatted.

@@ -18,7 +18,7 @@ Note = Callable[[Mapping[str, Any]], None]
 
 
 class NodeLab:
-    """See the module.
+    """Extension points for the lab in a controller's process.
 
     Attributes:
         way: how channels to controllers connect; who opens the first one sets it before.

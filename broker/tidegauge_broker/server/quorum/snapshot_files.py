@@ -51,7 +51,7 @@ class SnapshotHead(NamedTuple):
 
 
 class SnapshotFiles:
-    """See the module.
+    """The snapshots in the directory of the metadata log.
 
     Args:
         directory: of the metadata log.

@@ -19,7 +19,7 @@ class NoResponse(Exception):
 
 
 class ToController(Protocol):
-    """See the module. ``to`` is the controller, with its address for brokers."""
+    """The wire to the active controller. ``to`` is the controller, with its address for brokers."""
 
     async def alter_partition(self, to: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Propose in-sync replicas."""

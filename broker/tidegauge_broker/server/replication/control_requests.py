@@ -19,7 +19,7 @@ from tidegauge_broker.server.replication.replica_changes import Errors, Loaded, 
 
 
 class ControlRequests:
-    """See the module.
+    """Serves the control requests of ZooKeeper mode.
 
     Args:
         core: of this broker.

@@ -21,7 +21,7 @@ Decision = TypeVar("Decision")
 
 
 class CoreSteps:
-    """See the module. The core's tick is called whenever it has something to do.
+    """Runs the steps of the core. The core's tick is called whenever it has something to do.
 
     Args:
         core: decides.

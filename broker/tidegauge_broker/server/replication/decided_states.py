@@ -27,7 +27,7 @@ _CAUSE = "Metadata"
 
 
 class DecidedStates:
-    """See the module.
+    """The changes of this broker's replicas by KRaft's metadata.
 
     Args:
         core: of this broker.

@@ -51,7 +51,7 @@ class Outlets:
 
 
 class EffectHost:
-    """See the module.
+    """The host of the core's effects.
 
     Args:
         events: the event log.

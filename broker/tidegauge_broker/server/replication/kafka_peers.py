@@ -8,7 +8,7 @@ from tidegauge.kafka_channel import KafkaChannel
 
 
 class KafkaPeers:
-    """See the module.
+    """The channels to the other brokers over Kafka's protocol.
 
     Args:
         broker_id: this broker; its requests have the client id ``broker-ID-PURPOSE``, as those of Kafka's brokers.

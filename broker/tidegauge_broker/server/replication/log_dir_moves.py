@@ -88,7 +88,7 @@ class MoveLimits:
 
 
 class LogDirMoves:
-    """See the module.
+    """Moves replicas between log directories.
 
     Args:
         replicas: the replicas that move, and their logs.

@@ -23,7 +23,7 @@ LookElsewhere = Callable[[Question], Awaitable[object]]
 
 
 class OffsetSearch:
-    """See the module.
+    """Searches offsets by time.
 
     Args:
         log: that is searched.

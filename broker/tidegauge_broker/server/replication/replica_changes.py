@@ -71,7 +71,7 @@ class Replicas(Protocol):
 
 
 class ReplicaChanges:
-    """See the module.
+    """Carries out the controller's decisions about replicas.
 
     Args:
         replicas: of this broker.

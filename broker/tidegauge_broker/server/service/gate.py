@@ -114,7 +114,7 @@ class Entry(Protocol):
 
 
 class Gate(Protocol):
-    """See the module."""
+    """The gate between the wires and the service."""
 
     @property
     def is_open(self) -> bool:

@@ -97,7 +97,7 @@ class FoundCoordinator:
 
 
 class GroupService:
-    """See the module.
+    """The service for groups.
 
     Args:
         runner: this broker's group coordinator.

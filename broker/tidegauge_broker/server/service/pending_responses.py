@@ -72,7 +72,7 @@ class PendingResponse:
 
 
 class PendingResponses:
-    """See the module.
+    """The responses that wait to be written, and their memory.
 
     Args:
         max_bytes: the limit of rule 2.

@@ -26,7 +26,7 @@ LOG = logging.getLogger("tidegauge.service")
 
 
 class ProducePreparation:
-    """See the module.
+    """Prepares the batches of a Produce for their append.
 
     Args:
         verification: rule 1.

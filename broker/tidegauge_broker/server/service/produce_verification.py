@@ -102,7 +102,7 @@ class Retries(NamedTuple):
 
 
 class ProduceVerification:
-    """See the module.
+    """Verifies the transactional batches of a Produce.
 
     Args:
         begin: notes at the partition's leader that a batch is verified; see ``BrokerCore.begin_verification``.

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class RecordsPool:
-    """See the module. Its thread starts with the first work."""
+    """A thread for lengthy work on records. Its thread starts with the first work."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None

@@ -126,7 +126,7 @@ class Ends(Protocol):
 
 
 class ShareGroupService:
-    """See the module.
+    """The service for states and offsets of share groups.
 
     Args:
         runner: this broker's share coordinator.

@@ -57,7 +57,7 @@ from tidegauge_broker.server.service.caller import Caller
 
 
 class TransactionService:
-    """See the module.
+    """The service for transactions.
 
     Args:
         runner: this broker's transaction coordinator.

@@ -13,7 +13,7 @@ COUNTED = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJE
 
 
 class ShareCounts:
-    """See the module.
+    """The counts of share groups.
 
     Attributes:
         acknowledgements: records of which members have said something, by the number of what they said.

@@ -112,7 +112,7 @@ class _Acquirable(NamedTuple):
 
 
 class ShareFetches:
-    """See the module.
+    """The ShareFetches in progress.
 
     Args:
         partitions: the share partitions of this broker.

@@ -31,7 +31,7 @@ Outcome = tuple[ErrorCode, str | None]
 
 
 class HostedSharePartition:
-    """See the module.
+    """One share partition that this broker leads.
 
     Args:
         key: of the share partition.

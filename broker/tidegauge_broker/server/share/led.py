@@ -13,7 +13,7 @@ from tidegauge_broker.server.replication.request_token import ResponseRoom
 
 
 class Led:
-    """See the module.
+    """The led partitions, for the share partitions.
 
     Args:
         replicas: of this broker.

@@ -86,7 +86,7 @@ Decide = Callable[[SharePartition, int], Sequence[Effect]]
 
 
 class SharePartitions:
-    """See the module.
+    """The share partitions that this broker leads.
 
     Args:
         led: the partitions that this broker leads.

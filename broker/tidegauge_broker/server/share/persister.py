@@ -74,7 +74,7 @@ def _jitter() -> float:
 
 
 class Persister:
-    """See the module.
+    """A client of the share coordinators.
 
     Args:
         broker_id: this broker.

@@ -36,7 +36,7 @@ from tidegauge_broker.share.sessions import (
 
 
 class ShareService:
-    """See the module.
+    """The service for members of share groups.
 
     Args:
         partitions: the share partitions that this broker leads.

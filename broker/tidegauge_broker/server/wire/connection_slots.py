@@ -24,7 +24,7 @@ OTHERS_EVERY_SECONDS = 0.2
 
 
 class ConnectionSlots:
-    """See the module.
+    """The connection slots of a broker and its listeners.
 
     Args:
         of_broker: ``max.connections``; ``INT_MAX``: no limit.

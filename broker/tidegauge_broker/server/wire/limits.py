@@ -18,7 +18,7 @@ from tidegauge.settings import INT_MAX, Values
 
 
 class Limits(NamedTuple):
-    """See the module.
+    """The limits of one broker.
 
     Attributes:
         idle_ms: rule 3; ``INT_MAX``: never.

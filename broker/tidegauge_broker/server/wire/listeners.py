@@ -90,7 +90,7 @@ class _GrpcCallers:
 
 
 class WireListeners:
-    """See the module.
+    """The listeners of a broker.
 
     Args:
         listeners: what to bind, and which wire each one speaks.

@@ -42,7 +42,7 @@ OF_CLUSTER: Mapping[int, Operation] = {
 
 
 class Authorization:
-    """See the module.
+    """Authorizes the requests at a controller's listener.
 
     Args:
         values: the controller's settings.

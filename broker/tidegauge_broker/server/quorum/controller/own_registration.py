@@ -31,7 +31,7 @@ FindLeader = Callable[[], Endpoint | None]
 
 
 class OwnRegistration:
-    """See the module.
+    """Registers this controller at the active one.
 
     Args:
         controller: this controller.

@@ -53,7 +53,7 @@ class _Refused(Exception):
 
 
 class QuorumController:
-    """See the module. It is an observer of the node (``driver.Observer``), and must stand behind the committed image.
+    """The controller on one node. It observes the node (``driver.Observer``), and must come after the committed image.
 
     Args:
         node: the node.

@@ -40,7 +40,7 @@ class Peer(NamedTuple):
 
 
 class Connections:
-    """See the module.
+    """The gRPC connections of a broker, by listener and address.
 
     Args:
         listeners: their names by port.

@@ -65,7 +65,7 @@ class _Call:
 
 
 class GatedCalls(grpc.aio.ServerInterceptor):
-    """See the module.
+    """Takes gRPC's calls through the service's gate.
 
     Args:
         gate: the service's.

@@ -50,7 +50,7 @@ MoreServices = Callable[[grpc.aio.Server], Sequence[str]]
 
 
 class OfferedServices:
-    """See the module.
+    """The services of a gRPC listener.
 
     Args:
         service: the broker's.

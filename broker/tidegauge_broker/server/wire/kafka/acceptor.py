@@ -35,7 +35,7 @@ _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor:
-    """See the module.
+    """Accepts the connections of one Kafka listener.
 
     Args:
         at: the address.

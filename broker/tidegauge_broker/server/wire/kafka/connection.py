@@ -86,7 +86,7 @@ _IS_COROUTINE: dict[type, bool] = {}
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """See the module. Every method runs on the event loop."""
+    """One connection of Kafka's protocol. Every method runs on the event loop."""
 
     def __init__(self, owner: Owner, now_ms: Callable[[], int]) -> None:
         self._owner = owner

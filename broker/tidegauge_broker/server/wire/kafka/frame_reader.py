@@ -28,7 +28,7 @@ _SCRATCH = memoryview(bytearray(READ_BYTES))
 
 
 class FrameReader:
-    """See the module.
+    """Gathers the frames of one connection.
 
     Args:
         max_bytes: the largest frame.

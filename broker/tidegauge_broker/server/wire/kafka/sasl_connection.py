@@ -65,7 +65,7 @@ class Sasl(Mechanisms, Protocol):
 
 
 class SaslConnection(KafkaConnection):
-    """See the module."""
+    """A connection of a listener with SASL."""
 
     def __init__(self, owner: Owner, now_ms: Callable[[], int], sasl: Sasl) -> None:
         super().__init__(owner, now_ms)

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Turns:
-    """See the module. One for all connections of a broker.
+    """Decodes and encodes large messages in slices. One for all connections of a broker.
 
     Attributes:
         one_at_a_time: held while a large message is decoded or encoded.
