@@ -6,7 +6,7 @@ Rules:
     3. A rule counts the requests that it means, over all brokers; ``nth`` is the first that it affects, ``count`` how
        many, -1 without limit. Its chance for the n-th request comes from its seed and n alone.
     4. An error of a rule that names a topic is set in the results of the topic's partitions that match. The request's
-    other partitions have their effect (docs/steering.md lists the APIs for which this holds).
+       other partitions have their effect (docs/steering.md lists the APIs for which this holds).
     5. A rule meets requests over both wires, if an RPC of gRPC has the API, and gRPC has what the rule names and does
        (``Rule.acts_on``).
 

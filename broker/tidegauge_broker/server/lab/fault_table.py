@@ -280,7 +280,7 @@ class FaultTable:
         return not self._in_force
 
     def network(self, way: Way, end: End, *, count: bool = True) -> Verdict:
-        """Return what the faults do to a call in this direction, from or to that end.
+        """Return the faults' effect on a call in a direction and end.
 
         Without ``count`` only partitions are looked for: no chance is drawn and nothing is counted.
         """
@@ -332,7 +332,7 @@ class FaultTable:
         return None
 
     def hold(self, request: GatedRequest, *, after_effect: bool) -> MetHold | None:
-        """Return where this request waits before its effect, or where its response does; None: nowhere."""
+        """Return the barrier of this request or of its response, or None."""
         for number, entry in self._in_force.items():
             hold = entry.fault.hold
             if entry.barrier is None or hold.after_effect != after_effect or not _names(hold, request):
@@ -350,7 +350,7 @@ def _is_its_turn(entry: _InForce, fault: lab_pb2.ErrorFault | lab_pb2.HoldFault)
 
 
 def _names(fault: lab_pb2.ErrorFault | lab_pb2.HoldFault, request: GatedRequest) -> bool:
-    """Return whether the fault means this request: its API, its sender and what it is about."""
+    """Whether the fault means this request: its API, its sender and its object."""
     if request.api not in apis_meant(fault.rpc):
         return False
     if fault.client_id and fault.client_id != request.client_id:

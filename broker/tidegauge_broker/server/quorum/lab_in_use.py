@@ -13,7 +13,7 @@ def lab_of(node_id: int, address: str) -> NodeLab:
 
     Args:
         node_id: the controller's.
-        address: where it serves the lab's faults over gRPC (``lab.listener``); empty: nowhere.
+        address: of the lab's faults over gRPC (``lab.listener``); empty: it has none.
     """
     if not address:
         return NodeLab()

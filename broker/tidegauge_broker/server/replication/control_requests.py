@@ -23,8 +23,8 @@ class ControlRequests:
 
     Args:
         core: of this broker.
-        changes: carries out what is no longer a request.
-        steps: what carries out the core's decisions.
+        changes: carries out the changes of replicas.
+        steps: carries out the core's decisions.
         now_ms: a clock that never goes back.
     """
 

@@ -61,7 +61,7 @@ class CoreSteps:
         self.arm_timer()
 
     def decided(self, decide: Callable[[], Decision]) -> Decision:
-        """Return what the core decides. A failure that belongs to no single partition halts the broker."""
+        """Return the core's decision. A failure outside single partitions halts the broker."""
         try:
             return decide()
         except Exception as problem:

@@ -16,7 +16,7 @@ class ZooKeeperMembership:
     """The membership of a broker in ZooKeeper mode, for the lab.
 
     Args:
-        faults: those that apply to the connection.
+        faults: the faults that apply to the connection.
         session_file: where the session is noted (``lab.session.file``); None: nowhere.
     """
 

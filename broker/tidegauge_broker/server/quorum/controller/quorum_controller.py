@@ -6,11 +6,11 @@ Rules (``QuorumController``):
     2. Events are decided one after the other, from the image with the pending records. The records of a decision are
        tried on that image first, then proposed to the quorum as a whole; memory changes when the log has taken them.
     3. A response waits until its records are committed and in the committed image. So does a response without records,
-       for whatever was pending when it was decided.
+       for the records that were pending when it was decided.
     4. When leadership is lost, memory is dropped, and whatever waits gets NOT_CONTROLLER. The committed image remains.
     5. An event that is refused, or that meets a defect, costs itself alone: nothing was proposed yet. A node whose log
        refuses the records of a decision gives its leadership up.
-    6. What would hold the event loop up is done in a thread, while the queue waits for it: decisions about many
+    6. Lengthy work is done in a thread, while the queue waits for it: decisions about many
        partitions. Nothing else changes memory meanwhile; contacts of brokers that arrive then are noted after it.
 """
 
@@ -245,7 +245,7 @@ class QuorumController:
             self._arrived.clear()
 
     async def _handle(self, event: WriteEvent) -> None:
-        """Decide about an event, and let the log take what was decided."""
+        """Decide about an event, and let the log take the decision's records."""
         active = self._active
         if active is None:
             self._fail(event, ErrorCode.NOT_CONTROLLER, self.not_active())
