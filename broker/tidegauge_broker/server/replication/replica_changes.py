@@ -217,7 +217,7 @@ class ReplicaChanges:
         return errors
 
     def _as_carried_out(self, errors: Errors) -> Errors:
-        """Return the outcomes with an error for each partition that failed while the change was carried out."""
+        """Return the outcomes, with errors for partitions that failed meanwhile."""
         failed = self._replicas.failed
         return {
             at: ErrorCode.KAFKA_STORAGE_ERROR if error is ErrorCode.NONE and at in failed else error

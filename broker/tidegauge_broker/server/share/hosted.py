@@ -27,7 +27,7 @@ NOT_REACHED = frozenset(
 )
 """Errors after which the persister has tried for as long as it tries."""
 Outcome = tuple[ErrorCode, str | None]
-"""What came of an acknowledgement or a release: the error, and the message for the client."""
+"""The outcome of an acknowledgement or a release: the error, and the message for the client."""
 
 
 class HostedSharePartition:
