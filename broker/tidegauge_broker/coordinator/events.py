@@ -60,7 +60,7 @@ class RecordsRead:
 
 @dataclass(frozen=True, slots=True)
 class LoadCompleted:
-    """The log was read to its end, or could not be read further: the partition is served with what was read.
+    """The log was read to its end, or could not be read further; the partition is served with the records read.
 
     Attributes:
         problem: why the log could not be read to its end; it is logged.

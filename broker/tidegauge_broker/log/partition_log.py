@@ -297,7 +297,7 @@ class PartitionLog:
         return b""
 
     def place_of(self, offset: int) -> tuple[str, int]:
-        """Return the file and byte of an offset, or the log's end; raises as ``read``."""
+        """Return an offset's file and byte, or the log's end; see ``read``."""
         with self.storage("reading"):
             for segment in self._segments[self._at(offset) :]:
                 position = segment.position_of(offset)

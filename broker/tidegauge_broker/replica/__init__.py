@@ -99,15 +99,15 @@ Invariants
     ``Partition.enter``.
 
 Map
-    entry       broker, control_requests; messages (requests and results), effects, ports (the core's inputs)
+    entry       broker, control_requests; messages (requests, results), effects, ports (the core's inputs)
     driver      effect_executor
     replicas    hosted, partition, roles, partition_states (roles of replicas), leaderships, view, refusals
     leader      leader, isr, isr_changes, remote_replica; writes, preparation, validation, record_errors,
                 producer_state, open_transactions, verification; fetches, reading, standing_fetch, preferred_replica,
                 list_offsets
-    follower    following, rounds, standing_rounds, follower; rules/ (where two logs part); epoch_cache
+    follower    following, rounds, standing_rounds, follower, rules/ (where two logs part), epoch_cache
     waiting     parked, delayed_produce, delayed_fetch, delayed_delete_records, delayed_offsets
-    beside      quota; future_replica and future_states (moves between log directories); snapshot (for the explorer)
+    beside      quota, future_replica and future_states (moves between log directories), snapshot (for the explorer)
 
 Source: Kafka's ReplicaManager and Partition; the form follows etcd's package raft.
 """

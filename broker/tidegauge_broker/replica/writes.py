@@ -151,9 +151,9 @@ class Writes:
         """Note that a transactional batch is verified before it is appended; return the guard for its append.
 
         Returns:
+            INVALID_PRODUCER_EPOCH if Kafka 4 knows a higher epoch of the producer.
             None if nothing has to be verified: the producer's transaction is open here, verification is off, which
-            None where nothing has to be verified: the producer's transaction is open here, verification is off, which
-            does not matter where the partition is added instead, or this broker does not lead, which the append will
+            does not matter if the partition is added instead, or this broker does not lead, which the append will
             find out.
         """
         leader, _ = self._hosted.leader_of(topic_partition, None)

@@ -1,6 +1,6 @@
 """Finds a transactional id, and writes its changes to __transaction_state.
 
-Contract: ``store`` emits the append of one record; the change is applied, and the caller is called, by the outcome of
+Contract: ``store`` emits the append of one record. The change is applied, and the caller is called, by the outcome of
 the append and never before. A failed append leaves the id as it was, although its record may be in the log, where it
 counts for the next coordinator.
 Source: TransactionStateManager (getTransactionState, appendTransactionToLog).

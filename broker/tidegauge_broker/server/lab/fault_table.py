@@ -1,8 +1,8 @@
 """The faults in force on a broker, and their effect on a call.
 
 Contract: ``set`` checks a fault and puts it in force. ``network`` returns the effect of the network faults on a call,
-``error`` takes one request and says whether it fails, ``hold`` where it or its response waits. Faults of disks and
-of the clock are kept here too, and handed to these.
+``error`` takes one request and says whether it fails. ``hold`` returns the barrier of it or its response. Faults of
+disks and of the clock are kept here too, and handed to these.
 
 Rules:
     1. A network fault with the same ends, direction and kind of effect replaces the older one; a fault of the clock

@@ -1,7 +1,7 @@
 """Counts and times the requests of a broker, by Kafka's names; a broker without metrics has none of it.
 
 Produce, Fetch and the controller's requests are measured as middleware of the service, with their bytes and
-topics. All other requests are measured by their wire, which knows where one begins and ends (``responded``).
+topics. All other requests are measured by their wire, which knows their begin and end (``responded``).
 ``TotalTimeMs`` is from a request's arrival to its response, the wait in purgatory included.
 Source: Kafka's RequestChannel.Metrics, RequestMetrics.
 """

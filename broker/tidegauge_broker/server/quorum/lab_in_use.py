@@ -9,7 +9,7 @@ from tidegauge_broker.server.quorum.node_lab import NodeLab
 
 
 def lab_of(node_id: int, address: str) -> NodeLab:
-    """Return the lab's part of a controller if it has an address, else the defaults.
+    """Return the lab's part of a controller with an address, else defaults.
 
     Args:
         node_id: the controller's.
