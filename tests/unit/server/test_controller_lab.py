@@ -115,7 +115,7 @@ async def test_a_vote_that_only_asks_has_a_name_of_its_own() -> None:
 
 
 def test_a_controller_without_lab_listener_has_no_lab() -> None:
-    """Nothing of gRPC is loaded, listens, or stands before a request."""
+    """Nothing of gRPC is loaded or listens, and no gate wraps a request."""
     plain = lab_of(3000, "")
     assert type(plain) is NodeLab
     served = {VOTE: Served(VOTE, lambda _: None)}
