@@ -133,7 +133,7 @@ class Twin:
     def sure_end(self, offset: int) -> int:
         """Return the end of the records that must be there.
 
-        It is at most an offset; rule 7 excuses the last batches.
+        It is at most the given offset; rule 7 excuses the last batches.
 
         A compacted log whose last batch was truncated behind a gap ends before the gap when it is loaded.
         """
@@ -248,7 +248,8 @@ def _judged(
     found: Found, before: Twin, after: Twin | None, *, power_lost: bool
 ) -> Iterator[tuple[tuple[Batch, ...], str | None]]:
     """Yield the logs of which it may be the remnant, the newest first, and why it can't be; None: it can."""
-    last = after or before shared = _shared_end(before.batches, last.batches)
+    last = after or before
+    shared = _shared_end(before.batches, last.batches)
     floor = min(before.flushed, last.flushed, shared) if power_lost else shared
     candidates = [last.batches, before.batches]
     if power_lost:

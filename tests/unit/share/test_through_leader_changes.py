@@ -143,7 +143,8 @@ def test_acknowledgements_that_succeeded_hold_through_changes_of_leaders(seed: i
     history.play(150)
     # Remaining records are delivered and accepted in the end. The start may wait before records that were completed
     # under a former leader, until there are records behind them (SharePartition.findLastOffsetAcknowledgedAndMetadata).
-    history.change_leader() leader, end = history.leader, sum(history.sizes)
+    history.change_leader()
+    leader, end = history.leader, sum(history.sizes)
     for _ in range(20 * end):
         acquired = leader.fetch("a")
         for first, last, _ in acquired:
