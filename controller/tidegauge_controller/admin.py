@@ -16,7 +16,7 @@ Mutate = Callable[[int], None]
 
 
 def repeated_names(names: Iterable[str]) -> frozenset[str]:
-    """Return the names that a request has more than once; such a request contradicts itself."""
+    """Return the names that occur more than once: such requests contradict themselves."""
     return frozenset(name for name, times in Counter(names).items() if times > 1)
 
 

@@ -1,6 +1,6 @@
-"""What a broker asks of the controller in its process, whichever kind it is.
+"""A broker's interface to the controller in its process, of either kind.
 
-Contract: each method returns NOT_CONTROLLER, or None where it says so, unless this process is the active controller.
+Contract: each method returns NOT_CONTROLLER, or None if it says so, unless this process is the active controller.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Verdict = tuple[ErrorCode, str]
 
 
 class Controller(Protocol):
-    """See the module."""
+    """The controller in a broker's process."""
 
     @property
     def active_controller_id(self) -> int | None:
-        """Return the active controller, as far as this broker knows; None: there is none."""
+        """Return the active controller known to this broker, or None."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class Controller(Protocol):
         ...
 
     def unclean_election_enabled(self, topic: str | None = None) -> None:
-        """Elect where it helps: ``unclean.leader.election.enable`` has become true, for a topic or (None) for all."""
+        """Elect if it helps: ``unclean.leader.election.enable`` has become true, for a topic or (None) for all."""
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Handle a leader's proposal of in-sync replicas."""
@@ -59,7 +59,11 @@ class Controller(Protocol):
     async def list_reassignments(
         self, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, Assignment] | None:
-        """Return the reassignments in progress, of these partitions or (None) of all; None: not the controller."""
+        """Return the reassignments in progress; None: not the controller.
+
+        Args:
+            partitions: the partitions; None: all.
+        """
         ...
 
     async def elect_leaders(

@@ -2,8 +2,8 @@
 
 Nothing is decided here. ``NO_LEADER`` and an unchecked leader epoch are absent fields on the wire; every order of
 replicas is kept. ``to_*`` builds the protobuf message, ``from_*`` the plain value. An error number that this version
-does not know is read as UNKNOWN_SERVER_ERROR. What may name all partitions of a cluster is converted with turns of the
-event loop after every ``PARTITIONS_PER_TURN``.
+does not know is read as UNKNOWN_SERVER_ERROR. Messages that may name all partitions of a cluster are converted with
+turns of the event loop after every ``PARTITIONS_PER_TURN``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _from_header(message: control_pb2.ControlHeader) -> ControlHeader:
 
 
 def _to_state(state: PartitionState) -> dict[str, Any]:
-    """Return the fields of a partition's state that LeaderAndIsr and UpdateMetadata have in common."""
+    """Return a state's fields that LeaderAndIsr and UpdateMetadata have in common."""
     return {
         "topic": state.topic_partition.topic,
         "topic_id": state.topic_id,

@@ -67,12 +67,12 @@ def assign_replicas(
 
 
 def _follower(first: int, shift: int, index: int, count: int) -> int:
-    """Return the position of a partition's follower number ``index``, never that of its first replica."""
+    """Return the position of a partition's follower ``index``, other than the first replica's."""
     return (first + 1 + (shift + index) % (count - 1)) % count
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Return the brokers, taken in turn from each rack: racks by name, brokers by id (KIP-36)."""
+    """Return the brokers, racks taking turns: racks by name, brokers by id (KIP-36)."""
     by_rack: dict[str, list[int]] = {}
     for broker_id in sorted(racks):
         by_rack.setdefault(racks[broker_id], []).append(broker_id)

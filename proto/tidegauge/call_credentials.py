@@ -3,7 +3,7 @@
 Rules:
     1. ``authorization`` is ``Basic`` with user and password (RFC 7617, UTF-8), or ``Bearer`` with a token (RFC 6750).
     2. ``tidegauge-sasl-mechanism`` names the mechanism whose users are meant. Without it a broker looks for the user
-       among those of all its mechanisms: other programs, such as grpcurl, need to know ``authorization`` alone.
+       in all mechanisms: other programs, such as grpcurl, need to know ``authorization`` alone.
     3. A password travels as it is, also for SCRAM's users, since a call has no room for an exchange. So there is TLS
        under it, always.
 """

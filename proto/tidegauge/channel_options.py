@@ -27,19 +27,19 @@ OF_THE_LAB: ContextVar[bool] = ContextVar("the lab's own calls", default=False)
 
 
 def agent_options(*, of_the_lab: bool | None = None) -> tuple[tuple[str, str], ...]:
-    """Return the options of a channel by which a broker recognises the lab's own calls.
+    """Return the channel options by which a broker recognises the lab's own calls.
 
     Args:
-        of_the_lab: whether they are; None: by the context.
+        of_the_lab: whether the calls are the lab's; None: by the context.
     """
     is_labs = OF_THE_LAB.get() if of_the_lab is None else of_the_lab
     return (("grpc.primary_user_agent", LAB_AGENT),) if is_labs else ()
 
 
 def was_slow_to_connect(details: str) -> bool:
-    """Return whether a call was never sent because the attempt to connect took too long; it was not refused.
+    """Whether a call was never sent because connecting took too long; it was not refused.
 
-    The channel refuses further calls while it connects again: a call that is to wait for that needs a new one.
+    The channel refuses further calls while it reconnects: a call that must wait for the connection needs a new channel.
 
     Args:
         details: gRPC's, of the failed call.

@@ -1,6 +1,6 @@
 """The checksum of Kafka's record batches, CRC-32C (Castagnoli; RFC 3720, appendix B.4).
 
-``crc32c`` is the compiled one of the package ``crc32c``. Where that package has no build, as in WebAssembly, it is
+``crc32c`` is the compiled one of the package ``crc32c``. Without a build of that package, as in WebAssembly, it is
 ``plain_crc32c``, which gives the same numbers (test_plain_helpers.py compares them).
 """
 

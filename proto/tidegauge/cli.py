@@ -85,7 +85,7 @@ class DirectoryType(click.Path):
 
 
 def common_help(command: click.Command) -> str:
-    """Return the section of a verb's ``--help`` that lists its common options; empty if it has none."""
+    """Return the help section for a verb's common options; empty without any."""
     options = [option for option in command.params if isinstance(option, CommonOption) and not option.hidden]
     if not options:
         return ""
@@ -158,7 +158,7 @@ def _keep_command_config(context: click.Context, _: click.Parameter, value: Path
 
 
 def command_config() -> Path | None:
-    """Return the file that ``--command-config`` of the running verb names; None if the option was not given."""
+    """Return the file that the running verb's ``--command-config`` names; None without the option."""
     context = click.get_current_context(silent=True)
     found = None if context is None else context.meta.get(_COMMAND_CONFIG)
     return found if isinstance(found, Path) else None
@@ -180,9 +180,9 @@ def controller_verb_options(command: AnyCallable) -> AnyCallable:
 
 
 def about_its_cluster(sentence: str) -> str:
-    """Return a sentence whose advised commands mean the cluster that the running verb was given (--dir, -b).
+    """Return a sentence, its commands completed by the running verb's cluster.
 
-    Sentences come from libraries too, which do not know how the command line names the cluster.
+    That is the verb's --dir or -b. Libraries, which write sentences too, do not know how the command line names it.
     """
     context = click.get_current_context(silent=True)
     given = {} if context is None else context.params
@@ -219,7 +219,7 @@ def say(text: str) -> None:
 
 
 def json_line(value: object) -> str:
-    """Return a JSON document on one line, in which terminals find no control character, C1 included."""
+    """Return a JSON document on one line, with control characters escaped, C1 included."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return _BEHIND_ASCII_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -231,7 +231,7 @@ def print_json(value: object) -> None:
 
 
 def is_pipe(stream: TextIO) -> bool:
-    """Return whether the stream is a pipe of the system; one that a test has put there has no descriptor."""
+    """Whether the stream is a pipe of the system; a test's replacement has no descriptor."""
     try:
         return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):
@@ -294,7 +294,7 @@ _REFUSALS = {
 
 
 def refusal(error: OSError) -> str:
-    """Return the sentence for a file, or for stdout where the error names none, that the system refuses."""
+    """Return the sentence for an error on a file, or on stdout."""
     if error.filename is None:
         return f"the output can't be written: {error.strerror}"
     return f"{error.filename} can't be read or written: {error.strerror}"

@@ -30,13 +30,13 @@ def found_directory() -> Path:
 
 
 def directory_argument(directory: Path) -> str:
-    """Return `` --dir DIR`` where the verbs would not find the directory by themselves; empty otherwise."""
+    """Return `` --dir DIR`` if verbs would not find the directory; else empty."""
     is_found = found_directory().absolute() == directory.absolute()
     return "" if is_found else f" --dir {shlex.quote(str(directory))}"
 
 
 def command_for(directory: Path, words: str) -> str:
-    """Return a command for a sentence: in backticks, with the directory of the cluster that it is to mean.
+    """Return a command in backticks, with the directory of its cluster.
 
     Args:
         directory: the cluster's.
@@ -58,7 +58,7 @@ def of_directory(sentence: str, directory: Path) -> str:
 
 
 def of_servers(sentence: str, arguments: str) -> str:
-    """Return a sentence whose advised commands mean the cluster at an address, where they can.
+    """Return a sentence with each command completed by a cluster's address, if possible.
 
     Args:
         sentence: with commands in backticks.

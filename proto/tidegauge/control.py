@@ -90,7 +90,7 @@ class UpdateMetadataRequest:
 
     @property
     def update(self) -> MetadataUpdate:
-        """Return what it says of the cluster, whoever sends such a thing in which way."""
+        """Return the request's content in the form that both modes share."""
         header = self.header
         return MetadataUpdate(header.controller_id, header.controller_epoch, self.live_brokers, self.partitions)
 

@@ -2,7 +2,7 @@
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun in singular or plural: ``1 record``, ``3 records``.
+    """Return a number with its noun: ``1 record``, ``3 records``.
 
     Args:
         count: how many.

@@ -1,8 +1,8 @@
 """The one table of errors: number, name, retriable, definite, meaning.
 
 The numbers are Kafka's (``org.apache.kafka.common.protocol.Errors``) and are forever; the protobuf enum
-``ErrorCode`` has the same ones (a test compares). *Retriable* says that the same request may succeed later;
-*refresh_metadata* that the client should refresh its metadata first; *definite* that the request certainly had no
+``ErrorCode`` has the same ones (a test compares). *Retriable* says that the same request may succeed later,
+*refresh_metadata* that the client should refresh its metadata first. *Definite* says that the request certainly had no
 effect: after any other error the outcome is unknown, and a retry without idempotence may write twice.
 """
 

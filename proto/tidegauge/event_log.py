@@ -9,7 +9,7 @@ Every line has
     ``kind``      one of the kinds below
     ``cause``     what made it happen, in the words of the message or timer: ``LeaderAndIsr``, ``Produce``,
                   ``Fetch``, ``FetchResponse``, ``AlterPartition``, ``IsrExpiration``, ``Startup``, ...
-and, where they apply, ``topic``, ``partition``, and the kind's own fields.
+and, if they apply, ``topic``, ``partition``, and the kind's own fields.
 
 | kind | fields |
 |---|---|
@@ -35,11 +35,11 @@ and, where they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``share`` | ``group``; ``state``: initializing, active, failed, fenced; ``leader_epoch``, ``start_offset``, |
 | | ``end_offset``, ``delivery_count_limit``, ``unwritten``: writes in flight; ``records`` in flight, each range as |
 | | first and last offset, state, deliveries, member (null: none), whether it is being written; ``has_more``; |
-| | ``changed``: those of the ranges that are new |
+| | ``changed``: the ranges that are new |
 | ``refusal`` | ``request``: a control request, or AlterPartition; ``error``; ``leader_epoch`` of the request; |
 | | ``topic_id`` of the request and ``own_topic_id`` of the replica, if they differ |
 | ``fault`` | ``action``, ``broker``, ``process``: what the lab did, as below |
-| ``restore`` | ``snapshot``: its name; ``taken_ms``: when it was taken. What was done since then is undone |
+| ``restore`` | ``snapshot``: its name; ``taken_ms``: when it was taken. All later changes are undone |
 
 A fault is written by the lab itself (kill, stop, pause, resume, start, power-cut) or by the broker that it is in:
 hold-fetch, release-fetch, step-fetch (with ``until``), sync, isolate, inject-error, hold-requests, inject-disk,
@@ -105,9 +105,10 @@ def is_harm(event: Mapping[str, Any]) -> bool:
 
 
 def read_line(line: str | bytes) -> dict[str, Any] | None:
-    """Return the event in a line; None if it is none that can be put in order, such as one that its writer died in.
+    """Return the event in a line; None if it can't be ordered.
 
-    A cluster's directory may be a stranger's: what orders events and says when they happened is checked here.
+    Such is a half-written line. A cluster's directory may come from elsewhere, so the fields that order and date
+    events are checked here.
     """
     try:
         event = json.loads(line)
@@ -144,13 +145,16 @@ def read_directory(directory: Path) -> list[dict[str, Any]]:
 
 
 def causal_key(event: Mapping[str, Any]) -> tuple[int, str, int]:
-    """Return a sort key that puts no event before its cause; unrelated events go by time, source and sequence."""
+    """Return a sort key that puts no event before its cause.
+
+    Unrelated events are sorted by time, source and sequence.
+    """
     logical_time = event.get("logical_time", event.get("time_ms", 0) * 1000)
     return logical_time, str(event.get("source")), event.get("sequence", 0)
 
 
 def broker_of(event: Mapping[str, Any]) -> int | None:
-    """Return the broker that wrote an event, or to which the lab did something."""
+    """Return the broker that wrote an event, or that it concerns."""
     source = str(event.get("source", ""))
     if source.startswith("broker-") and source[7:].isdecimal():
         return int(source[7:])

@@ -13,7 +13,7 @@ DISTRIBUTION = "tidegauge"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs into this Python what the extra needs, for a sentence to people.
+    """Return the command that installs an extra's requirements into this Python, for messages.
 
     Args:
         extra: its name in pyproject.toml.
@@ -25,12 +25,12 @@ def install_command(extra: str) -> str:
     except metadata.PackageNotFoundError:  # run from a source directory, or from a zip file sent along
         requirements = []
     if not requirements:
-        return f"pip install PACKAGES, those of the extra `{extra}` in Tidegauge's pyproject.toml"
+        return f"pip install PACKAGES, with the packages of the extra `{extra}` in Tidegauge's pyproject.toml"
     return shlex.join([sys.executable, "-m", "pip", "install", *requirements])
 
 
 def requirements_of(all_requirements: list[str], extra: str) -> list[str]:
-    """Return those of a distribution's requirements (PEP 508) that the extra adds, without their markers."""
+    """Return the requirements (PEP 508) that an extra adds, without markers."""
     of_extra = re.compile(rf"""\bextra\s*==\s*(["']){re.escape(extra)}\1""")
     parts = (requirement.partition(";") for requirement in all_requirements)
     return [wanted.strip() for wanted, _, marker in parts if of_extra.search(marker)]

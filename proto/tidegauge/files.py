@@ -20,13 +20,13 @@ _OF_A_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name a file in an error that names none: a write to a full disk does not say where it failed, an open does.
+    """Name the file in an error that has no name: an open names its file, a write to a full disk does not.
 
     Args:
-        path: what is being written.
+        path: the file that the block writes.
 
     Raises:
-        OSError: that of the block, with a ``filename``.
+        OSError: the block's, with a ``filename``.
     """
     try:
         yield
@@ -90,7 +90,7 @@ def _no_constant(text: str) -> float:
 
 
 def unusable(problem: OSError) -> str:
-    """Return which file can't be read or written and why, as the begin of a sentence."""
+    """Return an error's file and reason, as the beginning of a sentence."""
     return f"{problem.filename or 'a file of the cluster'} can't be read or written: {problem.strerror}"
 
 

@@ -58,7 +58,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition of an internal topic that holds a group or a transactional id.
+    """Return an internal topic's partition for a group or a transactional id.
 
     Args:
         key: the group id or transactional id.

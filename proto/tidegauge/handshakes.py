@@ -31,7 +31,7 @@ def _says(text: str, words: tuple[str, ...]) -> bool:
 
 
 def client_reason(details: str, host: str) -> str | None:
-    """Return why a client could not connect; None if the details are not about TLS."""
+    """Return why TLS kept a client from connecting; None: another cause."""
     text = details.lower()
     if _says(text, _NOT_TLS):
         return (
@@ -69,7 +69,7 @@ def client_reason(details: str, host: str) -> str | None:
 
 
 def server_reason(native_line: str) -> str | None:
-    """Return why a peer could not be served, from a line of gRPC's log; None if it is not about a handshake."""
+    """Return why a handshake failed, from gRPC's log line; else None."""
     found = _NATIVE_LINE.search(native_line)
     if found is None:
         return None
@@ -77,7 +77,7 @@ def server_reason(native_line: str) -> str | None:
 
 
 def peer_reason(details: str) -> str:
-    """Return why a broker could not finish a handshake that a peer began, from what its TLS library says."""
+    """Return why a peer's handshake failed, from the TLS library's message."""
     text = details.lower()
     if _says(text, _NOT_TLS):
         return (

@@ -26,7 +26,7 @@ def host_in(address: str) -> str:
 
 
 def dialled_host(bound: str, otherwise: str) -> str:
-    """Return the host at which this machine reaches a server that listens at a host.
+    """Return the host to dial, on this machine, for a server's bound host.
 
     Args:
         bound: host that the server binds; empty or 0.0.0.0: every IPv4 address, ``::``: every IPv6 address.
@@ -38,7 +38,7 @@ def dialled_host(bound: str, otherwise: str) -> str:
 
 
 def peer_host(peer: object) -> str:
-    """Return the host of a socket's other end in Java's form; ``?``: it is no internet address.
+    """Return a socket's peer host in Java's form; ``?`` without one.
 
     Args:
         peer: as ``getpeername`` returns it. A link-local IPv6 address has the number of its interface.
@@ -53,8 +53,8 @@ def peer_host(peer: object) -> str:
 def java_host(host: str) -> str:
     """Return a host in the form of ``InetAddress.getHostAddress``: ``0:0:0:0:0:0:0:1`` for ``::1``.
 
-    An IPv4 address inside an IPv6 one (``::ffff:10.0.0.1``) is an IPv4 address to Java. What is no address, such as
-    ``*``, stays as it is.
+    An IPv4 address inside an IPv6 one (``::ffff:10.0.0.1``) is an IPv4 address to Java. A text that is no address, such
+    as ``*``, stays as it is.
     """
     if ":" not in host:
         return host

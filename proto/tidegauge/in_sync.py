@@ -1,13 +1,13 @@
-"""Decide who is in sync and where the high watermark stands: the rules that the leader applies and ``explain`` reports.
+"""Decide which replicas are in sync, and the high watermark: rules that the leader applies and ``explain`` reports.
 
 Pure functions over plain values, so that every place that decides or explains asks the same question here:
 
 - a follower is *caught up* if it has the leader's whole log, or had it within replica.lag.time.max.ms
   (Replica.isCaughtUp);
 - a follower outside the ISR *may join* once its fetch offset has reached the high watermark and the start of the
-  leader's epoch (Partition.isFollowerInSync; the second condition cured KAFKA-7128);
+  leader's epoch (Partition.isFollowerInSync; the second condition fixed KAFKA-7128);
 - the *high watermark* is the smallest log end offset over the leader, the maximal ISR (KIP-497) and every live replica
-  that is caught up though not in the ISR (Partition.maybeIncrementLeaderHW), and it does not move at all while the
+  that is caught up though not in the ISR (Partition.maybeIncrementLeaderHW). It does not move at all while the
   committed ISR is smaller than min(min.insync.replicas, replication factor) (since Kafka 3.7).
 """
 
@@ -45,22 +45,23 @@ class FollowerProgress(Protocol):
 
 
 def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
-    """Return the number of in-sync replicas that acks=all demands: min.insync.replicas, at most all replicas."""
+    """Return the ISR size that acks=all requires: min.insync.replicas, at most all replicas."""
     return min(min_insync_replicas, replica_count)
 
 
 def is_caught_up(follower: FollowerProgress, leader_log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
-    """Return whether a follower has the leader's whole log, or had it within the lag time (inclusive)."""
+    """Whether a follower has the leader's whole log, or had it within the lag time (inclusive)."""
     return (
         follower.log_end_offset == leader_log_end_offset or now_ms - follower.last_caught_up_time_ms <= lag_time_max_ms
     )
 
 
 def obstacle_to_joining(log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> JoinObstacle | None:
-    """Return what a follower outside the ISR has yet to reach before it may join; None if it may.
+    """Return the next offset that a follower outside the ISR must reach.
 
-    The high watermark comes first: below it, committed records are missing. Between it and the start of the leader's
-    epoch lie records that the leader holds and may commit, so that a replica without them must not be elected.
+    None: it may join. The high watermark comes first: below it, committed records are missing. Between it and the
+    start of the leader's epoch lie records that the leader holds and may commit, so that a replica without
+    them must not be elected.
     """
     if log_end_offset < high_watermark:
         return "high-watermark"
@@ -91,7 +92,7 @@ def high_watermark_bound(
     now_ms: int,
     lag_time_max_ms: int,
 ) -> int:
-    """Return the highest offset that the high watermark may have now; the caller never lets it fall.
+    """Return the bound of the high watermark; callers never lower it.
 
     Args:
         followers: all assigned replicas but the leader.
@@ -112,5 +113,5 @@ def high_watermark_bound(
 
 
 def may_move(isr_size: int, min_isr: int) -> bool:
-    """Return whether the committed ISR is large enough for the high watermark to move, given the effective minimum."""
+    """Whether the committed ISR is large enough for the high watermark to move, given the effective minimum."""
     return isr_size >= min_isr

@@ -42,7 +42,7 @@ def login_module_of(text: str) -> LoginModule:
     """Read a value of ``sasl.jaas.config``.
 
     Raises:
-        ValueError: with a sentence that says what is wrong, and nothing of the text.
+        ValueError: the value is malformed; the message repeats nothing of it.
     """
     tokens = _tokens(text)
     if not tokens:

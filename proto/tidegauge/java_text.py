@@ -1,4 +1,4 @@
-"""Numbers and names as Kafka's Java writes and reads them, where they stand in znodes, settings and errors."""
+"""Numbers and names as Kafka's Java writes and reads them in znodes, settings and errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def _scientific(value: float) -> str:
 
 
 def java_int(text: str) -> int:
-    """Return the number that ``Integer.parseInt`` reads, of any size; Python also reads ``1_000`` and `` 1 ``.
+    """Return the number that ``Integer.parseInt`` reads, but of any size.
+
+    Python's ``int`` is not enough: it also reads ``1_000`` and `` 1 ``.
 
     Raises:
         ValueError: it is no number to Java.
@@ -50,7 +52,7 @@ def java_int(text: str) -> int:
 
 
 def java_double(text: str) -> float:
-    """Return the number that ``Double.parseDouble`` reads, without surrounding space; hexadecimal ones are not read.
+    """Return the number that ``Double.parseDouble`` reads, without surrounding space or hexadecimals.
 
     Raises:
         ValueError: it is no number to Java, such as ``1_000`` and ``inf``.

@@ -78,7 +78,7 @@ class Dialer:
 
 
 class Backoff:
-    """When a peer that could not be reached is tried again. Times are those of the event loop, in seconds."""
+    """Schedules attempts to reach an unreachable peer. Times are in seconds of the event loop's clock."""
 
     def __init__(self) -> None:
         self._next_seconds = FIRST_BACKOFF_SECONDS
@@ -95,12 +95,12 @@ class Backoff:
         self._not_before = 0.0
 
     def wait_seconds(self, now: float) -> float:
-        """Return how long the next attempt must still wait; 0 or less: not at all."""
+        """Return the seconds until the next attempt is due; 0 or less: now."""
         return self._not_before - now
 
 
 class KafkaChannel:
-    """See the module.
+    """A connection to one peer that is made, authenticated and made again as needed.
 
     Args:
         address: the peer's.
@@ -175,7 +175,9 @@ class KafkaChannel:
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, why) from None
 
     async def connection(self) -> KafkaConnection:
-        """Return the connection, made or authenticated again if needed, for one who sends on it in order.
+        """Return the open connection, connecting or authenticating first if needed.
+
+        The caller sends on it in order.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, there is none.
@@ -188,7 +190,7 @@ class KafkaChannel:
         return self._versions
 
     def version_of(self, key: int, at_least: int = 0, at_most: int | None = None) -> int:
-        """Return the highest version of an API that both sides know; there must have been a connection.
+        """Return the highest version of an API that both sides have, once connected.
 
         Raises:
             TidegaugeError: UNSUPPORTED_VERSION.
@@ -206,7 +208,7 @@ class KafkaChannel:
         return version
 
     def disconnect(self, why: str) -> None:
-        """Close the connection, if there is one; what is in flight fails with NETWORK_EXCEPTION. The next connects."""
+        """Close the connection, if any; requests in flight fail with NETWORK_EXCEPTION. The next request reconnects."""
         if self._connection is not None:
             self._connection.close(why)
         if self._connecting is not None:
@@ -218,14 +220,14 @@ class KafkaChannel:
         self.disconnect("the channel was closed")
 
     def _ready(self, now: float) -> KafkaConnection | None:
-        """Return the connection if it is open and its session lasts; else ``_connected`` has to be awaited."""
+        """Return the connection if usable at once; None: await ``_connected``."""
         connection = self._connection
         if connection is None or connection.is_closed or self._connecting is not None or self._must_renew(now):
             return None
         return connection
 
     async def _connected(self) -> KafkaConnection:
-        """Return a connection that is made, or authenticated again; several callers wait for the same attempt."""
+        """Return a newly made or authenticated connection; concurrent callers share one attempt."""
         if self._connecting is None:
             current = self._connection
             if self._is_closed:
@@ -273,7 +275,7 @@ class KafkaChannel:
         return self._renewed_at_seconds is not None and now >= self._renewed_at_seconds
 
     async def _renew(self, connection: KafkaConnection) -> KafkaConnection:
-        """Authenticate an open connection again; the peer responds when what is in flight has its responses."""
+        """Authenticate an open connection again; the peer responds after all responses in flight."""
         try:
             async with asyncio.timeout(self._connect_seconds):
                 await self._log_in(connection)

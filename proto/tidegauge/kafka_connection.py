@@ -1,12 +1,11 @@
 """The client's end of one connection that speaks Kafka's protocol: requests out, responses back in their order.
 
 Contract: any number of requests may be in flight; the peer responds to them in the order in which they were sent, and a
-response whose correlation id is not that of the oldest request ends the connection. Whatever ends it fails all requests
-in flight with NETWORK_EXCEPTION. A response that is larger than the receive buffer is read straight into a buffer of
-its own, so the record batches of a Fetch are views of the bytes that the socket delivered. Where there is a logical
-clock, it goes with each request, and is advanced by each response before anything acts on it.
-One timer watches the deadlines of all requests in flight, given up by their callers or not: it is set again when it
-fires, not with each request.
+response whose correlation id differs from the oldest request's ends the connection. The end of a connection fails all
+requests in flight with NETWORK_EXCEPTION. A response that is larger than the receive buffer is read straight into a
+buffer of its own, so the record batches of a Fetch are views of the bytes that the socket delivered. A logical
+clock, if there is one, goes with each request, and is advanced by each response before anything acts on it.
+One timer watches the deadlines of all requests in flight: it is set again when it fires, not with each request.
 Source: ``NetworkClient``, ``InFlightRequests``, ``NetworkReceive``.
 """
 
@@ -40,7 +39,7 @@ class _InFlight(NamedTuple):
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """See the module.
+    """The client's end of one connection; the contract is at the head of this file.
 
     Args:
         client_id: goes with each request.
@@ -80,7 +79,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             message: of the API's request class.
             truncation_rule: goes along as a tag (``header_tags``); empty: it does not.
             deadline: when the future fails with TimeoutError, in seconds of the event loop's clock. The caller must
-                close the connection then: a response that comes later would be taken for that of a later request.
+                close the connection then: a later response would be taken for a later request's.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, the connection is closed. The future may fail with it, too.
@@ -102,7 +101,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._write(codec_of(key, version, self._protocol), message, "")
 
     async def drained(self) -> None:
-        """Wait until most of what was sent has left this process; back-pressure for what has no response."""
+        """Wait until most of the sent bytes have left this process: back-pressure for messages without a response."""
         while self._is_paused is not None:
             await asyncio.shield(self._is_paused)
 
@@ -160,11 +159,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             paused.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is in flight."""
+        """Fail all requests in flight."""
         self._end(f"the connection broke: {exc}" if exc else "the peer closed the connection")
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go: the rest of a large frame, else the receive buffer."""
+        """Return the buffer for the next bytes: a large frame's, or the shared."""
         del sizehint
         return self._received[self._filled :] if self._large is None else self._large[self._filled :]
 

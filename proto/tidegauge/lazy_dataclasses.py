@@ -6,7 +6,7 @@ such classes and uses a few hundred: the functions were more than half of the ti
 A class decorated here equals one decorated by ``dataclasses.dataclass`` with the same options, but for:
 
 - ``slots`` is always meant, and ``order`` is not taken;
-- ``inspect.signature`` tells the fields only after the first object was made;
+- ``inspect.signature`` gives the fields only after the first object was made;
 - a class without a docstring has its name as its docstring, not its signature;
 - the methods of a class that inherits from a dataclass are made at once.
 """
@@ -46,7 +46,7 @@ else:
 
 
 def _decorated(cls: type, options: dict[str, bool]) -> type:
-    """Return the class with slots, and with stand-ins for the methods that are not its own."""
+    """Return the class with slots and with stand-ins for the generated methods."""
     if any(dataclasses.is_dataclass(base) for base in cls.__bases__):
         return cast("type", _standard(**options, slots=True)(cls))
     written = dict(cls.__dict__)
@@ -69,7 +69,7 @@ def _decorated(cls: type, options: dict[str, bool]) -> type:
 
 
 def _stand_in(made: type, name: str, complete: Callable[[], None]) -> Callable[..., Any]:
-    """Return a method that has all stand-ins of its class replaced, and calls the one that took its place."""
+    """Return a method that completes its class, then calls its replacement."""
 
     def first_use(self: Any, /, *arguments: Any, **named: Any) -> Any:
         complete()

@@ -12,8 +12,8 @@ coordinators speak that, with Apache Kafka brokers too. The controller and the b
 control plane listener serves the controller alone; this one is a gRPC listener like any other.) A broker whose
 listeners all speak Kafka's protocol gets one for gRPC, on the port of its first listener + 10000.
 
-A listener's security protocol is in ``listener.security.protocol.map``: PLAINTEXT, SSL or SASL_SSL, and for those
-that speak Kafka's protocol SASL_PLAINTEXT too: over gRPC credentials travel under TLS alone. A listener that is not in
+A listener's security protocol is in ``listener.security.protocol.map``: PLAINTEXT, SSL or SASL_SSL, and for a listener
+with Kafka's protocol SASL_PLAINTEXT too: over gRPC credentials travel under TLS alone. A listener that is not in
 the map has the protocol of its name (GRPC_SSL: SSL, GRPC_SASL_SSL: SASL_SSL), or PLAINTEXT; Kafka rejects such a name.
 Source: SocketServer, KafkaConfig (validateValues), EndPoint.
 """
@@ -117,7 +117,7 @@ class Listeners(NamedTuple):
         return next(alike, spoken[0] if spoken else None)
 
     def kafka_beside(self, name: str) -> dict[str, tuple[str, ...]]:
-        """Return the names of the listeners for Kafka clients by security protocol, those on the same host first.
+        """Return Kafka listeners' names by security protocol, those on the same host first.
 
         Args:
             name: of a listener; hosts are compared with the one that it advertises.
@@ -270,7 +270,7 @@ def _own_address(listener: Listener) -> Listener:
 def _control_plane(
     advertised: tuple[Listener, ...], name: str | None, inter_broker: Listener, wires: Mapping[str, str]
 ) -> Listener:
-    """Return the listener of the control plane; one that speaks Kafka's protocol has no effect, as the module says."""
+    """Return the control plane's listener, which never speaks Kafka's protocol."""
     if not name:
         return inter_broker
     setting = "control.plane.listener.name"

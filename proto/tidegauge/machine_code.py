@@ -1,4 +1,4 @@
-"""Machine code in the place of our own modules, where the package ``tidegauge_compiled`` is installed.
+"""Machine code in place of our own modules, if the package ``tidegauge_compiled`` is installed.
 
 That package holds extension modules, compiled from modules of ours (tools/compile_packages.py), and a table of them.
 ``tidegauge`` and every other package whose modules may be compiled import this module first, so it decides before the
@@ -6,10 +6,9 @@ first of them is looked for, once for each process (docs/adr/0016-a-compiled-bro
 
 Rules:
     1. All of them or none: compiled modules call one another directly, and know how each other's objects are laid out.
-    2. Only those of the very sources that are installed, by their digest: a checkout that has changed since runs as it
-       stands.
+    2. The digest of the sources must be equal: a checkout that has changed since runs from source.
     3. ``TIDEGAUGE_COMPILED=off`` in the environment leaves them out.
-    4. What is missing or does not load is no error: the sources run, and ``reason`` says why.
+    4. A module that is missing or does not load is no error: the sources run, and ``reason`` says why.
 """
 
 from __future__ import annotations
@@ -47,19 +46,19 @@ class Use(NamedTuple):
 
     @property
     def remark(self) -> str:
-        """What follows a version or a broker's start in words; empty if nothing is installed."""
+        """Return the remark behind a version; empty if nothing is installed."""
         return f" ({self})" if self.is_compiled or self.reason else ""
 
 
 class _Unusable(Exception):
-    """The extension modules are not those of these sources, or do not load; the text says which."""
+    """The extension modules belong to other sources, or do not load; the text says which."""
 
 
 class Finder:
     """Finds extension modules by a table, in a directory with one directory for each package.
 
     Args:
-        directory: where they are.
+        directory: of the extension modules.
         names: the modules' full names.
         suffix: what their files' names end with.
     """

@@ -1,7 +1,7 @@
 """Merge runs of ``log_end_offset`` and ``high_watermark`` events of a replica so that every line stays true. Pure.
 
 Contract: the output is a sample of the input. Each line has the time, the cause and the ``new`` value of one
-change that happened, the last of its run; ``old`` is that of the run's first change, and ``changes`` says how many were
+change that happened, the last of its run; ``old`` is the first change's, and ``changes`` says how many were
 merged (absent for one). Lines come in the order of those changes.
 
 A high watermark never exceeds the log end offset of its replica, and a reader who goes through the lines must see that.
@@ -9,7 +9,7 @@ So the log end offset as of the run's last change of the high watermark is a lin
 the log grew by afterwards is another line, behind it. A run of any length is three lines for each replica at most.
 
 Rules for the caller:
-    1. Within a run log end offsets only rise: take what was merged before a truncation is written.
+    1. Within a run log end offsets only rise: call ``take`` before a truncation is written.
     2. Events are added in the order in which they happened.
 
 The event log writer merges over a short time, the sequence diagram over as much as fits a picture.
@@ -87,7 +87,7 @@ class MergedOffsets:
             self.begin(replica, event)
 
     def take(self) -> list[dict[str, Any]]:
-        """Return the lines of all runs, in the order of their last changes, and forget them."""
+        """Return and forget the lines, in the order of last changes."""
         lines: list[tuple[int, dict[str, Any]]] = []
         for run in self._runs.values():
             old, before = run.first["old"], 0

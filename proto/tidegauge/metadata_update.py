@@ -1,4 +1,4 @@
-"""What a broker learns of its cluster, in either mode: live brokers, and the partitions that changed. Pure.
+"""A broker's view of its cluster, in either mode: live brokers, and the partitions that changed. Pure.
 
 UpdateMetadata requests carry it, and so does a change of KRaft's metadata.
 Source: ``UpdateMetadataRequest``, ``org.apache.kafka.image.MetadataDelta``.
@@ -22,9 +22,9 @@ class Endpoint:
     """The address of a broker.
 
     Attributes:
-        host, port: those of the control plane's listener; for a client, of the listener through which it is connected.
-        listeners: all that the broker advertises; empty where only one is known.
-        protocols: security protocols by the listener's name; PLAINTEXT where it is absent. Only registrations and
+        host, port: of the control plane's listener; for a client, of the listener through which it is connected.
+        listeners: all that the broker advertises; empty if only one is known.
+        protocols: security protocols by the listener's name; PLAINTEXT if it is absent. Only registrations and
             UpdateMetadata of Kafka's protocol have them.
     """
 
@@ -36,7 +36,7 @@ class Endpoint:
     protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def through(self, listener: str) -> Endpoint | None:
-        """Return the broker's address on the listener of this name; None if it has no such listener."""
+        """Return the broker's address on a listener; None if it has none there."""
         for one in self.listeners:
             if one.name == listener:
                 return Endpoint(self.broker_id, one.host, one.port, self.rack)
@@ -64,13 +64,13 @@ class ReportedPartition:
 
 @dataclass(frozen=True, slots=True)
 class MetadataUpdate:
-    """A change of what a broker knows of its cluster.
+    """A change in a broker's view of its cluster.
 
     Attributes:
         controller_id: the active controller that made it known; ``ANY_BROKER`` in KRaft mode.
         controller_epoch: its epoch.
         live_brokers: all of them.
-        leaving: those of them that are in their controlled shutdown: they may not join an ISR (KRaft mode).
+        leaving: live brokers in their controlled shutdown: they may not join an ISR (KRaft mode).
         fenced: brokers that are registered and not alive (KRaft mode).
         partitions: those that changed.
     """

@@ -13,8 +13,8 @@ _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d{1,6})?)?")
 def parse_moment(text: str, now: datetime) -> int:
     """Parse a moment to milliseconds since 1970.
 
-    ``30s`` (also ms, m, h, d) is so long ago; ``12:30`` or ``12:30:15.250`` is today; an ISO date and time may bear a
-    zone; a bare number is ms since 1970. Without a zone it is ``now``'s.
+    ``30s`` (also ms, m, h, d) is that long ago. ``12:30`` or ``12:30:15.250`` is today. An ISO date and time may bear a
+    zone. A bare number is ms since 1970. Without a zone it is ``now``'s.
 
     Raises:
         ValueError: it is none of these.

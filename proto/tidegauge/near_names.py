@@ -16,14 +16,14 @@ LEAST_LENGTH = 3
 
 
 def near_names(word: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Return the known names that a word may stand for, the nearest first; capitals do not count.
+    """Return the known names most similar to a word, nearest first, ignoring case.
 
     A name with or without its first part comes before similar ones: a topic has ``retention.ms`` for a broker's
-    ``log.retention.ms``. Where none is similar, those that contain the word: ``SASL`` may be
+    ``log.retention.ms``. If no name is similar, the names that contain the word: ``SASL`` may be
     ``SASL_AUTHENTICATION_FAILED``.
 
     Args:
-        word: what was written.
+        word: as the user wrote it.
         known: the names that there are.
         most: maximum number of names to return.
     """
@@ -43,12 +43,12 @@ def _similar(word: str, known: Iterable[str], most: int) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", most: int = 1) -> str:
-    """Return the end of a sentence about an unknown name: the names that it may stand for.
+    """Return the end of a sentence about an unknown name: similar known names.
 
     Args:
-        word: what was written.
+        word: as the user wrote it.
         known: the names that there are.
-        otherwise: what the sentence ends with where no name is near: where to find them, for example.
+        otherwise: the end of the sentence if no name is near: where to find them, for example.
         most: maximum number of names to suggest.
     """
     near = near_names(word, known, most)
@@ -56,7 +56,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", most: int
 
 
 def each_did_you_mean(words: Collection[str], known: Collection[str]) -> str:
-    """Return the end of a sentence about unknown names: for each that has one, the nearest name; empty if none has."""
+    """Return the end of a sentence about unknown names: similar ones."""
     if len(words) == 1:
         return did_you_mean(next(iter(words)), known)
     pairs = [(word, near[0]) for word in words if (near := near_names(word, known))]

@@ -46,12 +46,12 @@ class TopicPartition(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def partition_named(topic: str, partition: int) -> TopicPartition:
-    """Return the name of a partition, the same object each time: dictionaries then need not compare it."""
+    """Return a partition's name, always the same object, which speeds up dictionaries."""
     return TopicPartition(topic, partition)
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partition indexes of each topic, both in the order of the first mention."""
+    """Return each topic's partition indexes, both in the order of first mention."""
     found: dict[str, list[int]] = {}
     for topic, partition in partitions:
         found.setdefault(topic, []).append(partition)
@@ -59,7 +59,7 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Return in Kafka's words why a topic name is illegal, or None if it is legal."""
+    """Return why a topic name is illegal, in Kafka's words; None if legal."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in {".", ".."}:
@@ -79,7 +79,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def partition_problem(topic_partition: TopicPartition) -> str | None:
-    """Return why no partition can have this name, so that no log directory is made or removed; None if it is legal."""
+    """Return why no directory may be made for a partition's name, or None."""
     problem = topic_name_problem(topic_partition.topic)
     if problem is None and topic_partition.partition < 0:
         problem = f"Partition {topic_partition.partition} is invalid: it is negative"
@@ -87,5 +87,5 @@ def partition_problem(topic_partition: TopicPartition) -> str | None:
 
 
 def topic_names_collide(one: str, other: str) -> bool:
-    """Return whether two topic names give one metric name ('.' becomes '_'); Kafka rejects the second topic."""
+    """Whether two topic names give one metric name ('.' becomes '_'); Kafka rejects the second topic."""
     return one.replace(".", "_") == other.replace(".", "_")

@@ -1,4 +1,4 @@
-"""The records inside a batch in plain Python: the twin of aiokafka's compiled codec, where that has no build.
+"""The records inside a batch in plain Python, for platforms without a build of aiokafka's compiled codec.
 
 Layout of a record (``org.apache.kafka.common.record.DefaultRecord``): length, attributes, timestamp delta, offset
 delta, key, value, headers; lengths and deltas are zigzag varints. Batches are read and written without compression, or

@@ -29,14 +29,14 @@ To fill 100 MiB with zeros first, as ``bytearray`` does, stops all threads for s
 _PIECE_BYTES = 1 << 19
 _SNAPPY_LEFT_BYTES = 12 * 1024
 SNAPPY_JAVA_MAGIC = b"\x82SNAPPY\x00"
-"""What SnappyOutputStream of Java writes first, with two version numbers behind it."""
+"""The first bytes that Java's SnappyOutputStream writes, with two version numbers behind them."""
 _XERIAL_HEADER_BYTES = 16
 _BLOCK_SIZE = struct.Struct(">i")
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 def inflated(batch: Buffer, limit_bytes: int = MAX_INFLATED_BYTES) -> Buffer:
-    """Return a batch with its records decompressed, for a decoder that reads only offsets and times of the header.
+    """Return a batch decompressed, for readers of header offsets and times.
 
     Args:
         batch: one complete batch.
@@ -47,7 +47,7 @@ def inflated(batch: Buffer, limit_bytes: int = MAX_INFLATED_BYTES) -> Buffer:
         of the compressed one.
 
     Raises:
-        TidegaugeError: RECORD_LIST_TOO_LARGE; UNSUPPORTED_COMPRESSION_TYPE; CORRUPT_MESSAGE, the records can't be
+        TidegaugeError: RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, or CORRUPT_MESSAGE: the records can't be
             decompressed.
     """
     codec = batch[_ATTRIBUTES_AT] & COMPRESSION_MASK
@@ -68,7 +68,7 @@ def decompressed(name: str, payload: memoryview, limit_bytes: int = MAX_INFLATED
 
 
 def _decompressed(name: str, payload: memoryview, limit_bytes: int, head: Buffer) -> memoryview:
-    """Return ``head`` and the decompressed records behind it, in one buffer that can be written to."""
+    """Return ``head`` and the decompressed records behind it, in one writable buffer."""
     if name == "gzip":
         return _gunzipped(payload, limit_bytes, head)
     if name == "snappy":

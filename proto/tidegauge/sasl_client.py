@@ -1,7 +1,7 @@
 """The client's side of SASL: PLAIN, SCRAM-SHA-256 and -512, OAUTHBEARER with unsecured tokens. Pure but for hashes.
 
 Rules:
-    1. ``Login`` has the credentials; it begins one exchange for each authentication. What it holds is never printed.
+    1. ``Login`` has the credentials; it begins one exchange for each authentication. Its content is never printed.
     2. By SCRAM the server proves that it knows the password too: a wrong signature ends the authentication (RFC 5802).
     3. A refused OAUTHBEARER token has an error as its challenge; the client acknowledges it with one byte (RFC 7628).
     4. A session that ends is renewed when 85 to 95 % of its time are over, at random (KIP-368).
@@ -64,7 +64,7 @@ class ClientExchange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who this side is to a peer.
+    """This side's identity and credentials.
 
     Attributes:
         mechanism: one of ``MECHANISMS``.
@@ -111,7 +111,7 @@ class Login:
                 raise _invalid(f"sasl.jaas.config has no {name}, which {self.mechanism} needs")
 
     def token(self, now_ms: int) -> str:
-        """Return a token for OAUTHBEARER, issued now where this side makes it itself.
+        """Return a token for OAUTHBEARER, issued now if this side makes it.
 
         Args:
             now_ms: wall clock.
@@ -133,7 +133,7 @@ class Login:
 
 
 def renewed_after_ms(lifetime_ms: int, random: float) -> int | None:
-    """Return when a session is renewed, in ms after its begin; None: it does not end. Rule 4.
+    """Return when to renew a session (rule 4), in ms; None: never.
 
     Args:
         lifetime_ms: as the response to the last token says.
@@ -223,7 +223,7 @@ def _decoded(text: str) -> bytes:
 
 
 def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
-    """Return a token without a signature (RFC 7519, section 6), as Kafka's own login makes them for tests.
+    """Return a token without a signature (RFC 7519, section 6).
 
     Args:
         options: ``unsecuredLoginStringClaim_NAME``, ``...NumberClaim_NAME``, ``...ListClaim_NAME`` (the first character
@@ -253,7 +253,10 @@ def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:
 
 
 def _part(members: Mapping[str, object]) -> str:
-    """Return a part of a token, in the alphabet that Kafka's validator reads (``OAuthBearerUnsecuredJws.toMap``)."""
+    """Return a token's part, in the alphabet that Kafka's validator reads.
+
+    Source: ``OAuthBearerUnsecuredJws.toMap``.
+    """
     return base64.b64encode(json.dumps(members, separators=(",", ":")).encode()).decode().rstrip("=")
 
 

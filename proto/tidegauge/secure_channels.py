@@ -1,6 +1,6 @@
 """gRPC's credentials and channels by a ``Security``: plain text, or TLS, with a credential in each call or without.
 
-A login without TLS is that of Kafka listeners: gRPC sends no credential in plain text.
+A login without TLS is for Kafka listeners only: gRPC sends no credential in plain text.
 """
 
 from __future__ import annotations

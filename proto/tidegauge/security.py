@@ -79,7 +79,7 @@ PLAIN = Security()
 
 
 def security_of(properties: Mapping[str, Any], protocol: str) -> Security:
-    """Return the security that Kafka's settings of a broker or of a client describe.
+    """Return the security that Kafka's settings (a broker's or a client's) describe.
 
     Args:
         properties: ``ssl.*`` by name, and of a client ``sasl.mechanism`` and ``sasl.jaas.config``; an absent one may be
@@ -135,7 +135,9 @@ def security_of_files(
     sasl_plain_password: str | None = None,
     sasl_oauth_token_provider: TokenProvider | None = None,
 ) -> Security:
-    """Return the security that a Python client's arguments describe, named as in aiokafka and kafka-python.
+    """Return the security that a Python client's arguments describe.
+
+    The arguments are named as in aiokafka and kafka-python.
 
     Args:
         security_protocol: PLAINTEXT, SSL or SASL_SSL.
@@ -186,7 +188,7 @@ def security_of_files(
 
 
 def _certificates(given: Callable[[str], str], inline: str, location: str) -> bytes | None:
-    """Return the certificates of an inline text, else of a file; None if neither is given."""
+    """Return the certificates of an inline text or a file; None without either."""
     text, where = _text(given, inline, location)
     if not text:
         return None
@@ -212,7 +214,7 @@ def _private_key(given: Callable[[str], str], inline: str, location: str) -> byt
 
 
 def _no_block(text: str, what: str) -> TidegaugeError:
-    """Return the error, with what to do where the text has no line breaks or its lines are not continued."""
+    """Return the error, with advice if the text's line breaks were lost."""
     if _RUN_TOGETHER.search(text.strip()):
         what += (
             "; its first line ends the text or runs into the next one: in a properties file write \\n for a line "
@@ -222,7 +224,7 @@ def _no_block(text: str, what: str) -> TidegaugeError:
 
 
 def _text(given: Callable[[str], str], inline: str, location: str) -> tuple[str, str]:
-    """Return the PEM text of an inline setting, else of a file, and its place for error messages."""
+    """Return a setting's PEM text, inline or in a file, and its place."""
     if inline and given(inline):
         return given(inline), inline
     if not given(location):
@@ -243,7 +245,7 @@ def _blocks(text: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _checked(security: Security, own: str, trusted: str) -> Security:
-    """Return the security if OpenSSL can read all of it and the key belongs to the certificate; else raise."""
+    """Return the security after OpenSSL has checked its files and key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if security.authorities is not None:
         try:
@@ -277,7 +279,7 @@ def _invalid(setting: str, value: str, why: str) -> TidegaugeError:
 
 
 def key_of_listener(security: Security, *, needs_client_certificate: bool) -> tuple[bytes, bytes]:
-    """Return the private key and the certificates of a listener with TLS, if there is all that it needs.
+    """Return a TLS listener's private key and certificates.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, a certificate or an authority is missing.
@@ -314,7 +316,7 @@ def server_context(security: Security, verify: ssl.VerifyMode) -> ssl.SSLContext
 
 
 def client_context(security: Security) -> ssl.SSLContext:
-    """Return Python's TLS context for a connection that does not speak gRPC; it verifies the peer and its host name."""
+    """Return a TLS context that verifies the peer, for non-gRPC connections."""
     context = ssl.create_default_context(cadata=None if security.authorities is None else security.authorities.decode())
     if security.certificates is not None:
         _load_own(context, security, "ssl.keystore")
@@ -322,7 +324,7 @@ def client_context(security: Security) -> ssl.SSLContext:
 
 
 def verifying_context(security: Security) -> ssl.SSLContext:
-    """Return a TLS context that verifies the peer as gRPC does, to find out why a handshake failed."""
+    """Return a TLS context that verifies as gRPC does, to diagnose failed handshakes."""
     context = client_context(security)
     context.set_alpn_protocols(["h2"])
     return context

@@ -22,7 +22,7 @@ NO_START_OFFSET = -1
 NO_EPOCH = -1
 """Leader or state epoch of a request that skips the check of it."""
 NO_COUNT = -1
-"""Number of completed records where it is not known."""
+"""Number of completed records if it is unknown."""
 
 
 class SharePartitionKey(NamedTuple):
@@ -225,7 +225,7 @@ class AlterShareOffsets:
 
 
 class AlteredOffset(NamedTuple):
-    """What came of one partition."""
+    """The outcome for one partition."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None

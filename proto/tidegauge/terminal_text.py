@@ -8,7 +8,7 @@ _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def shown_controls(text: str) -> str:
-    r"""Return a text with its control characters written out, so that it can't steer the terminal: ``\x1b[2J``.
+    r"""Return a text with its control characters written out, such as ``\x1b[2J``.
 
     Tabs stay. C1 controls are included, because terminals take U+009B for ``ESC [`` (ECMA-48, section 5.3).
 

@@ -60,7 +60,7 @@ class TransactionMarker(NamedTuple):
 
 
 def make_marker(marker: TransactionMarker, timestamp_ms: int) -> bytes:
-    """Return the control batch of a marker, with base offset 0 and no leader epoch (-1), which an append sets.
+    """Return a marker's control batch; an append sets offset and epoch.
 
     Args:
         marker: what it says.

@@ -1,8 +1,8 @@
 """Waits that whoever cancels them ends: with a limit of time, or when what must not be left half done is done.
 
-``asyncio.wait_for`` before Python 3.12 returns, and swallows the cancellation, where it comes within two turns of the
-event loop after what is waited for: the task then goes on, and whoever waits for its end waits for ever. A test finds
-the calls of it.
+``asyncio.wait_for`` before Python 3.12 returns, and swallows the cancellation, if it comes within two turns of the
+event loop after the awaited result: the task then continues, and a caller that waits for its end waits forever. A test
+finds calls of it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ async def carried_out(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def to_its_end(work: Coroutine[Any, Any, Result], give_up: Callable[[Result], object]) -> Result:
-    """Return the result of work that goes on to its end, though the caller is cancelled meanwhile.
+    """Return the result of work that outlives its caller's cancellation.
 
     Unlike ``carried_out`` a caller that is cancelled does not wait for it: what it waits for may take long.
 
     Args:
-        work: what must not be left half done.
+        work: must not be left half done.
         give_up: called with a result that no caller takes any more.
     """
     task = asyncio.get_running_loop().create_task(work)

@@ -1,7 +1,7 @@
 """The machine's wall clock beside a clock that never goes back. Pure.
 
-A broker has two times. Its own never goes back: timers, sessions, delays and lags are measured by it. What is stored
-or comes from outside - timestamps of records, commits and transactions, retention, the times in tokens - is in the
+A broker has two times. Its own never goes back: timers, sessions, delays and lags are measured by it. Stored times
+and times from outside - timestamps of records, commits and transactions, retention, the times in tokens - are in the
 machine's wall-clock time, which may be set, forward or back, while the broker runs. Kafka reads it each time
 (Time.SYSTEM.milliseconds()).
 """
@@ -22,5 +22,5 @@ class WallTime:
         self.ahead_ms = ahead_ms
 
     def at(self, now_ms: int) -> int:
-        """Return the wall-clock time, in ms since 1970, at a time of the broker's own clock."""
+        """Return the wall-clock time in ms since 1970 for a broker clock's time."""
         return now_ms + self.ahead_ms

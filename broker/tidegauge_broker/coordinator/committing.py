@@ -106,7 +106,7 @@ def accepted(
     results: dict[TopicPartition, ErrorCode],
     retention_time_ms: int = _DEFAULT,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return what is to be stored, and put the errors of other partitions into ``results``.
+    """Return the offsets to store; put other partitions' errors into ``results``.
 
     Args:
         offsets: of the request.
@@ -133,7 +133,7 @@ def accepted(
 
 
 def fetch_offsets(group: Group | ConsumerGroup | None, request: OffsetFetch) -> OffsetFetchResult:
-    """Return the committed offsets of a group; a group that does not exist has none.
+    """Return a group's committed offsets; an unknown group has none.
 
     No member and no generation is checked. With ``require_stable`` a partition with a commit in flight gives
     UNSTABLE_OFFSET_COMMIT, except that a request for all partitions knows only those with a materialised offset. An
@@ -181,7 +181,10 @@ def _commit_error(group: Group, request: OffsetCommit) -> ErrorCode:
 
 
 def validation_error(group: Group, request: OffsetCommit | TxnOffsetCommit) -> ErrorCode:
-    """Return why a commit that names a member is refused: a group without members takes those of no generation."""
+    """Return why a commit with a member is refused.
+
+    A group without members accepts commits without a generation.
+    """
     if request.generation < 0 and group.state is EMPTY:
         return ErrorCode.NONE
     error = member_error(group, request.member_id, request.group_instance_id)
@@ -191,7 +194,7 @@ def validation_error(group: Group, request: OffsetCommit | TxnOffsetCommit) -> E
 
 
 def _fits(metadata: str, limit: int) -> bool:
-    """Return whether a commit's metadata is within the limit, which counts UTF-16 units as Java's ``length`` does."""
+    """Whether a commit's metadata is within the limit, counted in UTF-16 units as Java's ``length`` does."""
     return len(metadata) * 2 <= limit or len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= limit
 
 

@@ -167,7 +167,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         interval_ms = settings.offsets_retention_check_interval_ms
         self._schedule(now_ms, interval_ms, "OffsetsRetention", self._expire_offsets)
 
-    # What the shell calls
+    # Methods for the shell
 
     @property
     def counters(self) -> Counters:
@@ -175,19 +175,19 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         return self._runtime.counters
 
     def gauges(self) -> Gauges:
-        """Return what is there now, for the metrics."""
+        """Return the current gauges, for the metrics."""
         serves = self._runtime.settings.serves_consumer_groups
         return counted(self._groups(), self._all_consumer_groups() if serves else None)
 
     def share_group_states(self) -> Mapping[ShareGroupState, int]:
-        """Return how many share groups there are by state; empty: they are not served."""
+        """Return the number of share groups by state; empty: not served."""
         if not self._runtime.settings.serves_share_groups:
             return {}
         found = Counter(group.state for group in self._all_share_groups())
         return {state: found[state] for state in ShareGroupState}
 
     def group_view(self, group_id: str) -> GroupView | None:
-        """Return the full truth about a group; None if this broker does not have it."""
+        """Return a group's full state; None if it is not on this broker."""
         shard = self._shard_of(group_id)
         group = None if shard is None else shard.groups.get(group_id)
         return None if group is None else viewed(group)
@@ -197,30 +197,33 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         return [viewed(group) for group in self._groups()]
 
     def consumer_group_view(self, group_id: str) -> ConsumerGroupView | None:
-        """Return the full truth about a consumer group; None if this broker does not have it."""
+        """Return a consumer group's full state; None if not on this broker."""
         shard = self._shard_of(group_id)
         group = None if shard is None else shard.consumer_groups.get(group_id)
         default = self._runtime.settings.consumer_assignors[0]
         return None if group is None else viewed_consumer_group(group, self._topics, default)
 
     def share_group_view(self, group_id: str) -> DescribeShareGroupResult | None:
-        """Return a share group as ShareGroupDescribe shows it; None if this broker does not have it."""
+        """Return a share group's description; None if not on this broker."""
         shard = self._shard_of(group_id)
         group = None if shard is None else shard.share_groups.get(group_id)
         return None if group is None else described_share_group(group_id, group, self._topics, is_of_another_type=False)
 
     def group_ids(self) -> list[str]:
-        """Return the ids of the groups of either protocol that this broker has, sorted."""
+        """Return the sorted ids of this broker's groups of either protocol."""
         classic = [group.group_id for group in self._groups()]
         return sorted([*classic, *(group.group_id for group in self._all_consumer_groups())])
 
     def expiration_of(self, group_id: str) -> Expiration | None:
-        """Return the last expiration of a group's offsets, even if it exists no longer; None if none is known."""
+        """Return the last expiration of a group's offsets, or None.
+
+        It is known even if the group no longer exists.
+        """
         shard = self._shard_of(group_id)
         return None if shard is None else shard.expirations.get(group_id)
 
     def refusal_of(self, group_id: str) -> str:
-        """Return why a group is out of service, as a clause; empty if it is not."""
+        """Return why a group is out of service, as a clause; else empty."""
         shard = self._shard_of(group_id)
         refused = None if shard is None else shard.refused.get(group_id)
         return "" if refused is None else refused.cause
@@ -254,7 +257,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         return owner is not None and self._is_large_group(owner.key)
 
     def _is_large_group(self, group_id: str) -> bool:
-        """Return whether the members of a group of KIP-848 or KIP-932 have named, or were given, very much."""
+        """Whether the members of a group of KIP-848 or KIP-932 have very many topics or partitions."""
         shard = self._shard_of(group_id)
         group = None if shard is None else shard.consumer_groups.get(group_id) or shard.share_groups.get(group_id)
         return group is not None and group.image.items >= LARGE_FROM_ITEMS
@@ -322,7 +325,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
         self._runtime.attempt(owner, lambda: shard.gates.enter(request.group_id or "", waiting))
 
     def _refusal(self, request: GroupRequest) -> GroupResult | None:
-        """Return the response to a heartbeat that is refused before its group is looked at; None: it is not."""
+        """Return the refusal of a heartbeat by itself; None: it is not refused."""
         if isinstance(request, ConsumerGroupHeartbeat):
             return self._refusal_of_consumer(request)
         if isinstance(request, ShareGroupHeartbeat):

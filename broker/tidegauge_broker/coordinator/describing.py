@@ -1,4 +1,4 @@
-"""What groups look like: to clients (DescribeGroups, ListGroups) and to the lab (views)."""
+"""Descriptions of groups: for clients (DescribeGroups, ListGroups) and for the lab (views)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegauge_broker.coordinator.views import CommittedOffsetView, Gauges, Grou
 
 
 def described(group_id: str, group: Group | None) -> DescribeGroupResult:
-    """Return a group as DescribeGroups shows it: one that does not exist is Dead, without an error."""
+    """Return a group's DescribeGroups entry; an unknown group is Dead, without error."""
     if group is None:
         return DescribeGroupResult(group_id, state=DEAD.value)
     is_stable = group.state is STABLE
@@ -53,12 +53,12 @@ def listed(
     refused: Iterable[str],
     request: ListGroups,
 ) -> list[ListedGroup]:
-    """Return the groups that pass the filters; states and types are compared without regard to case.
+    """Return the groups that match the filters, ignoring case.
 
     Args:
-        groups: the classic groups that are served, and those that have offsets only.
-        consumer_groups: those of KIP-848 that are served.
-        share_groups: those of KIP-932 that are served.
+        groups: the served classic groups, and groups that have offsets only.
+        consumer_groups: the served groups of KIP-848.
+        share_groups: the served groups of KIP-932.
         refused: the ids of those that are out of service.
         request: the filters.
     """
@@ -126,10 +126,10 @@ def _deadline_ms(timer: Timer | None) -> int | None:
 
 
 def counted(groups: Iterable[Group], consumer_groups: Iterable[ConsumerGroup] | None) -> Gauges:
-    """Return how many groups there are by state, and how many offsets they have.
+    """Return the number of groups by state, and of offsets.
 
     Args:
-        groups: the classic groups, and those that have offsets only.
+        groups: the classic groups, and groups that have offsets only.
         consumer_groups: None: they are not served.
     """
     by_state: Counter[str] = Counter()

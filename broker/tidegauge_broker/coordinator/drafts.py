@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Image(Protocol):
-    """What the records of a group say."""
+    """The state of a group as its records describe it."""
 
     def copied(self) -> Any:
         """Return a copy that can be changed by records without changing this image."""

@@ -17,10 +17,10 @@ AnyEvent = TypeVar("AnyEvent")
 
 
 class Driven(Generic[AnyRuntime, AnyEvent]):
-    """What the coordinators of groups and of transactions have in common towards the shell.
+    """The common interface of the group and transaction coordinators towards the shell.
 
     Args:
-        runtime: what all parts of the coordinator work with.
+        runtime: shared by all parts of the coordinator.
         led: the partitions of the internal topic that this broker leads.
     """
 
@@ -35,10 +35,10 @@ class Driven(Generic[AnyRuntime, AnyEvent]):
             Resigned: led.change_leadership,
             ShutDown: self._on_shut_down,
         }
-        """What is done with an event, by its class; a coordinator adds those of its own."""
+        """The handler of each event, by its class; a coordinator adds its own."""
 
     def handle(self, event: AnyEvent, now_ms: int) -> list[Effect]:
-        """Take one event and return what is to be done, in order.
+        """Take one event and return its effects, in order.
 
         Args:
             event: what happened.
@@ -49,7 +49,7 @@ class Driven(Generic[AnyRuntime, AnyEvent]):
         return self._runtime.effects
 
     def step(self, now_ms: int) -> list[Effect]:
-        """Run the timers that have expired by now and return what is to be done.
+        """Run the timers that have expired by now and return their effects.
 
         A timer that one of them starts waits for the next call, even if it is due at once: a call always ends.
         """
@@ -59,7 +59,7 @@ class Driven(Generic[AnyRuntime, AnyEvent]):
         return self._runtime.effects
 
     def is_large(self, event: AnyEvent | None, now_ms: int) -> bool:
-        """Return whether an event, or (None) the timers that are due, make a decision about very much.
+        """Whether an event, or (None) the expired timers, lead to a large decision.
 
         Such a decision may take longer than others should wait, so the shell makes it beside the event loop.
         """

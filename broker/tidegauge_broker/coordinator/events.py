@@ -1,7 +1,7 @@
-"""What a broker's coordinators, of groups and transactions, are notified of, in the order in which it happens.
+"""The events of a broker's coordinators, of groups and transactions, in the order in which they happen.
 
 ``handle(event, now_ms)`` of a coordinator takes one event at a time and returns effects, which the shell carries out in
-their order before the next event. Partitions are those of __consumer_offsets for groups, of __transaction_state for
+their order before the next event. Partitions belong to __consumer_offsets for groups, to __transaction_state for
 transactions; times are ms of a clock that never goes back.
 
 The events of a partition: ``Elected``; the effect ``ReadLog``; any number of ``RecordsRead``, in log order;
@@ -61,12 +61,12 @@ class RecordsRead:
 
 @dataclass(frozen=True, slots=True)
 class LoadCompleted:
-    """The log was read to its end, or could not be read further: the partition is served with what was read.
+    """The log was read to its end, or could not be read further; the partition is served with the records read.
 
     Attributes:
         problem: why the log could not be read to its end; it is logged.
-        is_committed: whether the high watermark has reached what was read; else it is not known to be committed, and
-            the next leader may lack some of it.
+        is_committed: whether the high watermark has reached the end of the read; else it is not known to be committed,
+            and the next leader may lack some of it.
     """
 
     partition: int
@@ -80,9 +80,9 @@ class Appended:
     """The outcome of an ``Append``: its batch is committed, or its append failed or timed out.
 
     Attributes:
-        append_id: that of the effect.
-        error: as in the response to a produce of the batch; NONE where the batch is committed.
-        base_offset: of the batch in the log; -1 where it was not appended.
+        append_id: the effect's.
+        error: as in the response to a produce of the batch; NONE if the batch is committed.
+        base_offset: of the batch in the log; -1 if it was not appended.
     """
 
     append_id: int
@@ -182,7 +182,7 @@ class TransactionVerified:
 
     Attributes:
         error: NONE: the offsets may be appended; else as the response to AddPartitionsToTxn says, or NETWORK_EXCEPTION.
-        guard: for the ``Append`` of the offsets; None where nothing had to be verified.
+        guard: for the ``Append`` of the offsets; None if nothing had to be verified.
     """
 
     verification_id: int
@@ -252,7 +252,7 @@ class LeadersFound:
     """The outcome of a ``FindLeaders``.
 
     Attributes:
-        leaders: broker id by partition; NO_BROKER; a partition that is missing has been deleted, and gets no marker.
+        leaders: broker id by partition, or NO_BROKER. A partition that is missing has been deleted, and gets no marker.
     """
 
     lookup_id: int

@@ -1,8 +1,7 @@
 """One write of a group at a time: requests and timers of a group wait while a change of it is being written.
 
-A consumer group's change is computed on a draft and takes effect when its records are committed. Whatever would decide
-about the same group meanwhile waits at its gate, in order; other groups of the partition are not held up
-(docs/adr/0027-one-write-of-a-consumer-group.md).
+A consumer group's change is computed on a draft and takes effect when its records are committed. Meanwhile further
+decisions about the same group wait at its gate, in order; other groups of the partition are not held up
 """
 
 from __future__ import annotations

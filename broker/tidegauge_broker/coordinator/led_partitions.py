@@ -1,22 +1,22 @@
 """The partitions of an internal topic that a broker leads: elections, loads one after the other, resignations.
 
-Contract: what happens to partitions does so in the order of their events, on what is one thread in Kafka (the scheduler
-of GroupMetadataManager, that of TransactionStateManager): a load holds up those behind it until it is complete.
+Contract: events of partitions take effect in their order, on what in Kafka is one thread (the scheduler
+    of GroupMetadataManager or of TransactionStateManager): a load holds up the events behind it until it is complete.
 
-While a partition is led, events of a lower epoch than that of its election are ignored. Without a leadership any
+While a partition is led, events of a lower epoch than its election's are ignored. Without a leadership any
 election counts: the epochs of a topic that was deleted and created again begin at 0 once more. Kafka's group
 coordinator compares with the highest epoch that it has ever seen (maybeUpdateCoordinatorEpoch), and so serves no group
 of such a partition until its broker restarts; its transaction coordinator compares with none.
 
-The two coordinators differ in when an election or resignation takes effect. That of groups is a task on the thread, so
-that it waits for the loads before it. That of transactions takes effect at once, so that requests get
+The two coordinators differ in when an election or resignation takes effect. For groups it is a task on the thread, so
+it waits for the loads before it. For transactions it takes effect at once, so that requests get
 COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR from then on, and only the load waits.
 
 A partition whose log can't be read to its end is not served at all: its requests get NOT_COORDINATOR until another
-replica leads it, or this one is elected again. What was read lacks the latest decisions; served, older ones would count
-as the newest, and be written behind them. That is the rule of Kafka's newer group coordinator (CoordinatorRuntime,
-CoordinatorState.FAILED); the one of 3.9 in ZooKeeper mode serves no groups then, its transaction coordinator what it
-has read (doLoadGroupsAndOffsets and loadTransactionMetadata log the exception and go on).
+replica leads it, or this one is elected again. The records read so far lack the latest decisions; served, older ones
+would count as the newest, and be written behind them. That is the rule of Kafka's newer group coordinator
+(CoordinatorRuntime, CoordinatorState.FAILED); the one of 3.9 in ZooKeeper mode serves no groups then, its transaction
+coordinator what it has read (doLoadGroupsAndOffsets and loadTransactionMetadata log the exception and go on).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidegauge_broker.coordinator.runtime import Runtime
 
 
 class ShardState(Enum):
-    """What a broker can do with a partition of an internal topic."""
+    """The state of an internal topic's partition at this broker."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -58,7 +58,7 @@ class LedPartition:
         leader_epoch: at which this broker took over, the coordinator epoch; a higher one under the same leader does not
             change it.
         since_ms: when the load was asked for, for the time that it took.
-        is_load_committed: whether what was loaded was known to be committed at the end of the load.
+        is_load_committed: whether the loaded records were known to be committed at the end of the load.
         unknown_versions: of keys that were read and skipped: a newer broker left them behind (KIP-915).
     """
 
@@ -96,7 +96,7 @@ class LedPartition:
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Drop what was read of the log, which is not served."""
+        """Drop the records that were read of the log, which is not served."""
         raise NotImplementedError
 
     def unload(self) -> None:
@@ -255,11 +255,11 @@ class LedPartitions(Generic[LedT]):
             shard.unload()
 
     def _has(self, shard: LedT) -> bool:
-        """Return whether a shard has not been dropped since its load was asked for."""
+        """Whether a shard has not been dropped since its load was asked for."""
         return self.shards.get(shard.partition) is shard
 
     def _is_current(self, event: Elected | Resigned) -> bool:
-        """Return whether an event is not older than the leadership that is there; see the module."""
+        """Whether an event is not older than the current leadership; the rules are at the head of this file."""
         shard, leader_epoch = self.shards.get(event.partition), event.leader_epoch
         if shard is None or leader_epoch is None or leader_epoch >= shard.leader_epoch:
             return True

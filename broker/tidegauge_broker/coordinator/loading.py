@@ -1,6 +1,6 @@
 """Rebuild the groups of a partition from its log, which is read to the LEO.
 
-Contract: what is loaded depends on the records alone. A record that was never committed may count, though a later
+Contract: the result of a load depends on the records alone. A record that was never committed may count, though a later
 leader may lack it (docs/groups.md, docs/transactions.md). A record that cannot be served costs its group, which is
 refused with the cause: a value that cannot be decoded, or that makes no sense (``group.coherence``). A key that cannot
 be decoded names no group, and is skipped. A rebalance that was in progress is forgotten: the last
@@ -52,7 +52,7 @@ class Refused(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What the records of a partition describe: groups, and by group id those that cannot be served."""
+    """The groups that a partition's records describe, and by id the groups that cannot be served."""
 
     groups: list[Group]
     refused: Mapping[str, Refused]
@@ -146,7 +146,10 @@ class Loader:
             self._groups[key.group_id] = read_group(value)
 
     def loaded(self, now_ms: int) -> Loaded:
-        """Return the groups that the records describe; those that have offsets only are Empty, in generation 0."""
+        """Return the described groups.
+
+        Groups that have offsets only are Empty, in generation 0.
+        """
         refused = {key.group_id: f"a record of it cannot be read: {why}" for key, why in self._unreadable.items()}
         for group_id, value in self._groups.items():
             cause = incoherence(value)
@@ -186,7 +189,7 @@ class Loader:
         return tuple(key for one in loaders if one is not None for key in one.keys.get(group_id, ()))
 
     def _shares(self, refused: dict[str, str], consumers: Mapping[str, object]) -> dict[str, ShareGroupImage]:
-        """Return the share groups by id, and add those that cannot be served to the refused ones."""
+        """Return the share groups; add unservable ones to ``refused``."""
         if self._share_groups is None:
             return {}
         shares = self._share_groups.images()

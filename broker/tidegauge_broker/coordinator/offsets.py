@@ -2,7 +2,7 @@
 
 A commit is pending from its append until the batch is committed. Which of two commits wins is decided by the offset of
 their batches in the log, so that it is the same live and after a load (KAFKA-14505); for a transactional commit that is
-the batch of the commit, not that of the marker. A marker ends the commits whose batches lie before it in the log.
+the batch of the commit, not of the marker. A marker ends the commits whose batches lie before it in the log.
 Source: the offset part of Kafka's GroupMetadata. Three flaws of it are not repeated. Kafka keeps the last pending
 commit of a partition only, so when a second commit fails while the first is in flight, the first is acknowledged, not
 returned; and of a transaction the first is lost until the next load. Its removeExpiredOffsets looks at plain pending
@@ -25,7 +25,7 @@ from tidegauge.transaction_marker import Outcome
 
 
 class CommittedOffset(NamedTuple):
-    """What was committed for a partition.
+    """The committed offset of a partition.
 
     Attributes:
         expire_timestamp_ms: from the retention time of OffsetCommit v2 to v4; None: offsets.retention.minutes counts.
@@ -65,7 +65,7 @@ class AppendingOffset:
         self.markers: dict[int, Outcome] = {}
 
     def outcome(self, batch_offset: int) -> Outcome | None:
-        """Return what the first marker behind the commit's batch says; None: none is known yet."""
+        """Return the outcome of the first marker behind the batch, or None."""
         behind = [offset for offset in self.markers if offset > batch_offset]
         return self.markers[min(behind)] if behind else None
 
@@ -105,7 +105,7 @@ class Offsets:
         return None if logged is None else logged.committed
 
     def is_unstable(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a commit for the partition is in flight, plain or transactional (KIP-447)."""
+        """Whether a commit for the partition is in flight, plain or transactional (KIP-447)."""
         return topic_partition in self.pending or any(
             topic_partition in offsets
             for by_producer in (self.appending_transactional, self.pending_transactional)
@@ -169,7 +169,7 @@ class Offsets:
             self._settle_transactional(producer_id, topic_partition, one)
 
     def complete_transaction(self, producer_id: int, outcome: Outcome, marker_offset: int) -> bool:
-        """Materialise or drop what is pending of a producer before its marker, which is committed.
+        """Materialise or drop a producer's pending commits before its marker, which is committed.
 
         Of commits that are being appended it is not known yet on which side of the marker they lie.
 

@@ -24,5 +24,5 @@ _READS = (
 
 
 def only_reads(request: object) -> bool:
-    """Return whether a request changes nothing, whatever becomes of it; False for what is no request."""
+    """Whether a request changes nothing; False for other objects."""
     return isinstance(request, _READS) or (isinstance(request, AddPartitionsToTxn) and request.verify_only)

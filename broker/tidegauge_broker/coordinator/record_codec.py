@@ -39,7 +39,7 @@ class UnknownKey(NamedTuple):
 
 
 class LoadedBatch(NamedTuple):
-    """A batch and its records. ``first_offset`` is that of its first record, None where compaction left none."""
+    """A batch and its records, with its first record's offset, None if compaction left none."""
 
     header: BatchHeader
     records: Sequence[tuple[bytes | None, bytes | None]]
@@ -97,7 +97,7 @@ def read_batches(batches: Buffer) -> Iterator[LoadedBatch]:
 
 
 def encoded(message: Any, version: int, *, flexible: bool = False) -> bytes:
-    """Return a key or value as it is written: its version, and its fields in that version."""
+    """Return a written key or value: its version, and its fields."""
     encode = codec(message.__class__, version, flexible).encode
     assert encode is not None, "only values with record batches inside have no such function"
     return _VERSION.pack(version) + encode(message)

@@ -109,7 +109,9 @@ def read_offset(value: bytes) -> CommittedOffset:
 
 
 def read_group(value: bytes) -> GroupMetadataValue:
-    """Return a group's metadata; in version 0 the rebalance timeout of a member is its session timeout.
+    """Return a group's metadata.
+
+        In version 0 the rebalance timeout of a member is its session timeout.
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes are no group of a version that Kafka 3.9 reads.

@@ -159,7 +159,7 @@ class Runtime:
             self.attempt(expired.owner, expired.action)
 
     def awaited(self, go_on: Callable[..., None]) -> int:
-        """Return a number, unique within the process, under which the present owner awaits an outcome."""
+        """Return a process-wide unique number by which the owner awaits an outcome."""
         self._last_awaited_id += 1
         self._awaited[self._last_awaited_id] = self.owner, go_on
         return self._last_awaited_id
@@ -202,7 +202,7 @@ class Runtime:
             self.attempt(owner, lambda: outcome(error, base_offset))
 
     def is_large_append(self, append_id: int) -> bool:
-        """Return whether an append without an outcome is of a large record, which takes effect with that."""
+        """Whether an append without an outcome is of a large record, which takes effect with its outcome."""
         return append_id in self._large_appends
 
     @property

@@ -24,7 +24,7 @@ class GroupSettings:
     The shell makes it from the broker's settings (``offsets.retention.minutes`` in ms). All are static in Kafka.
 
     Attributes:
-        partitions: of __consumer_offsets: of the topic where it exists, else offsets.topic.num.partitions.
+        partitions: of __consumer_offsets: of the topic if it exists, else offsets.topic.num.partitions.
         offsets_topic_compression_codec: number of the codec with which batches are written; 0 none.
         serves_consumer_groups: whether groups of the consumer protocol (KIP-848) are served; without, their records are
             skipped, as a broker of 3.9 does.
@@ -65,14 +65,14 @@ class TransactionSettings:
     """A broker's settings as far as its transaction coordinator needs them; names and defaults are Kafka's.
 
     Attributes:
-        partitions: of __transaction_state: of the topic where it exists, else transaction.state.log.num.partitions.
+        partitions: of __transaction_state: of the topic if it exists, else transaction.state.log.num.partitions.
         abort_timed_out_interval_ms: transaction.abort.timed.out.transaction.cleanup.interval.ms.
         remove_expired_interval_ms: transaction.remove.expired.transaction.cleanup.interval.ms.
         max_message_bytes: of __transaction_state: limit of a batch of tombstones (max.message.bytes).
         request_timeout_ms: timeout of the append of tombstones (request.timeout.ms).
         transaction_version: finalised level of the feature: from 1 on records are flexible, at 2 the coordinator's own
             aborts raise the epoch as EndTxn v5 does (KIP-890, part 2). A cluster in ZooKeeper mode has none: 0.
-        is_kafka_4: whether the coordinator is one of Kafka 4 (KRaft mode): partitions that a broker adds are those of a
+        is_kafka_4: whether the coordinator is one of Kafka 4 (KRaft mode): partitions that a broker adds belong to a
             producer of transactions v2, and a pending state comes before the producer's id and epoch, which may be
             about to change (handleAddPartitionsToTransaction).
     """

@@ -92,9 +92,9 @@ class Shard(LedPartition):
 
     Attributes:
         loader: takes the records while the shard is loading.
-        groups: the classic groups, and those that have offsets only, by id.
-        consumer_groups: those of KIP-848, by id.
-        share_groups: those of KIP-932, by id; a group is of one type.
+        groups: the classic groups, and groups that have offsets only, by id.
+        consumer_groups: the groups of KIP-848, by id.
+        share_groups: the groups of KIP-932, by id; a group is of one type.
         gates: where decisions about a group wait while a change of it is being written.
         open_groups: groups that may have pending offsets of a producer's transaction, by producer id.
         expirations: the last expiration of offsets, of the groups that had one most recently, by id; a group whose last
@@ -192,7 +192,7 @@ class Shard(LedPartition):
         return len(self.groups) + len(self.consumer_groups) + len(self.share_groups)
 
     def unload(self) -> None:
-        """Respond to what is parked with NOT_COORDINATOR, and forget the groups."""
+        """Respond to parked requests with NOT_COORDINATOR, and forget the groups."""
         self._each(self._unload)
         for share_group in self.share_groups.values():
             self._share_timers.stop(share_group)
@@ -213,7 +213,7 @@ class Shard(LedPartition):
             self._phases.unload(group)
 
     def owner(self, group_id: str) -> Owner:
-        """Return the name of a group for the timers, outcomes and requests that belong to it."""
+        """Return a group's name as owner of timers, outcomes and requests."""
         return Owner(self.partition, group_id)
 
     def take_out_of_service(self, group_id: str, cause: str) -> None:
@@ -243,7 +243,7 @@ class Shard(LedPartition):
         )
 
     def group_for_join(self, group_id: str, member_id: str) -> Group | None:
-        """Return a group, or None; a JoinGroup without member id creates it, whatever becomes of the request."""
+        """Return a group, or None; a JoinGroup without member id creates it."""
         return self.groups.get(group_id) if member_id else self.group_or_new(group_id)
 
     def group_or_new(self, group_id: str) -> Group:
@@ -320,7 +320,7 @@ class Shard(LedPartition):
         return self._clean_each(lambda group: group.offsets.remove(partitions, topic_ids))
 
     def expire_offsets(self) -> int:
-        """Remove what has been retained long enough, and groups that have nothing left; return how many offsets."""
+        """Remove expired offsets, and groups without any left; return the number of offsets."""
         return self._clean_each(self._expire)
 
     def _clean_each(self, select: Selection) -> int:
@@ -349,9 +349,9 @@ class Shard(LedPartition):
     def _take_expired(self, group: AnyGroup) -> list[TopicPartition]:
         """Remove a group's expired offsets.
 
-        A group whose members left keeps its offsets from that moment on; a Stable group of consumers keeps those of its
-        subscriptions; a group that never had members keeps each from its commit; any other keeps all. A consumer group
-        of KIP-848 keeps those of its subscriptions, and others from their commits
+        A group whose members left keeps its offsets from that moment on. A Stable group of consumers keeps its
+        subscriptions' offsets. A group that never had members keeps each offset from its commit; any other keeps all. A
+        consumer group of KIP-848 keeps its subscriptions' offsets, and others from their commits
         (OffsetMetadataManager.cleanupExpiredOffsets).
         """
         now_ms, retention_ms = self._runtime.wall_ms, self._runtime.settings.offsets_retention_ms
@@ -450,7 +450,7 @@ def tombstones_of_share(image: ShareGroupImage) -> list[share_group_records.Shar
 
 
 def _subscriptions_of(group: AnyGroup) -> Callable[[str], bool]:
-    """Return a function of a topic: whether members of a group are subscribed to it."""
+    """Return a predicate: whether members are subscribed to a topic."""
     if isinstance(group, ConsumerGroup):
         return group.image.subscribed_topics().__contains__
     return group.is_subscribed_to if group.state is not EMPTY else lambda _: False

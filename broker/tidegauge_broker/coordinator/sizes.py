@@ -13,7 +13,7 @@ _COUNTED = {tuple, list, dict, set, frozenset}
 
 
 def items_in(value: Any) -> int:
-    """Return how many items the collections of an event, or of a request, have together."""
+    """Return the total number of items in an event's or request's collections."""
     found = 0
     names: Sequence[str] = getattr(value, "__match_args__")  # noqa: B009 - of any class, which has no type
     for name in names:

@@ -15,14 +15,14 @@ _UUID_BYTES = len("-") + 36
 
 
 def is_too_long(text: str | None, room_bytes: int = 0) -> bool:
-    """Return whether a text, with room for so many more bytes, is longer than a STRING."""
+    """Whether a text, with room for some more bytes, is longer than a STRING."""
     if text is None or len(text) + room_bytes <= _ALWAYS_SHORT:
         return False
     return len(text.encode()) + room_bytes > MAX_STRING_BYTES
 
 
 def joins_with_long_text(request: JoinGroup) -> bool:
-    """Return whether a record of the group could not hold what a JoinGroup says of its member.
+    """Whether the member's fields in a JoinGroup do not fit into a record of the group.
 
     A member without id gets one that begins with its instance id or client id, and ends with a UUID.
     """

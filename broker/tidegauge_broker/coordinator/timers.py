@@ -54,7 +54,7 @@ class Timers:
         return self._live
 
     def start(self, deadline_ms: int, cause: str, action: Callable[[], None], owner: Owner | None = None) -> Timer:
-        """Return a timer that runs an action at a deadline; ``cause`` names it in the event log."""
+        """Return a timer for an action; ``cause`` names it in the event log."""
         timer = Timer(deadline_ms, cause, action, owner)
         self._live += 1
         self._push(timer)
@@ -104,7 +104,7 @@ class Timers:
                 following += (2 * place + 1, 2 * place + 2)  # the children in the heap, which are due later
 
     def take_expired(self, now_ms: int) -> Expired | None:
-        """Return the next timer of the turn that an earlier action has neither cancelled nor postponed; else None."""
+        """Return the turn's next timer that was neither cancelled nor postponed, or None."""
         while self._due:
             timer = self._due.popleft()
             action = timer.action
@@ -120,7 +120,7 @@ class Timers:
         return None
 
     def next_deadline_ms(self) -> int | None:
-        """Return a time in ms at or before which nothing expires; None without timers.
+        """Return a time in ms before which nothing expires, or None.
 
         A postponed timer counts with its earlier deadline: looking then costs one step without effect.
         """

@@ -103,7 +103,10 @@ class TransactionalCommits:
         self._runtime.append_record(group.partition, batch, outcome, guard)
 
     def _refusal(self, group: AnyGroup, request: TxnOffsetCommit) -> ErrorCode:
-        """Return why a commit is refused; a producer that names no member is not fenced, and no state is checked."""
+        """Return the error of a commit.
+
+        A producer that names no member is not fenced, and the group's state is not checked.
+        """
         if request.generation < 0 and not request.member_id and request.group_instance_id is None:
             return ErrorCode.NONE
         if not isinstance(group, ConsumerGroup):

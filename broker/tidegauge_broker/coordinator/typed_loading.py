@@ -13,7 +13,7 @@ AnyImage = TypeVar("AnyImage", bound=Image)
 
 
 class TypedGroupLoader(Generic[AnyImage]):
-    """Takes the records of one type of groups among those of a partition.
+    """Applies the records of one type of groups in a partition.
 
     Args:
         kinds: the records of these groups.
@@ -38,7 +38,7 @@ class TypedGroupLoader(Generic[AnyImage]):
         self.keys: dict[str, dict[bytes, None]] = {}
 
     def exists(self, image: AnyImage) -> bool:
-        """Return whether records of a group are left; one whose tombstones were read has none."""
+        """Whether a group has records; after its tombstones it has none."""
         raise NotImplementedError
 
     def settle(self, image: AnyImage) -> None:
@@ -46,7 +46,7 @@ class TypedGroupLoader(Generic[AnyImage]):
         raise NotImplementedError
 
     def incoherence(self, image: AnyImage) -> str | None:
-        """Return why no coordinator can have written a group's records, as a clause; None if one can."""
+        """Return why a group's records are incoherent, as a clause, or None."""
         raise NotImplementedError
 
     def take(self, kind: int, key_bytes: bytes, value: bytes | None) -> bool:

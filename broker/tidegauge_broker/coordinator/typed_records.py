@@ -35,7 +35,7 @@ class RecordKinds:
         return number in self.kinds
 
     def to_bytes(self, key: Any, value: Any) -> Record:
-        """Return a record as it is written; a value of None makes a tombstone."""
+        """Return a record's bytes; a value of None makes a tombstone."""
         kind: type = key.__class__
         encode = codec(kind, 0, False).encode
         assert encode is not None, "no key has record batches inside"

@@ -1,4 +1,4 @@
-"""What a coordinator shows of its groups to the lab, the metrics and ``explain``; clients see DescribeGroups only."""
+"""Views of a coordinator's groups for the lab, the metrics and ``explain``; clients see DescribeGroups only."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What is there now, as Kafka's GroupMetadataManager counts it.
+    """The current gauges, as Kafka's GroupMetadataManager counts.
 
     Attributes:
         groups: how many classic groups by state.
@@ -196,7 +196,7 @@ class TransactionView:
 
 @dataclass(frozen=True, slots=True)
 class TransactionGauges:
-    """What is there now; the last two are Kafka's metrics of TransactionMarkerChannelManager.
+    """The current gauges; the last two are Kafka's metrics of TransactionMarkerChannelManager.
 
     Attributes:
         transactions: how many transactional ids by state.

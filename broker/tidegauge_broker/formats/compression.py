@@ -1,4 +1,4 @@
-"""Compress record sets as Kafka's brokers do, and decompress those of the message formats before batches.
+"""Compress record sets as Kafka's brokers do, and decompress message sets of formats 0 and 1.
 
 The numbers of the codecs are those in ``tidegauge.record_batch.COMPRESSION_NAMES``. Levels are Kafka's defaults.
 
@@ -46,7 +46,7 @@ class Codec(NamedTuple):
 
 
 def compress(number: int, data: Buffer, magic: int = 2, level: int | None = None) -> Buffer:
-    """Return what stands in a batch or a message in the place of these records.
+    """Return the compressed form of records, as a batch or message holds it.
 
     Args:
         number: of the codec; 0 none.
@@ -68,11 +68,13 @@ def compress(number: int, data: Buffer, magic: int = 2, level: int | None = None
 
 
 def decompress(number: int, payload: Buffer, magic: int) -> Buffer:
-    """Return the records in a message of format 0 or 1, as far as the limit for decompressed records allows.
+    """Return the decompressed records of a message of format 0 or 1.
+
+    Their size is limited.
 
     Raises:
-        TidegaugeError: RECORD_LIST_TOO_LARGE; INVALID_RECORD, the format knows no such codec; CORRUPT_MESSAGE, it can't
-            be decompressed.
+        TidegaugeError: RECORD_LIST_TOO_LARGE, INVALID_RECORD: the format knows no such codec, or CORRUPT_MESSAGE: it
+            can't be decompressed.
     """
     if number == LZ4 and magic == 0:
         return _lz4_blocks(memoryview(payload))
@@ -82,7 +84,7 @@ def decompress(number: int, payload: Buffer, magic: int) -> Buffer:
 
 
 def _gzip(data: Buffer, level: int) -> bytes:
-    """Return a gzip file without a time and of no known system, as Java writes it."""
+    """Return a gzip file without time and operating system, as Java does."""
     deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     content = deflate.compress(data) + deflate.flush()
     return _GZIP_HEADER + content + _GZIP_TRAILER.pack(zlib.crc32(data), len(data))
@@ -113,7 +115,7 @@ def _lz4_frame(data: Buffer, checksum: bytes, level: int | None) -> bytes:
 
 
 def _lz4_blocks(frame: memoryview) -> bytes:
-    """Return the content of a frame without a look at the checksum of its header."""
+    """Return a frame's content, ignoring the checksum of its header."""
     try:
         if bytes(frame[:4]) != _LZ4_MAGIC or frame[4] & 0xE3 != 0x60:
             raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "No LZ4 frame of independent blocks")

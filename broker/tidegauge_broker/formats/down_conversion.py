@@ -5,8 +5,8 @@ Rules (RecordsUtil.downConvert, LazyDownConversionRecords, LazyDownConversionRec
     2. Of a batch that is not compressed the records below the offset that was asked for are left out, too; of a
        compressed one they stay, inside one message.
     3. A batch that is compressed with zstd ends the conversion; the first one gives UNSUPPORTED_COMPRESSION_TYPE.
-    4. The response has room for the batches as they are stored, or for the first converted one if that is larger; where
-       no record is left, for the beginning of a message. What is converted fills it, as far as it fits. What is left
+    4. The response has room for the batches as they are stored, or for the first converted one if that is larger; if
+       no record is left, for the beginning of a message. Converted messages fill it, as far as they fit. The rest
        of the room is filled with the beginning of a message that is longer than the room, so a client takes it for one
        that did not fit.
     5. Batches are converted one by one, then in pieces of up to 128 KB; where the first batches give no record at all,
@@ -88,7 +88,7 @@ def _by_size(batches: Sequence[BatchHeader]) -> Iterator[Sequence[BatchHeader]]:
 
 
 def _overflow(left_bytes: int) -> bytes:
-    """Return what fills the room that is left, as far as one piece of it goes. Rule 4."""
+    """Return filler for the room's rest, at most one piece. Rule 4."""
     filler = bytearray(max(_OVERFLOW.size, min(left_bytes + 1, _PIECE_BYTES)))
     _OVERFLOW.pack_into(filler, 0, -1, max(left_bytes + 1, HEADER_BYTES))
     return bytes(filler[:left_bytes])
@@ -105,7 +105,7 @@ class _Pieces:
         self._pause = pause
 
     def converted(self, batches: Sequence[BatchHeader]) -> bytes:
-        """Return the messages of these batches; none of them if one can't be converted."""
+        """Return these batches' messages; raise if one can't be converted."""
         if any(batch.compression == ZSTD and not batch.is_control for batch in batches):
             raise TidegaugeError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

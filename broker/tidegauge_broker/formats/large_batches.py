@@ -36,7 +36,7 @@ _MOST_VARINT_BYTES = 10
 
 
 class LargeRecord(NamedTuple):
-    """A record that was parsed in place; the same attributes as those of the codec's records."""
+    """A record that was parsed in place, with the attributes of the codec's records."""
 
     offset: int
     timestamp: int

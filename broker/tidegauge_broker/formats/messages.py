@@ -9,11 +9,11 @@ A message set is messages one behind the other. A message with a compression cod
 value is a message set, compressed. The CRC-32 covers everything from the magic on.
 
 Rules (AbstractLegacyRecordBatch.DeepRecordsIterator, ByteBufferLogInputStream):
-    1. What is left at the end of a set and too short for a message is ignored.
-    2. Inside a wrapper of format 0 offsets are absolute; of format 1 they are relative to the first, and the wrapper
+    1. An end of a set that is too short for a message is ignored.
+    2. Inside a wrapper of format 0 offsets are absolute. In format 1 they are relative to the first, and the wrapper
        has the offset of the last; or 0, as some producers write it.
-    3. With LogAppendTime in the wrapper's attributes its time is that of all messages inside; with CreateTime each has
-       its own.
+    3. With LogAppendTime in the wrapper's attributes its time is the time of all messages inside; with CreateTime each
+       has its own.
     4. Wrappers hold no wrappers.
 """
 
@@ -78,7 +78,7 @@ class Message(NamedTuple):
 
 
 def is_message_set(records: Buffer) -> bool:
-    """Return whether these bytes begin with a message of a format before record batches, or hold nothing whole."""
+    """Whether these bytes begin with a message of format 0 or 1, or are too short for any."""
     return len(records) <= _MAGIC_AT or records[_MAGIC_AT] < MAGIC
 
 
@@ -192,7 +192,7 @@ def write_message(
     value: Buffer | None,
     attributes: int = 0,
 ) -> bytes:
-    """Return one message; in format 0 it has no time, and no kind of time."""
+    """Return one message; in format 0 without time and type of time."""
     out = bytearray()
     add_message(out, offset, magic, timestamp_ms, key, value, attributes)
     return bytes(out)

@@ -3,7 +3,7 @@
 Rules (LogValidator.validateMessagesAndAssignOffsetsCompressed, buildRecordsAndAssignOffsets):
     1. A batch with the wanted codec stays as it is, whatever its level; so do markers, which are not compressed.
     2. Else offsets, times, headers, producer and sequence of the records stay; the base timestamp is the
-       first record's, the largest one that of all.
+       first record's, the largest timestamp the largest of all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Recompressed(NamedTuple):
 
 
 def recompress(records: Buffer, header: BatchHeader, target: Codec, pause: Pause | None = None) -> Recompressed | None:
-    """Return a checked batch with the codec that a topic wants; None if it has it.
+    """Return a checked batch in the topic's codec; None if unchanged.
 
     Args:
         records: the batch.

@@ -71,7 +71,7 @@ def encode_all(records: Iterable[StoredRecord], base_offset: int, pause: Pause |
 
 
 def encode_records(records: Sequence[StoredRecord], base_offset: int, base_timestamp_ms: int) -> bytes:
-    """Return records as they stand in a batch behind its header, not compressed (DefaultRecord.writeTo)."""
+    """Return the records of a batch, uncompressed, without header (DefaultRecord.writeTo)."""
     body = bytearray()
     for record in records:
         _add_record(body, record, base_offset, base_timestamp_ms, None)

@@ -4,13 +4,13 @@ Rules (UnifiedLog.analyzeAndValidateRecords, LogValidator), in Kafka's order, wh
     1. Of each message, wrappers as they are: max.message.bytes; CRC.
     2. Nothing whole: there is nothing to append, and that is no error.
     3. A compressed message stands alone.
-    4. Inside a wrapper: its format; each message's CRC; no compression.
-    5. A time that is said to be a broker's: INVALID_TIMESTAMP, where the topic has its own (LogAppendTime), or there is
+    4. Inside a wrapper: its format, each message's CRC, no compression.
+    5. A time that is said to be a broker's: INVALID_TIMESTAMP, if the topic has its own (LogAppendTime), or there is
        no time.
-    6. Offsets are given again, so those of the producer do not count. The batch has the topic's codec, or else the
+    6. Offsets are assigned again, so the producer's do not count. The batch has the topic's codec, or else the
        wrapper's. Messages of format 0 have no time: -1.
 
-Keys, times and sizes of the batch are checked like those of any other.
+Keys, times and sizes of the batch are checked as in any other batch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def up_convert(
     log_append_time: bool,
     pause: Pause | None = None,
 ) -> UpConversion | None:
-    """Convert a message set; None where it holds no whole message.
+    """Convert a message set; None if it holds no complete message.
 
     Args:
         records: of a Produce request of version 0 to 2.
@@ -81,7 +81,7 @@ def up_convert(
 
 
 class _Times:
-    """Rule 5; what is wrong with a time is said after all messages were looked at (LogValidator)."""
+    """Checks times (rule 5); the error is raised after all messages were checked (LogValidator)."""
 
     def __init__(self, name: TopicPartition, has_append_time: bool, *, log_append_time: bool) -> None:
         self._name = name

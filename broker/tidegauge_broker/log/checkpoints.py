@@ -211,7 +211,7 @@ def write_clean_shutdown(directory: Path, disk: Disk = DISK, broker_epoch: int =
 
 
 def read_clean_shutdown(directory: Path) -> int:
-    """Return the broker epoch in the mark of a clean shutdown; -1 where there is none that can be read."""
+    """Return the broker epoch in a clean shutdown's mark; -1: no readable mark."""
     try:
         found = json.loads((directory / CLEAN_SHUTDOWN_FILE).read_bytes())
         return int(found["brokerEpoch"])

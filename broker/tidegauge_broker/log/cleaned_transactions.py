@@ -50,11 +50,11 @@ class CleanedTransactions:
         """Pass over a marker.
 
         Args:
-            header: that of the control batch.
-            marker: what it says; None where nothing is left of it.
+            header: the control batch's.
+            marker: its content; None if the batch is empty.
 
         Returns:
-            Whether it may go, by rule 2; and the entry that the new segment's index needs if it stays.
+            Whether it may be removed, by rule 2, and the entry that the new segment's index needs if it stays.
         """
         self._begin_up_to(header.last_offset)
         if marker is None:

@@ -3,9 +3,9 @@
 Contract: ``CleanerManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; ``Cleaning.map_keys`` and
 ``Cleaning.write`` block and belong into a pool thread. Between the steps the log goes on: appends do not matter, they
 go to the active segment; a truncation, a deletion, retention (``PartitionLog.layout_version``), a move to another log
-directory or a cleanup.policy without `compact` makes the rest of the compaction void (``Cleaning.is_void``), what is
-replaced stays. The files that a step reads may be renamed under it then, which is no failure of the disk.
-Sources: LogCleaner, LogCleanerManager. The rules stand in ``compaction.py``.
+directory or a cleanup.policy without `compact` makes the rest of the compaction void (``Cleaning.is_void``), and
+the replaced segments stay. The files that a step reads may be renamed under it then, which is no failure of the disk.
+Sources: LogCleaner, LogCleanerManager. The rules are in ``compaction.py``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Cleaning:
     """One compaction of one log.
 
     Args:
-        log: what is compacted.
+        log: the log to compact.
         part: of it.
         offsets: room for the keys of the dirty part.
         now_ms: wall clock.
@@ -101,7 +101,7 @@ class Cleaning:
     def map_keys(self) -> list[list[LogSegment]]:
         """Read the dirty part; returns the groups of segments to be rewritten. Blocks.
 
-        What the compaction goes by is brought to the disk first: newer records, markers, each producer's last batch,
+        All that the compaction depends on is synced first: newer records, markers, each producer's last batch,
         which may be in the active segment. Else a loss of power could take them after what they replace was removed.
         The recovery point is written, too: below it a segment without batches is one that a compaction has left, above
         it one whose batches a loss of power has taken (``recovery.py``).

@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 
 
 class CleanerManager:
-    """See the module.
+    """Chooses the logs to compact, and keeps their cleaner checkpoints.
 
     Args:
         logs: all current logs of the broker, as they are at any time.
@@ -92,7 +92,7 @@ class CleanerManager:
             )
 
     def _first_dirty_offset(self, log: PartitionLog) -> int:
-        """Return the cleaner checkpoint; the log start offset where it lies outside the log."""
+        """Return the cleaner checkpoint, or the log start offset if it is outside."""
         offset = log.log_directory.first_dirty_offset(log.topic_partition)
         if offset is None or not log.log_start_offset <= offset <= log.log_end_offset:
             return log.log_start_offset
@@ -101,7 +101,7 @@ class CleanerManager:
     def note_cleaned(self, cleaning: Cleaning) -> None:
         """Write the cleaner checkpoint of a finished compaction, unless it has become void since. Blocks.
 
-        What is appended behind a truncation has not been compacted, nor has the log of a new topic of that name.
+        Records appended behind a truncation have not been compacted, nor has the log of a new topic of that name.
 
         Raises:
             StorageError: the disk refused; the log directory is offline.

@@ -7,7 +7,7 @@ Rules:
     2. It is worth cleaning when the share of bytes to be cleaned exceeds min.cleanable.dirty.ratio, or when a segment
        above the checkpoint began more than max.compaction.lag.ms ago. The dirtiest log is cleaned first.
     3. Of each key the record with the largest offset stays; the offsets of records never change. Records without a
-       key go. What lies above the part that was mapped stays as it is.
+       key are removed. Records above the mapped part stay as they are.
     4. A tombstone (null value) stays until delete.retention.ms after the compaction that first met it; that time is
        written into its batch.
     5. Each idempotent producer's last batch stays, if need be empty: it holds the producer's sequence.
@@ -32,13 +32,13 @@ from tidegauge_broker.log.rewrite import empty_batch, rewrite_batch
 from tidegauge_broker.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 
 _SLOT_BYTES = 24
-"""What an entry takes in Kafka's map: an MD5 and an offset. It decides how many keys fit in the buffer."""
+"""Size of an entry in Kafka's map: an MD5 and an offset. It decides how many keys fit in the buffer."""
 _LOAD_FACTOR = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class CleanablePart:
-    """What of a log could be cleaned now."""
+    """The part of a log that could be cleaned now."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -175,7 +175,7 @@ def _digest(key: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What decides about records and batches during one compaction.
+    """Decides which records and batches stay during one compaction.
 
     Attributes:
         last_offsets: the last data offset of each producer that is known and has one, by producer id.
@@ -211,7 +211,7 @@ class Retention:
         return self._without_records(header, is_needed=keeps_epoch)
 
     def filter_batch(self, batch: bytes, header: BatchHeader, *, is_aborted: bool = False) -> bytes:
-        """Return what compaction keeps of a batch: itself, a smaller one, a header, or nothing.
+        """Return a compacted batch: itself, a smaller one, a header, or nothing.
 
         Args:
             batch: its bytes.
@@ -231,7 +231,7 @@ class Retention:
         return batch if len(kept) == len(records) else rewrite_batch(header, kept, horizon_ms)
 
     def _without_records(self, header: BatchHeader, *, is_needed: bool) -> bytes:
-        """Return what is left of a batch that loses all its records: its header if a rule keeps it, or nothing."""
+        """Return a batch without records: its header if a rule keeps it."""
         return empty_batch(header) if is_needed or header.next_offset == self.round_end_offset else b""
 
     def _stays(self, offset: int, key: bytes | None, value: Buffer | None, horizon_ms: int | None) -> bool:

@@ -1,7 +1,7 @@
 """Creation of many logs at once: blocking disk I/O runs in the pool, the rest on the event loop.
 
 Contract: ``LogManager.begin_creation`` chooses the log directories; ``build`` creates the files in a pool thread, some
-logs at a time; the manager then adopts what was built, on the event loop. Meanwhile no other code may create or delete
+logs at a time; the manager then adopts the new logs, on the event loop. Meanwhile no other code may create or delete
 logs of these partitions: the caller handles one control request after the other.
 
 Rules:

@@ -2,7 +2,7 @@
 The files of a KRaft cluster's metadata log, its snapshots included, are shown by ``dump_metadata``.
 
 Contract: read only; works on files of a running or dead broker, Kafka's included. Each item has its line of text
-(Kafka's layout) and its fields (for JSON). What does not fit together is collected as problems, reported at the end.
+(Kafka's layout) and its fields (for JSON). Contradictions are collected as problems, reported at the end.
 
 Rules:
     1. A batch whose header is sound is shown even if its CRC is wrong (``isvalid: false``); the rest of the file
@@ -47,7 +47,7 @@ MAX_BYTES = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to show; the names are those of kafka-dump-log.sh.
+    """The options of a dump; the names are those that kafka-dump-log.sh has.
 
     Attributes:
         cluster_metadata_decoder: show the records, and read their values as metadata records.
@@ -72,7 +72,7 @@ class DumpItem(NamedTuple):
 
 @dataclass(slots=True)
 class Problems:
-    """What does not fit together, as lines for people, grouped by file."""
+    """Contradictions between files, as lines for people, grouped by file."""
 
     lines: list[str] = field(default_factory=list)
 
@@ -260,7 +260,7 @@ def _record_item(header: BatchHeader, record: StoredRecord, options: DumpOptions
         fields |= content
         parts += [f"{name}: {str(value, 'utf-8', 'replace')}" for name, value in content.items() if value is not None]
         if options.skip_record_metadata and record.key is None:
-            return DumpItem("record", fields, "".join(f" {part}" for part in parts))  # the bar stands before a key only
+            return DumpItem("record", fields, "".join(f" {part}" for part in parts))  # the bar comes before a key only
     return DumpItem("record", fields, " ".join(["|", *parts]) if parts else "")
 
 

@@ -37,7 +37,7 @@ class Shown(NamedTuple):
 
 
 def shown_control(record: StoredRecord) -> Shown:
-    """Return a control record's content: a transaction marker, or the JSON of a record of the metadata log."""
+    """Return a control record's content: a transaction marker, or JSON."""
     try:
         number = control_types.control_number(record.key)
     except MalformedMessage:
@@ -75,7 +75,7 @@ def _skipped(record: StoredRecord, problem: MalformedMessage, fields: dict[str, 
 
 
 def shown_snapshot_name(path: Path) -> Shown | None:
-    """Return the line that stands before a snapshot's batches; None if the name is not that of a snapshot."""
+    """Return the line before a snapshot's batches; None for other names."""
     if path.name == BOOTSTRAP_NAME:
         return Shown({"bootstrap": True}, "KRaft bootstrap snapshot")
     snapshot = parse_snapshot_name(path.name)

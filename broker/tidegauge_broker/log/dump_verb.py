@@ -1,7 +1,7 @@
-"""``tidegauge dump-log FILE...``: show what stands in a log's files, in the layout of kafka-dump-log.sh.
+"""``tidegauge dump-log FILE...``: show the contents of a log's files, in the layout of kafka-dump-log.sh.
 
-Data on stdout, records as they are, unless that is a terminal, which their control characters could steer; what does
-not fit together on stderr, as Kafka's sentences. With ``-o json`` a line for each item.
+Data on stdout, records as they are, unless that is a terminal, which their control characters could steer;
+contradictions on stderr, as Kafka's sentences. With ``-o json`` a line for each item.
 Exit 1 if a file cannot be read, or if ``--verify-index-only`` or ``--index-sanity-check`` found something.
 """
 
@@ -94,7 +94,7 @@ def _json_of(path: Path, item: DumpItem) -> dict[str, object]:
 
 
 def _text_of(value: bytes) -> object:
-    """Text where it is UTF-8, else base64, as ``consume`` does."""
+    """Return a UTF-8 value as text, else as base64, as ``consume`` does."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -18,22 +18,22 @@ _LENGTH_AT = LENGTH_PREFIX_BYTES - _LENGTH.size
 _LENGTH_OF_HEADER = _LENGTH.pack(HEADER_BYTES - LENGTH_PREFIX_BYTES)
 _READ_BYTES = 4096
 _MAX_BYTES = 1 << 20
-"""Limit of what is walked through: a log has no more such batches in a row than producers."""
+"""Limit of the bytes to skip: a log has no more such batches in a row than producers."""
 
 
 def begins_empty(batches: bytes) -> bool:
-    """Return whether the first of some batches, if there is one, has no records."""
+    """Whether the first of some batches, if there is one, has no records."""
     return batches.startswith(_LENGTH_OF_HEADER, _LENGTH_AT)
 
 
 def read_on(found: bytes, max_bytes: int, read: Callable[[int, int], bytes], *, may_exceed: bool) -> bytes:
-    """Return what was read, with what follows it up to the first read that gives records.
+    """Return a read, continued up to the first read with records.
 
     Args:
         found: whole batches, the first of them without records.
         max_bytes: the reader's limit.
         read: reads whole batches from an offset on, with such a limit; nothing at the end.
-        may_exceed: a record counts for more than the limit; what is beyond it is read in small pieces.
+        may_exceed: a record counts for more than the limit; bytes beyond it are read in small pieces.
 
     Raises:
         OSError: the disk refused.

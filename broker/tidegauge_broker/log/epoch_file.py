@@ -18,12 +18,12 @@ from tidegauge_broker.replica.messages import EpochEntry
 
 
 class EpochFile:
-    """See the module.
+    """Keeps a log's leader-epoch-checkpoint.
 
     Args:
         directory: the log's.
         disk: writes the file.
-        entries: what the log's leader epochs are.
+        entries: the log's leader epochs.
         is_owed: whether the file does not say so yet.
     """
 

@@ -45,7 +45,7 @@ _logger = logging.getLogger(__name__)
 
 
 class FutureLogs:
-    """See the module.
+    """The future logs of a broker, by partition; the rules are at the head of this file.
 
     Args:
         now_ms: the clock of the logs.
@@ -159,7 +159,7 @@ class FutureLogs:
         self._replicas[topic_partition].was_found = False
 
     def is_out_of_date(self, current: PartitionLog) -> bool:
-        """Return whether the copy of a log may hold what compaction has removed from the log since (rule 4)."""
+        """Whether the copy of a log may hold records that compaction has removed from the log since (rule 4)."""
         at = current.topic_partition
         was_compacted = current.log_directory.first_dirty_offset(at) is not None
         return self._replicas[at].was_found and (was_compacted or current.settings.compacts)
@@ -169,7 +169,7 @@ class FutureLogs:
     def copy(self, current: PartitionLog, max_bytes: int) -> int:
         """Append the current log's next batches to its future log, and return their size in bytes.
 
-        Nothing is left to copy where that is 0: what follows, up to the log's end, is a gap that a truncation left.
+        0: nothing is left to copy; any rest, up to the log's end, is a gap that a truncation left.
 
         Raises:
             StorageError: a disk refused; its log directory is offline.
@@ -240,7 +240,7 @@ def future_name(topic_partition: TopicPartition) -> str:
 
 
 def is_name_too_long(topic_partition: TopicPartition) -> bool:
-    """Return whether a partition cannot have a future log because of its topic's name."""
+    """Whether a partition cannot have a future log because of its topic's name."""
     return len(str(topic_partition)) + _UNIQUE_LENGTH > _MAX_NAME_LENGTH
 
 

@@ -12,8 +12,8 @@ Rules:
        length of their entries, which is what a trimmed one looks like. A preallocated file that a crash of
        another broker left is not sound, and is rebuilt.
     4. Entries are written ``WRITTEN_TOGETHER`` at a time, and the rest when the segment is sealed or truncated: a write
-       for each would cost a large batch's append more than the batch's own checks. What a kill loses of the active
-       segment's indexes, recovery makes again, since it reads that segment as a whole (``recovery.py``).
+       for each would cost a large batch's append more than the batch's own checks. Entries that a kill loses of the
+       active segment's indexes are made again by recovery, since it reads that segment as a whole (``recovery.py``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _IndexFile:
         self._unwritten: list[bytes] = []
 
     def create(self) -> None:
-        """Make the file, empty, whatever was there before."""
+        """Make the file, empty; an existing one is replaced."""
         self._unwritten.clear()
         self.close()
         os.close(self._disk.create(self.path))
@@ -136,13 +136,15 @@ class OffsetIndex(_IndexFile):
         return self._positions[at - 1] if at else 0
 
     def floor_position(self, position: int) -> int:
-        """Return the largest entry position not above this one; 0 if there is none."""
+        """Return the largest entry position not above this one, or 0."""
         self._load()
         at = bisect_right(self._positions, position)
         return self._positions[at - 1] if at else 0
 
     def offset_at_or_after(self, position: int) -> int | None:
-        """Return the offset of the first entry at or after a position; None if there is none.
+        """Return the offset of the first entry from a position on.
+
+        None: there is none.
 
         Source: OffsetIndex.fetchUpperBoundOffset.
         """

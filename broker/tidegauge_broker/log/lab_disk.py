@@ -1,4 +1,4 @@
-"""The lab's Disk: notes what is synced (``SyncedDisk``), and is slow or fails on request.
+"""The lab's Disk: records syncs (``SyncedDisk``), and is slow or fails on request.
 
 Contract: all log directories of a broker share one ``DiskFaults``; its owner adds and removes faults at any time, from
 any thread. A fault meets operations before they happen; a delay passes in the thread that asked, so a slow append
@@ -32,7 +32,7 @@ _UNKNOWN_FILE = Path()
 
 @dataclass(slots=True, eq=False)
 class DiskFault:
-    """What a disk does to the operations that it meets: it takes ``delay_ms`` longer, or fails with an errno.
+    """A disk's fault for the operations it meets: they take ``delay_ms`` longer, or fail with an errno.
 
     Attributes:
         operation: one of DISK_OPERATIONS; empty for each of them.

@@ -2,8 +2,8 @@
 
 Rules (LogManager.loadLogs, LogLoader):
     1. A damaged log heals or takes its own directory offline; it never keeps the other directories from starting.
-       What after a clean stop is shorter than it was is recovered as after a crash (``recovery.py``); if a log can't be
-       loaded even so, that is an error of its directory.
+       A log that is shorter than it was at a clean stop is recovered as after a crash (``recovery.py``); if a log can't
+       be loaded even so, that is an error of its directory.
     2. A log whose deletion a process before had begun stays deleted: that process may have been killed before it
        synced the rename, which a loss of power would then take back, after the deletion was reported. (Kafka does not.)
     3. A directory that holds something else than logs is an operator's mistake, and no broker starts over it. The
@@ -109,7 +109,7 @@ class LogLoading:
                 raise StorageError(f"The log in {directory} can't be loaded: {again}") from problem
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:
-        """Return the directories of current and future logs; note those that wait to be deleted (rule 2)."""
+        """Return the directories of current and future logs; note deleted ones (rule 2)."""
         log_directory, found, deleted = self._log_directory, [], False
         for path in sorted(log_directory.path.iterdir()):
             if not path.is_dir() or path.name.endswith(STRAY_SUFFIX) or path.name == METADATA_PARTITION:

@@ -48,7 +48,7 @@ class LogDirectory:
         """Copies of replicas that move here from another log directory (``future_logs.py``)."""
         self.offline = False
         self.failure = ""
-        """What took it offline; empty: nothing has."""
+        """The reason why it is offline; empty: it is not."""
         self.was_clean = False
         self.is_trusted = True
         """Whether all its logs may be marked as cleanly closed in the end."""
@@ -239,7 +239,7 @@ class LogDirectory:
             }
 
     def remove_due(self, now_ms: int) -> None:
-        """Remove what is due. Blocks.
+        """Remove the files whose delete delay is over. Blocks.
 
         Raises:
             StorageError: the disk refused; the directory is offline.
@@ -321,7 +321,7 @@ class LogDirectory:
         self._cleaned = self._read(self._cleaner_offsets)
 
     def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Return the offset below which a log has been compacted; None if it never was."""
+        """Return the offset below which a log was compacted, or None."""
         return self._cleaned.get(topic_partition)
 
     def note_cleaned(
@@ -361,8 +361,8 @@ class LogDirectory:
         """Fit the checkpoints to the logs that were loaded, and return the high watermarks that fit.
 
         A process that is killed between a deletion or a truncation and the checkpoints leaves some that name logs which
-        are not here any more, or offsets beyond a log's end. The log of a new topic of that name, and what is appended
-        behind that end, are not what they are about.
+        do not exist here any more, or offsets beyond a log's end. They do not apply to the log of a new topic of that
+        name, nor to records appended behind that end.
 
         Args:
             named: the partitions in the checkpoints of recovery points and log start offsets.

@@ -27,7 +27,7 @@ from tidegauge_broker.replica.producer_state import ProducerState
 
 
 class LogEffects:
-    """See the module."""
+    """Carries out the effects that write to logs."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
@@ -64,7 +64,7 @@ class LogEffects:
         self._log(effect.topic_partition).advance_log_start(effect.to_offset)
 
     def write_epochs(self, effect: WriteEpochs) -> None:
-        """Write the leader epochs; those that must be synced wait for ``owed_epochs`` where that was asked for."""
+        """Write the leader epochs; after ``defer_epochs``, those to sync wait for ``owed_epochs``."""
         log = self._log(effect.topic_partition)
         if self._epochs_owed is None or not effect.sync:
             log.write_epochs(effect.entries, sync=effect.sync)
@@ -77,7 +77,7 @@ class LogEffects:
         self._epochs_owed = {}
 
     def owed_epochs(self) -> list[PartitionLog]:
-        """Return the logs whose epochs were not synced since ``defer_epochs``; from now on they are again."""
+        """Return the logs whose epochs await a sync; end the deferral."""
         owed = list((self._epochs_owed or {}).values())
         self._epochs_owed = None
         return owed

@@ -1,4 +1,4 @@
-"""What a PartitionLog is made of: its settings, and what loading found on disk."""
+"""The state of a PartitionLog at its start: its settings, and the result of loading."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class LogSettings:
 
 @dataclass(slots=True)
 class LogState:
-    """What loading found. Offsets are absolute; ``segments`` has at least one, the active one last.
+    """The result of loading. Offsets are absolute; ``segments`` has at least one, the active one last.
 
     ``epochs_owed``: leader-epoch-checkpoint is to be written with the next flush. ``former_epoch``: the newest epoch
     found after an unclean shutdown, whether or not the log still reaches to it; else -1. ``snapshots_owed``: snapshots

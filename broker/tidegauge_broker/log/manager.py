@@ -54,7 +54,7 @@ class Owner(Protocol):
 
 
 class LogManager:
-    """See the module; made by ``open``."""
+    """The logs of a broker, in all its log directories; made by ``open``."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class LogManager:
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
-        """All logs, those of offline directories included."""
+        """All logs, including logs of offline directories."""
         return MappingProxyType(self._logs)
 
     @property
@@ -193,7 +193,7 @@ class LogManager:
 
     @property
     def failures(self) -> list[str]:
-        """What took each log directory offline that failed, in words."""
+        """The reasons why log directories are offline, in words."""
         return [log_directory.failure for log_directory in self._log_directories if log_directory.offline]
 
     def directory_at(self, path: str) -> LogDirectory:
@@ -280,7 +280,9 @@ class LogManager:
             _logger.info("Created log for partition %s in %s", log.topic_partition, log.directory)
 
     def loaded(self, topic_partition: TopicPartition) -> LoadedLog:
-        """Return what a partition starts from; its high watermark is the checkpoint's, clamped to the log.
+        """Return a partition's loaded state, with the checkpointed high watermark.
+
+        The high watermark is clamped to the log.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, there is no such log.
@@ -329,7 +331,7 @@ class LogManager:
         self._high_watermarks.update((tp, value) for tp, value in values.items() if tp in self._logs)
 
     def write_high_watermarks(self) -> None:
-        """Write replication-offset-checkpoint with what was noted; a log that was not noted keeps what it has. Blocks.
+        """Write replication-offset-checkpoint; a log without a noted high watermark keeps its entry. Blocks.
 
         Raises:
             StorageError: the disk of one log directory refused; the others were written.
@@ -341,9 +343,9 @@ class LogManager:
         log_directory.write_high_watermarks(lambda: _of_logs(log_directory, dict(self._high_watermarks)))
 
     def lower_high_watermark(self, topic_partition: TopicPartition, to_offset: int) -> None:
-        """Lower a log's replication-offset-checkpoint before a truncation: it must not stand above the log's end.
+        """Lower a log's replication-offset-checkpoint before a truncation: it must not exceed the log's end.
 
-        A process that found it so after a crash would take for committed what was written there since.
+        After a crash the next process would otherwise take records written there since for committed.
 
         Raises:
             StorageError: the disk refused.
@@ -517,7 +519,7 @@ class LogManager:
 
         Raises:
             StorageError: a disk refused, and its log directory is offline: the destination's, then the current log is
-                still the log; or that of the former log, then the replica has moved.
+                still the log; or the former log's, then the replica has moved.
         """
         current, home = self._logs[topic_partition], self.futures.logs[topic_partition].log_directory
         self._high_watermarks[topic_partition] = high_watermark
@@ -542,7 +544,7 @@ class LogManager:
         A log directory whose disk refuses is offline afterwards (``LogManager.isStrayReplica``).
 
         Args:
-            is_stray: says so of a partition and the topic id in its directory, which is empty where there is none.
+            is_stray: says so of a partition and the topic id in its directory, which may be empty.
         """
         strays = [log for at, log in self._logs.items() if is_stray(at, log.topic_id)]
         for log in strays:
@@ -574,7 +576,7 @@ class LogManager:
 
 
 def _of_logs(log_directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the high watermarks of a log directory's logs; that of a future log is at most its end."""
+    """Return a directory's high watermarks, a future log's clamped to its end."""
     futures = {
         at: min(high_watermarks[at], log.log_end_offset)
         for at, log in list(log_directory.futures.items())

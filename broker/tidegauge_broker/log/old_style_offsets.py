@@ -16,7 +16,7 @@ EARLIEST = -2
 
 
 def old_style_offsets(log: PartitionLog, timestamp_ms: int, count: int, upper_bound: int, now_ms: int) -> list[int]:
-    """Return the first offsets of the segments that were last written by a time, newest first.
+    """Return the first offsets of segments last written by a time, newest first.
 
     Args:
         log: the partition's.

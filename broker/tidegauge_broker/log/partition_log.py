@@ -1,17 +1,17 @@
 """PartitionLog: the records of one partition on disk, as a row of segments, with its producer state.
 
 Contract: one thread (the event loop) appends, reads, truncates and deletes; ``flush`` and ``flush_rolled`` may run in a
-pool thread at the same time. What decides about records (offsets, epochs, high watermark) is the core's; the log
+pool thread at the same time. Decisions about records (offsets, epochs, high watermark) are the core's; the log
 takes what it is given. Appends and reads move bytes and look at headers only. I/O errors become StorageError,
 after which the whole log directory is offline. Sources: UnifiedLog, LocalLog and LogSegment of Kafka 3.9.
 
 Rules:
     1. Offsets rise from batch to batch; an append begins at the log end offset or, after a gap, above it.
     2. The producer state is updated by every append, whoever leads. A truncation rebuilds it from the newest snapshot
-       at or below the new end, and the batches after that; then a snapshot stands at the new end.
+       at or below the new end, and the batches after that; then a snapshot is written at the new end.
     3. No append is synced, unless flush.messages says so. A rolled segment is synced later (``flush_rolled``);
        the recovery point, below which everything is on disk, then moves to its end. A log start that moves above
-       the recovery point takes it along, whatever was synced: below, there is nothing to recover.
+       the recovery point takes it along, synced or not: below, there is nothing to recover.
     4. A truncation lowers the recovery point and writes the log directory's checkpoint at once.
     5. Deleted segments are renamed to ``.deleted`` now; the log directory removes the files after file.delete.delay.ms.
 """
@@ -50,7 +50,7 @@ _base_offset = attrgetter("base_offset")
 
 
 class PartitionLog:
-    """See the module. Offsets are absolute; the end is exclusive."""
+    """The log of one partition. Offsets are absolute; the end is exclusive."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class PartitionLog:
             segment.transaction_index.append(aborted(completed, self.producer_state.transactions))
 
     def _base_of_next(self, first_offset: int, last_offset: int) -> int:
-        """Return where a segment begins that an append needs: at the log end offset, also if a gap comes first.
+        """Return a new segment's base: the log end offset, despite a gap.
 
         The leader's compaction leaves gaps. At the end of a segment recovery could not tell one from batches that a
         loss of power has taken (``recovery.py``, rule 9). Kafka begins the segment behind the gap.
@@ -278,7 +278,7 @@ class PartitionLog:
         return found
 
     def _read(self, from_offset: int, max_bytes: int, *, upper_bound: int, at_least_one_batch: bool) -> bytes:
-        """Return whole batches of the first segment that has some; arguments as those of ``read``."""
+        """Return complete batches of the first segment with some, as ``read`` does."""
         for at in range(self._at(from_offset), len(self._segments)):
             segment = self._segments[at]
             if segment.base_offset >= upper_bound:
@@ -297,7 +297,7 @@ class PartitionLog:
         return b""
 
     def place_of(self, offset: int) -> tuple[str, int]:
-        """Return the file and the byte at which an offset's batch begins, or the log ends; raises as ``read``."""
+        """Return an offset's file and byte, or the log's end; see ``read``."""
         with self.storage("reading"):
             for segment in self._segments[self._at(offset) :]:
                 position = segment.position_of(offset)
@@ -388,7 +388,7 @@ class PartitionLog:
         self.log_directory.delete_later(renamed, self._now_ms() + self.settings.file_delete_delay_ms)
 
     def _end_at(self, offset: int) -> None:
-        """Lower the recovery point to the new log end; what was synced beyond no longer exists."""
+        """Lower the recovery point and the synced offset to the new log end."""
         with self._lock:
             self._layout_version += 1  # a flush that began in the middle of the truncation knows the old end
             self.log_end_offset = offset
@@ -464,7 +464,7 @@ class PartitionLog:
 
     @property
     def layout_version(self) -> int:
-        """Return a number that rises when segments are truncated, deleted, replaced or renamed, which voids plans."""
+        """Return a number that each truncation, deletion, replacement or rename of segments raises."""
         return self._layout_version
 
     def replace_segments(self, old: Sequence[LogSegment], cleaned: LogSegment) -> None:

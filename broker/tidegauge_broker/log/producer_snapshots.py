@@ -19,7 +19,7 @@ from tidegauge_broker.replica.producer_state import ProducerState
 
 
 class ProducerSnapshots:
-    """See the module.
+    """The producer snapshots of one log.
 
     Args:
         directory: the log's.
@@ -51,13 +51,13 @@ class ProducerSnapshots:
     def state_before(
         self, end_offset: int, log_start_offset: int, state: ProducerState, segments: Sequence[LogSegment]
     ) -> ProducerState:
-        """Return the producer state as of the end of a log that was truncated (ProducerStateManager.truncateAndReload).
+        """Return the producer state at a truncated log's end (ProducerStateManager.truncateAndReload).
 
         Args:
             end_offset: the log's new end.
             log_start_offset: the log's start, below which no file counts.
-            state: as of the end before; returned as it is where nothing in it lies beyond the new end.
-            segments: the segments that are left. What lies between the newest file and the new end is read from them.
+            state: as of the end before; returned as it is if nothing in it lies beyond the new end.
+            segments: the remaining segments. Batches between the newest file and the new end are read from them.
         """
         if not any(
             entry.coordinator_epoch >= 0 or any(span.last_offset >= end_offset for span in entry.batches)
@@ -75,7 +75,7 @@ class ProducerSnapshots:
         producer_snapshot.remove_snapshots(self._directory, above=offset, disk=self._disk)
 
     def mark_deleted(self, offset: int) -> list[Path]:
-        """Rename an offset's file to ``.deleted``; return the new paths, none where there is no such file."""
+        """Rename an offset's file to ``.deleted``; return the new paths, none if there is no such file."""
         snapshot = producer_snapshot.snapshot_path(self._directory, offset)
         if not snapshot.exists():
             return []

@@ -28,13 +28,13 @@ _ATTRIBUTES_AT = 22
 
 
 def is_light(question: Question) -> bool:
-    """Return whether a batch may be looked into on the event loop: it is small, and not compressed."""
+    """Whether a batch may be searched on the event loop: it is small, and not compressed."""
     batch = question[1]
     return len(batch) <= _LIGHT_BYTES and not batch[_ATTRIBUTES_AT] & COMPRESSION_MASK
 
 
 class Looked:
-    """Knows what was found in large batches: a search that begins again asks for them again."""
+    """Knows the results in large batches: a search that begins again asks for them again."""
 
     def __init__(self) -> None:
         self._found: dict[Question, Any] = {}
@@ -59,7 +59,7 @@ class Looked:
 
 
 def look_here(search: Callable[..., Any], batch: bytes, *rest: Any) -> Any:
-    """Return the result of a search in a batch of any size; see ``Look``."""
+    """Return a search's result in a batch of any size; see ``Look``."""
     return search(batch, *rest)
 
 
@@ -74,7 +74,7 @@ def first_record_at(
 
 
 def largest_time_in(batch: bytes, from_offset: int, below_ms: int | None, pause: Pause | None = None) -> int:
-    """Return the largest timestamp of a batch's records in ms; -1 if none counts.
+    """Return the largest timestamp (ms) of a batch's records, or -1.
 
     Args:
         batch: the batch.

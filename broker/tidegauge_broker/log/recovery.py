@@ -6,12 +6,12 @@ other code uses the log. Sources: LogLoader.load, LogLoader.recoverLog, LogSegme
 Rules:
     1. After a clean stop nothing is scanned, except a segment whose index is missing or unsound, and the last segment
        if the log does not end as it was closed: then the log is recovered from there, as after a crash. (Kafka trusts
-       the mark: it appends behind what is left of a batch.)
+       the mark: it appends behind the rest of a batch.)
     2. Otherwise every batch from the segment that holds the recovery point on is checked (size, magic, CRC,
        rising offsets); indexes, leader epochs and producer state are rebuilt from them.
     3. The log ends at the first bad batch: later segments are removed, and only then that segment is truncated there.
        A recovery that a crash interrupts would else leave a log with a gap, and no sign of it.
-    4. If what is left ends below the log start offset, the log is emptied and begins at the log start offset.
+    4. If the remaining log ends below the log start offset, it is emptied and begins at the log start offset.
     5. The recovery point is not moved up by recovery: nothing was synced. The high watermark plays no part.
     6. Files of unfinished work (``.deleted``, ``.cleaned``) and indexes without a log are removed; a replacement of
        segments that has begun is completed (``swap.py``).
@@ -22,10 +22,10 @@ Rules:
     8. A loss of power may leave the empty file of a new segment while the end of the one before is lost. Such a segment
        says nothing about the log's end: above the recovery point it is removed. (Kafka would take its name for the
        log end offset, and claim offsets that it does not have.)
-    9. It may also leave later segments, while one before them has lost all that was not synced. A segment above the
+    9. It may also leave later segments, while one before them has lost all its unsynced bytes. A segment above the
        recovery point that is empty, or ends just there, and does not reach to the next one, is such a one: the later
        segments are removed. (Kafka would go on with the gap, which no replication fills.)
-       Below ``LoadPlan.synced_offset`` nothing that was synced can be missing: there a compaction has left such a gap,
+       Below ``LoadPlan.synced_offset`` no synced batch can be missing: there a compaction has left such a gap,
        and rules 8 and 9 do not apply.
    10. A .txnindex that is written again is synced, unless its segment will be scanned by the next recovery, too: a
        segment without the file is taken for one without aborted transactions, whose records readers would then get.
@@ -71,7 +71,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What is known of a log before it is loaded; offsets are those of the checkpoint files, 0 by default.
+    """The known facts about a log before it is loaded; offsets come from the checkpoint files, 0 by default.
 
     Attributes:
         synced_offset: all below was on the disk once, by the checkpoints of recovery points and of the cleaner;
@@ -142,7 +142,7 @@ def load_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState
 
 
 def make_log(directory: Path, settings: LogSettings, plan: LoadPlan) -> LogState:
-    """Create the first files of a log in a new directory, where there is nothing to look for.
+    """Create the first files of a log in a new directory, without looking for existing ones.
 
     Raises:
         OSError: the disk refused.
@@ -214,7 +214,7 @@ def _load_segments(directory: Path, settings: LogSettings, plan: LoadPlan) -> li
 
 
 def _damage_after_clean_stop(segments: Sequence[LogSegment], plan: LoadPlan) -> str:
-    """Return what is wrong with the end of a log that was closed in order; empty if nothing is.
+    """Return the damage at the end of a cleanly closed log, or empty.
 
     The recovery point of such a log is the end that it had.
     """
@@ -286,7 +286,7 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
 def _delete(later: Sequence[LogSegment]) -> None:
     """Remove segments, the newest first: what a crash leaves of them still follows the one before.
 
-    A loss of power does not bring them back: behind what is appended next they would look sound.
+    A power loss does not bring them back: behind later appends they would look sound.
     """
     for segment in reversed(later):
         segment.delete()
@@ -295,7 +295,7 @@ def _delete(later: Sequence[LogSegment]) -> None:
 
 
 def _has_lost_its_end(segment: LogSegment, following: int, plan: LoadPlan) -> bool:
-    """Return whether a segment that was scanned lacks what a loss of power has taken: rule 9."""
+    """Whether a scanned segment has lost its end by a power loss: rule 9."""
     if following <= plan.synced_offset:
         return False
     end_offset = segment.next_offset()
@@ -400,7 +400,7 @@ def _load_epochs(directory: Path) -> tuple[EpochCache, bool]:
 
 
 def _epochs_of(segments: Sequence[LogSegment]) -> EpochCache:
-    """Return the leader epochs that stand in the batches of a log."""
+    """Return the leader epochs in the batches of a log."""
     epochs = EpochCache()
     for segment in segments:
         for header in _headers_until_damage(segment, 0):
@@ -435,7 +435,7 @@ def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_
 def _load_producers(
     directory: Path, segments: Sequence[LogSegment], log_start_offset: int, log_end_offset: int, plan: LoadPlan
 ) -> tuple[ProducerState, list[Path]]:
-    """Return the producer state as of the log's end, and the missing snapshots that are written now.
+    """Return the producer state at the log's end, and newly written snapshots.
 
     It is built from the newest snapshot and the batches after it.
     """

@@ -5,7 +5,7 @@ Rules:
        must stay. The last segment stays if it is empty.
     2. Below the log start offset: the next segment begins at or below it. This alone holds for every policy.
     3. By size: as long as what remains is at least retention.bytes.
-    4. By time: the segment's largest timestamp (the file's time, where no record has one) is older than
+    4. By time: the segment's largest timestamp (the file's time, if no record has one) is older than
        retention.ms.
 """
 

@@ -3,9 +3,9 @@
 Rules:
     1. Base offset, last offset, producer id, epoch and base sequence stay, and so do the offsets of the records: a
        producer's sequence and the log's end can still be read from the batch.
-    2. The delete horizon stands in the base timestamp, marked by bit 6 of the attributes; record times are relative
-       to it. Where none is set, the base timestamp is the first record's time.
-    3. The largest timestamp is that of the records that are left; with the leader's clock (LogAppendTime) it stays.
+    2. The base timestamp holds the delete horizon, marked by bit 6 of the attributes; record times are relative
+       to it. If none is set, the base timestamp is the first record's time.
+    3. The largest timestamp is the largest of the remaining records; with the leader's clock (LogAppendTime) it stays.
     4. A batch without records keeps its header alone, uncompressed, with base timestamp -1.
 """
 
@@ -31,7 +31,7 @@ def rewrite_batch(header: BatchHeader, records: Sequence[StoredRecord], delete_h
 
     Args:
         header: the batch's header.
-        records: what is left, at least one.
+        records: the remaining records, at least one.
         delete_horizon_ms: the horizon that it has or gets; None for none.
     """
     base_timestamp_ms = records[0].timestamp_ms if delete_horizon_ms is None else delete_horizon_ms

@@ -98,7 +98,10 @@ def _batches(segment: LogSegment, timestamp_ms: int, from_offset: int) -> Genera
 
 
 def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int) -> Search:
-    """Return offset and timestamp of a segment's first record of a time or later, at or above an offset."""
+    """Return offset and timestamp of a segment's first matching record.
+
+    Its time is not before, and its offset not below, the given ones.
+    """
     for spot in _batches(segment, timestamp_ms, from_offset):
         if spot is None:
             yield None
@@ -112,7 +115,7 @@ def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int) -> Searc
 def _largest_of_records(
     segment: LogSegment, offset: int, *, below_ms: int | None = None
 ) -> Generator[Question | None, object, int]:
-    """Return the largest timestamp of the records at or above an offset; -1 if none has one.
+    """Return the largest timestamp of records from an offset on, or -1.
 
     Args:
         segment: the segment.
@@ -174,7 +177,7 @@ def aborted_between(segments: Sequence[LogSegment], from_offset: int, end_offset
     """Find the aborted transactions that overlap a range of offsets, by marker.
 
     Args:
-        segments: at least those from the one that holds ``from_offset`` on: a marker may stand far behind its data.
+        segments: at least those from the one that holds ``from_offset`` on: a marker may lie far behind its data.
         from_offset: where the range begins.
         end_offset: its end (exclusive).
     """

@@ -51,7 +51,7 @@ _UNSOUND_ENTRIES = 8
 
 
 def file_name(offset: int) -> str:
-    """Return an offset as it stands in file names: 20 digits."""
+    """Return an offset as file names have it: 20 digits."""
     return f"{offset:020d}"
 
 
@@ -246,7 +246,7 @@ class LogSegment:
             position += size_bytes
 
     def _spots_until_damage(self, position: int) -> Iterator[BatchSpot]:
-        """Yield the batches up to the first damaged one: for what is only an estimate."""
+        """Yield the batches up to the first damaged one, for estimates."""
         try:
             yield from self.spots(position)
         except TidegaugeError as problem:
@@ -270,7 +270,7 @@ class LogSegment:
             position += header.size_bytes
 
     def marker_of(self, header: BatchHeader) -> TransactionMarker | None:
-        """Return what a control batch says, whose header is one of ``headers``; None where nothing is left of it.
+        """Return the marker in a control batch of ``headers``; None if empty.
 
         Raises:
             TidegaugeError: CORRUPT_MESSAGE, as ``read_marker``.
@@ -298,7 +298,9 @@ class LogSegment:
         return self._sound(self.index.floor(offset - self.base_offset), offset)
 
     def _sound(self, position: int, offset: int) -> int:
-        """Return a position from the index, if a batch begins there that can stand before ``offset``; else 0.
+        """Return a checked position from the index; 0 without a sound one.
+
+        A batch that can precede ``offset`` begins there.
 
         At load only the last entry of an index is looked at, as in Kafka. One that lies would let a reader skip
         records; so an earlier entry is taken: the walk from there finds the offset, or the damage. If several lie, the
@@ -321,14 +323,14 @@ class LogSegment:
         return self.base_offset <= header.base_offset <= offset and position + header.size_bytes <= self.size_bytes
 
     def _remember(self, offset: int, position: int) -> None:
-        """Keep a position, so that a reader that goes on where it stopped need not search."""
+        """Keep a position, so that a sequential reader need not search."""
         cursors = self._cursors
         if len(cursors) >= _CURSORS and offset not in cursors:
             del cursors[next(iter(cursors))]
         cursors[offset] = position
 
     def next_offset(self) -> int:
-        """Return the offset after the last record; the base offset if there is none."""
+        """Return the offset after the last record, or the base offset."""
         found = self.base_offset
         for spot in self.spots(self._sound(self.index.last_position(), self.base_offset + MAX_RELATIVE_OFFSET)):
             found = spot.last_offset + 1
@@ -338,7 +340,7 @@ class LogSegment:
     def largest_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and its batch's last offset; (-1, base offset) if there is none.
 
-        What lies behind a damaged batch does not count: neither an append nor retention may fail over it.
+        Batches behind a damaged one do not count: neither an append nor retention may fail over it.
         """
         if self._largest is None:
             timestamp_ms, offset = self.time_index.last()
@@ -351,7 +353,7 @@ class LogSegment:
 
     @property
     def retention_ms(self) -> int:
-        """The time that retention and min.compaction.lag.ms go by: the largest timestamp, or that of the file if none.
+        """The time for retention and min.compaction.lag.ms: the largest timestamp, or the file's time if there is none.
 
         Source: LogSegment.largestTimestamp.
         """
@@ -366,7 +368,7 @@ class LogSegment:
         Args:
             start: a batch's beginning.
             upper_bound: exclusive; not above the end of this segment.
-            max_bytes: limit of what is read.
+            max_bytes: limit of the read.
             whole: ``upper_bound`` is the end of this segment, so there is nothing to search.
             at_least_one_batch: the first batch may exceed the limit.
 
@@ -447,7 +449,7 @@ class LogSegment:
         self._bytes_since_index_entry = 0
 
     def truncate_file(self, size_bytes: int) -> None:
-        """Truncate the ``.log`` file, and forget what was cached of it."""
+        """Truncate the ``.log`` file, and drop its caches."""
         assert 0 <= size_bytes <= self.size_bytes, f"{self.path}: {size_bytes} bytes of {self.size_bytes}"
         self.disk.truncate(self.path, size_bytes)
         self.size_bytes = size_bytes
@@ -517,7 +519,7 @@ class LogSegment:
             owner.path = renamed
 
     def moved_to(self, directory: Path) -> None:
-        """Take note that the directory was renamed. Close the segment first; it is opened again where it is used."""
+        """Note that the directory was renamed. Close the segment first; it is opened again when used."""
         for owner in (self, self.index, self.time_index, self.transaction_index):
             owner.path = directory / owner.path.name
 
@@ -533,7 +535,9 @@ class LogSegment:
 
 
 def largest_timestamp(headers: Sequence[BatchHeader]) -> tuple[int, int]:
-    """Return the largest timestamp of a set of batches, and the last offset of the first batch that has it.
+    """Return some batches' largest timestamp, and that batch's last offset.
+
+    Of batches with the same timestamp it is the first.
 
     Batches without records have none (rule 4).
     """

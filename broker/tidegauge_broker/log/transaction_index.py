@@ -1,4 +1,4 @@
-"""``.txnindex``: the aborted transactions whose markers stand in a segment, for readers of committed data.
+"""``.txnindex``: the aborted transactions whose markers lie in a segment, for readers of committed data.
 
 Entries of 34 bytes, big endian (Kafka's AbortedTxn)::
 
@@ -29,7 +29,7 @@ _ENTRY = struct.Struct(">hqqqq")
 
 
 def aborted(completed: CompletedTransaction, transactions: OpenTransactions) -> AbortedTransaction:
-    """Return the entry of a completed transaction, beside those that are open: rule 2."""
+    """Return a completed transaction's entry, given the open transactions: rule 2."""
     return AbortedTransaction(
         completed.producer_id,
         completed.first_offset,
@@ -68,7 +68,7 @@ class TransactionIndex:
             return self._entries
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add an aborted transaction; its marker lies above those of all entries.
+        """Add an aborted transaction; its marker lies above all entries' markers.
 
         Raises:
             OSError: the disk refused; the entry was not added.
@@ -137,7 +137,7 @@ class TransactionIndex:
         self._entries = []
 
     def is_sound(self, base_offset: int) -> bool:
-        """Return whether the file can belong to a segment (TransactionIndex.sanityCheck); without a file it does.
+        """Whether the file can belong to a segment (TransactionIndex.sanityCheck), or is absent.
 
         Args:
             base_offset: the segment's base offset, below which no marker of it lies.

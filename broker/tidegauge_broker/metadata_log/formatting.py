@@ -1,4 +1,4 @@
-"""What ``tidegauge format`` writes into the log directories of a node, as bytes. Pure.
+"""The files that ``tidegauge format`` writes into a node's log directories, as bytes. Pure.
 
 Each directory gets ``bootstrap.checkpoint`` with the cluster's first metadata records, and ``meta.properties``. The
 metadata directory of a node with initial voters gets the snapshot (0, 0), which holds them.
@@ -53,7 +53,7 @@ _NOT_DYNAMIC = (
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """What is asked of a format.
+    """The arguments of a format.
 
     Attributes:
         cluster_id: the cluster's id.
@@ -65,7 +65,7 @@ class Formatting:
         no_initial_voters: whether ``--no-initial-controllers`` was given.
         release: the value of ``--release-version``; None: the latest.
         features: levels of ``--feature``, by name.
-        credentials: those of ``--add-scram``.
+        credentials: given by ``--add-scram``.
     """
 
     cluster_id: str
@@ -142,7 +142,7 @@ class Formatting:
         return "dynamic metadata voter directory" if is_voter else "dynamic metadata directory"
 
     def directory_id_of(self, directory: str) -> bytes | None:
-        """Return the id that the initial voters give to a directory; None if any id will do."""
+        """Return a directory's id by the initial voters; None: any."""
         if directory != self.metadata_directory or self.initial_voters is None:
             return None
         voter = self.initial_voters.voters.get(self.node_id)
@@ -181,7 +181,10 @@ def bootstrap_records(
 
 
 def bootstrap_sentence(levels: Mapping[str, int], credentials: Sequence[UserScramCredentialRecord]) -> str:
-    """Return the line in which kafka-storage names the first records; salts and keys of credentials are left out."""
+    """Return kafka-storage's line about the first records, without secrets.
+
+    Salts and keys of credentials are left out.
+    """
     shown: list[str] = []
     for record in bootstrap_records(levels, credentials):
         if isinstance(record, FeatureLevelRecord):

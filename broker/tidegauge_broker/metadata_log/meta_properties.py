@@ -43,7 +43,7 @@ class NodeProperties(NamedTuple):
 
 
 def encode_meta_properties(properties: NodeProperties, now_ms: int) -> bytes:
-    """Return the file's bytes; ``now_ms`` is the wall-clock time that the file's comment names."""
+    """Return the file's bytes; ``now_ms`` is the wall-clock time in its comment."""
     pairs = {
         "node.id": None if properties.node_id is None else str(properties.node_id),
         "directory.id": None if properties.directory_id is None else uuid_text(properties.directory_id),
@@ -76,7 +76,7 @@ def decode_meta_properties(data: bytes) -> NodeProperties:
 
 
 def stored_properties(pairs: Mapping[str, str], now_ms: int) -> bytes:
-    """Return a file as ``java.util.Properties.store`` writes it: an empty comment, the date, the pairs."""
+    """Return a file as ``java.util.Properties.store`` writes it: comments, then pairs."""
     date = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     lines = ["#", f"#{date}", *(f"{key}={_escaped(value)}" for key, value in pairs.items())]
     return ("\n".join(lines) + "\n").encode()

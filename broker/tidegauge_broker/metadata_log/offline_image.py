@@ -20,11 +20,11 @@ from tidegauge_controller.metadata.loader import MetadataLoader
 
 
 class OfflineImage(NamedTuple):
-    """What files hold.
+    """The image that files hold.
 
     Attributes:
         image: of the records that may be seen.
-        remarks: sentences on what was left out.
+        remarks: sentences about omitted records.
     """
 
     image: MetadataImage
@@ -41,7 +41,7 @@ class OfflineLoader:
 
     @property
     def result(self) -> OfflineImage:
-        """The image of what was taken in."""
+        """The image of the records so far."""
         remarks = list(self._remarks)
         if self._loader.in_transaction:
             remarks.append("a metadata transaction is open at the end: its records are left out")
@@ -107,5 +107,5 @@ class OfflineLoader:
 
 
 def newest(names: Iterable[SnapshotName]) -> SnapshotName | None:
-    """Return the newest snapshot that has records; None: there is none. That of the first voters, 0-0, has none."""
+    """Return the newest snapshot with records, or None: 0-0 has none."""
     return max((one for one in names if one.end_offset > 0), default=None)

@@ -25,7 +25,7 @@ from tidegauge_controller.raft.values import (
 
 
 def encode_batch(batch: Batch) -> bytes:
-    """Return the bytes of a batch; the payload of a batch of data is a sequence of record values."""
+    """Return a batch's bytes; the payload of data is record values."""
     if batch.control:
         messages = [to_message(record) for record in batch.control]
         return control_batch(messages, batch.base_offset, batch.epoch, batch.timestamp_ms)
@@ -34,7 +34,7 @@ def encode_batch(batch: Batch) -> bytes:
 
 
 def to_batch(read: MetadataBatch) -> Batch:
-    """Return a batch that was read as the Raft node knows it; the payload is the tuple of record values.
+    """Return a batch in the Raft node's form, with record values.
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, a control batch has a record that belongs into snapshots.
@@ -63,7 +63,7 @@ def to_message(record: ControlRecord) -> Any:
 
 
 def voters_message(voter_set: VoterSet) -> voters_record.VotersRecord:
-    """Return the message of a voter set, in the order of the voters' ids."""
+    """Return a voter set's message, in the order of voter ids."""
     return voters_record.VotersRecord(voters=[_voter_message(voter) for voter in voter_set.voters.values()])
 
 

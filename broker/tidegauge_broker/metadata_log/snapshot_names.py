@@ -1,7 +1,7 @@
 """The names of snapshot files (``org.apache.kafka.snapshot.Snapshots``).
 
-A finished snapshot is ``<end offset in 20 digits>-<epoch in 10 digits>.checkpoint``. ``.part`` stands behind that while
-it is written, ``.deleted`` when it is retired.
+A finished snapshot is ``<end offset in 20 digits>-<epoch in 10 digits>.checkpoint``. While it is written ``.part``
+follows that, and ``.deleted`` when it is retired.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAME = re.compile(r"(\d{20})-(\d{10})([^.]*)(\.checkpoint(?:\.part|\.deleted)?)
 
 
 class SnapshotName(NamedTuple):
-    """What a snapshot file's name says.
+    """The parts of a snapshot file's name.
 
     Attributes:
         end_offset: the offset behind the last record that the snapshot contains (exclusive).
@@ -33,12 +33,12 @@ class SnapshotName(NamedTuple):
 
 
 def snapshot_name(end_offset: int, epoch: int, suffix: str = SNAPSHOT_SUFFIX, *, attempt: str = "") -> str:
-    """Return the name of a snapshot file; ``attempt`` tells apart the writers of unfinished ones."""
+    """Return a snapshot file's name; ``attempt`` distinguishes writers of unfinished ones."""
     return f"{end_offset:020d}-{epoch:010d}{f'-{attempt}' if attempt else ''}{suffix}"
 
 
 def parse_snapshot_name(name: str) -> SnapshotName | None:
-    """Return what a file's name says; None if it is not the name of a snapshot."""
+    """Return the parts of a snapshot's name; None for other names."""
     found = _NAME.fullmatch(name)
     if found is None or (found[3] and found[4] != UNFINISHED_SUFFIX):
         return None

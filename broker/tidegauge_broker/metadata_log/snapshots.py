@@ -88,8 +88,8 @@ def read_snapshot(buffer: Buffer) -> Iterator[MetadataBatch]:
     """Yield the batches of a snapshot, one at a time; its last batch is yielded only if nothing is behind it.
 
     Raises:
-        TidegaugeError: CORRUPT_MESSAGE, a batch can't be read, offsets do not run from 0, the header does not stand
-            first, or the footer does not stand last. A snapshot that was not finished is recognised by that.
+        TidegaugeError: CORRUPT_MESSAGE, a batch can't be read, offsets do not run from 0, the header is not
+            first, or the footer is not last. This is how an unfinished snapshot is recognised.
     """
     next_offset = 0
     is_finished = False

@@ -1,1 +1,1 @@
-"""Client quotas, pure: who has which, what is measured against it, and how long a client is throttled."""
+"""Client quotas, pure: their owners, the values measured against them, and throttle times."""

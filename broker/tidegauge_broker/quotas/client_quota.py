@@ -1,11 +1,11 @@
-"""One kind of client quota: what its clients used, and how long they are throttled. Pure; time is an argument.
+"""One kind of client quota: its clients' usage, and how long they are throttled. Pure; time is an argument.
 
 Rules:
-    1. What a client used is recorded first. While its rate is above the limit, it is throttled for the time that brings
+    1. A client's usage is recorded first. While its rate is above the limit, it is throttled for the time that brings
        the rate down to the limit if nothing more is recorded: (rate - limit) / limit * window.
     2. A request quota throttles for a sample at most (``quota.window.size.seconds``, KIP-124).
-    3. Mutations of topics take tokens from a bucket (KIP-599). A strict quota refuses what comes while less than no
-       tokens are left; a permissive one takes it, and throttles.
+    3. Mutations of topics take tokens from a bucket (KIP-599). While the bucket is below zero, a strict quota refuses
+       them; a permissive one accepts them, and throttles.
     4. Clients that used nothing for an hour are forgotten.
 
 Source: ``ClientQuotaManager``, ``ClientRequestQuotaManager``, ``ControllerMutationQuotaManager``.
@@ -35,7 +35,7 @@ _LOOK_EVERY_MS = 60_000
 
 
 class Reading(NamedTuple):
-    """What a metric says of clients that are measured together; its name is Kafka's."""
+    """The value of a metric for clients that are measured together; its name is Kafka's."""
 
     sharers: Sharers
     metric: str
@@ -43,7 +43,7 @@ class Reading(NamedTuple):
 
 
 class _Used(Protocol):
-    """What was used by clients that are measured together.
+    """The usage of clients that are measured together.
 
     Attributes:
         throttled: the times for which they were throttled.
@@ -58,7 +58,7 @@ UsedT = TypeVar("UsedT", bound=_Used)
 
 
 class _Quota(Generic[UsedT]):
-    """The limits, and what was used by clients that are measured together."""
+    """The limits, and the usage of clients that are measured together."""
 
     def __init__(self, window: Window) -> None:
         self.limits = Limits()
@@ -67,7 +67,7 @@ class _Quota(Generic[UsedT]):
         self._looked_ms = 0
 
     def set(self, entity: QuotaEntity, limit: float | None) -> None:
-        """Set a limit, or (None) remove it; it holds for what is recorded from now on, and was before."""
+        """Set a limit, or (None) remove it; it holds for earlier and later records alike."""
         self.limits.set(entity, limit)
 
     def throttled(self, user: str, client_id: str, milliseconds: int, now_ms: int) -> None:
@@ -122,7 +122,7 @@ class RateQuota(_Quota[_UsedRate]):
         return _UsedRate(self.window)
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Record what a client used; return for how many ms it is to be throttled, 0 where it is within its limit."""
+        """Record a client's usage; return the time in ms to throttle it, 0 if it is within its limit."""
         limit, used = self._of(user, client_id, now_ms)
         used.rate.record(value, now_ms)
         rate = used.rate.measure(now_ms)
@@ -132,12 +132,12 @@ class RateQuota(_Quota[_UsedRate]):
         return to_int(found if self._max_throttle_ms is None else min(found, self._max_throttle_ms))
 
     def take_back(self, user: str, client_id: str, value: float, now_ms: int) -> None:
-        """Take back what was recorded at this time: it was not given after all."""
+        """Take back a value recorded at this time, which was not used after all."""
         _, used = self._of(user, client_id, now_ms)
         used.rate.record(-value, now_ms)
 
     def most_in_window(self, user: str, client_id: str) -> float:
-        """Return what a client may use at once without being throttled for certain; infinite without a limit."""
+        """Return the usage that surely causes no throttling; infinite without limit."""
         limit = self.limits.limit(self.limits.sharers(user, client_id))
         return float("inf") if limit is None else limit * self.window.whole_seconds
 
@@ -164,7 +164,7 @@ class MutationQuota(_Quota[_UsedTokens]):
         return _UsedTokens(self.window)
 
     def check(self, user: str, client_id: str, now_ms: int) -> int:
-        """Return for how many ms a client must wait until it has no fewer than 0 tokens; 0: it need not."""
+        """Return the time in ms until a client has tokens; 0: now."""
         limit, used = self._of(user, client_id, now_ms)
         used.limit = limit
         tokens = used.bucket.measure(limit, now_ms)
@@ -223,7 +223,7 @@ class Mutations:
         return found != 0
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return for how many ms the client is to be throttled from now on."""
+        """Return the time in ms to throttle the client from now."""
         return to_int(max(0, self._throttle_ms - (now_ms - self._throttled_at_ms)))
 
 

@@ -10,8 +10,8 @@ Rules (``ClientQuotaManager.DefaultQuotaCallback``), of a user U with a client i
     7. client id C
     8. default client id
 
-All clients of a user share the limit of 3 and 6, all users of a client id that of 7 and 8; each pair has the limit of
-the others for itself. A client without a client id has the limit of its user alone.
+All clients of a user share the limits of 3 and 6, all users of a client id the limits of 7 and 8; each pair has the
+other limits for itself. A client without a client id has the limit of its user alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Name = str | Default | None
 
 
 class QuotaEntity(NamedTuple):
-    """What a quota is set for."""
+    """The entity that a quota is set for."""
 
     user: Name
     client_id: Name
@@ -63,7 +63,7 @@ class Limits:
         return self._kinds != 0
 
     def entities(self) -> set[QuotaEntity]:
-        """Return what has a limit."""
+        """Return the entities with a limit."""
         return set(self._limits)
 
     def set(self, entity: QuotaEntity, limit: float | None) -> None:

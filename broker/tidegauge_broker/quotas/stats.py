@@ -1,7 +1,7 @@
 """The measures behind quotas: rates and averages over samples, and a token bucket. Pure.
 
-Contract: time is an argument, in ms of one clock that never goes back. The arithmetic is that of Kafka's doubles, so
-that the throttle times are those of Kafka to the millisecond.
+Contract: time is an argument, in ms of one clock that never goes back. The arithmetic is the arithmetic of doubles,
+as Kafka's, so the throttle times equal Kafka's to the millisecond.
 Source: ``SampledStat``, ``Rate``, ``Avg`` and ``TokenBucket`` of Kafka's metrics, ``QuotaUtils.throttleTime``.
 """
 
@@ -36,7 +36,7 @@ class Window(NamedTuple):
 QUOTA_WINDOW = Window()
 """Kafka's default."""
 STATISTICS_WINDOW = Window(2, 30_000)
-"""That of metrics which are shown and not compared with a limit (``metrics.num.samples``)."""
+"""The window of metrics that are shown and not compared with a limit (``metrics.num.samples``)."""
 
 
 class _Sample:
@@ -92,7 +92,7 @@ class _Samples:
 
 
 class WindowedRate:
-    """What was recorded in the latest samples, for each second."""
+    """The rate of the values recorded in the latest samples, in 1/s."""
 
     def __init__(self, window: Window) -> None:
         self._samples = _Samples(window)
@@ -107,7 +107,7 @@ class WindowedRate:
         return self._samples.total() / (window_ms / 1000)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the time that the samples stand for: since the oldest began, and those that are missing in full."""
+        """Return the samples' time: since the oldest began, plus missing samples."""
         samples = self._samples
         samples.expire(now_ms)
         window = samples.window
@@ -117,7 +117,7 @@ class WindowedRate:
 
 
 class WindowedAverage:
-    """The average of what was recorded in the latest samples."""
+    """The average of the values recorded in the latest samples."""
 
     def __init__(self) -> None:
         self._samples = _Samples(STATISTICS_WINDOW)
@@ -127,7 +127,7 @@ class WindowedAverage:
         self._samples.record(value, now_ms)
 
     def measure(self, now_ms: int) -> float:
-        """Return the average; NaN where nothing was recorded."""
+        """Return the average; NaN without values."""
         self._samples.expire(now_ms)
         count = sum(sample.count for sample in self._samples.all)
         return self._samples.total() / count if count else math.nan
@@ -159,12 +159,15 @@ class TokenBucket:
 
 
 def throttle_ms(rate: float, limit: float, window_ms: int) -> int:
-    """Return how long nothing must be recorded until a rate above its limit has come down to it, in ms (64 bits)."""
+    """Return the time in ms (64 bits) until a rate reaches its limit.
+
+    Nothing may be recorded in that time.
+    """
     return java_round(_quotient(rate - limit, limit) * window_ms)
 
 
 def refill_ms(tokens: float, limit: float) -> int:
-    """Return how long a bucket with less than no tokens takes to have none, in ms (64 bits)."""
+    """Return the time in ms (64 bits) until an overdrawn bucket is zero."""
     return java_round(_quotient(-tokens, limit) * 1000)
 
 
@@ -173,7 +176,7 @@ def _quotient(dividend: float, divisor: float) -> float:
 
 
 def java_round(value: float) -> int:
-    """Return the nearest integer of 64 bits, as ``Math.round``: half is rounded up, and NaN is 0."""
+    """Return the nearest 64-bit integer, as ``Math.round``: half up, NaN is 0."""
     if math.isnan(value):
         return 0
     if abs(value) >= _LONG_MAX:
@@ -182,5 +185,8 @@ def java_round(value: float) -> int:
 
 
 def to_int(value: int) -> int:
-    """Return the low 32 bits as a signed number, as Java's cast: Kafka so makes no throttle time of an endless one."""
+    """Return the low 32 bits as a signed number, as Java's cast.
+
+    By this cast Kafka turns an endless throttle time into none.
+    """
     return (value + _INT_SIGN) % _INT_BITS - _INT_SIGN

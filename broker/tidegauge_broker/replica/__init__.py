@@ -12,8 +12,8 @@ A step
                                                             # 3. only now comes the next event
 
     There is no await and no other event between 1 and 2. ``EffectExecutor`` (effect_executor.py) does 2 over two ports,
-    ``ReplicaLogs`` and ``Host``; a driver implements those ports and not the effects. What arrives while effects are
-    carried out waits until they are done (rule 7 there).
+    ``ReplicaLogs`` and ``Host``; a driver implements those ports and not the effects. An event that arrives while
+    effects are carried out waits until they are done (rule 7 there).
 
 Events
     Each is a method of ``BrokerCore``, and each belongs to one caller:
@@ -45,7 +45,7 @@ Effects
     AppendAsLeader, AppendAsFollower        the bytes are in the log, readable, when the next effect is carried out;
                                             no fsync, as in Kafka
     WriteEpochs                             with ``sync`` the file is on disk before the records of that epoch can be
-    TruncateLog, TruncateFully              then ``log_truncated`` with the producer state of what is left
+    TruncateLog, TruncateFully              then ``log_truncated`` with the producer state of the remaining log
     AdvanceLogStart, DeleteLog              files may go later
     RespondToProduce, RespondToFetch,       exactly one for each token, at once or later, unless the caller has
     RespondToDeleteRecords                  cancelled; a fetch is read from the log when it is responded to
@@ -57,7 +57,7 @@ Effects
     FailReplica                             the replica goes offline, as if its log had failed
     ======================================  ============================================================================
 
-What is on disk, and when
+Persistence
     Records: when the page cache is written out, or by ``flush.*``. Leader epochs: before their first record. The high
     watermark (``high_watermarks``) and the log start offset: by checkpoint, from time to time; at the start they are
     clamped to the log. The producer state: with each new segment and at a clean stop; else it is replayed. Roles, ISR,
@@ -66,7 +66,7 @@ What is on disk, and when
 Threads and time
     One thread runs the core and its executor: the event loop. ``preparation.prepare`` is pure and may run elsewhere.
     ``now_ms`` is in ms, of one clock that never goes back. ``WallTime`` derives the wall-clock time from it, with which
-    records are stamped and compared. A time that is stored never decides who leads or what is committed.
+    records are stamped and compared. A time that is stored never decides who leads or which records are committed.
 
 Failures
     Bad input from a client, follower, leader or controller is an error of the table (``tidegauge.errors``) and changes
@@ -99,15 +99,15 @@ Invariants
     ``Partition.enter``.
 
 Map
-    entry       broker, control_requests; messages (requests and results), effects, ports (what the core may read)
+    entry       broker, control_requests; messages (requests, results), effects, ports (the core's inputs)
     driver      effect_executor
-    replicas    hosted, partition, roles, partition_states (who gets which role), leaderships, view, refusals
+    replicas    hosted, partition, roles, partition_states (roles of replicas), leaderships, view, refusals
     leader      leader, isr, isr_changes, remote_replica; writes, preparation, validation, record_errors,
                 producer_state, open_transactions, verification; fetches, reading, standing_fetch, preferred_replica,
                 list_offsets
-    follower    following, rounds, standing_rounds, follower; rules/ (where two logs part); epoch_cache
+    follower    following, rounds, standing_rounds, follower, rules/ (where two logs part), epoch_cache
     waiting     parked, delayed_produce, delayed_fetch, delayed_delete_records, delayed_offsets
-    beside      quota; future_replica and future_states (moves between log directories); snapshot (for the explorer)
+    beside      quota, future_replica and future_states (moves between log directories), snapshot (for the explorer)
 
-Source: Kafka's ReplicaManager and Partition; the form is that of etcd's package raft.
+Source: Kafka's ReplicaManager and Partition; the form follows etcd's package raft.
 """

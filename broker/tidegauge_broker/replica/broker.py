@@ -107,7 +107,7 @@ class BrokerCore:
         self.following = Following(broker_id, settings, hosted, parked, rounds, quota)
         self._next_producer_expiry_ms = 0
 
-    # What can be seen
+    # Views
 
     def describe(self, now_ms: int, topics: Collection[str] | None = None) -> list[ReplicaView]:
         """All local replicas, by topic and partition."""
@@ -126,17 +126,17 @@ class BrokerCore:
         return self.parked.counts()
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
-        """Return a local replica's state, read-only; None if the broker does not host it."""
+        """Return a local replica's state, read-only; None if not hosted here."""
         return self.hosted.by_name.get(topic_partition)
 
-    # What the controller says
+    # Events from the controller
 
     def set_broker_epoch(self, broker_epoch: int) -> None:
         """Record the broker epoch of a (new) registration."""
         self.broker_epoch = broker_epoch
 
     def logs_needed(self, states: Iterable[PartitionState]) -> list[TopicPartition]:
-        """Return the partitions whose log must be opened or created before ``take_over`` may be called."""
+        """Return the partitions whose logs ``take_over`` needs, opened or created."""
         return self.partition_states.logs_needed(states)
 
     def take_over(
@@ -186,7 +186,7 @@ class BrokerCore:
         return bool(self.parked.appended)
 
     def wake_fetches(self, now_ms: int) -> list[Effect]:
-        """Respond to the fetches that wait for what was appended with ``wake_later``, as far as they have enough."""
+        """Respond to the fetches that wait for records appended with ``wake_later``, if they have enough."""
         out: list[Effect] = []
         self.fetches.time_ms = now_ms
         self.parked.wake_fetches(out)
@@ -199,7 +199,7 @@ class BrokerCore:
     def begin_verification(
         self, topic_partition: TopicPartition, batch: ProducerBatch, now_ms: int
     ) -> VerificationGuard | ErrorCode | None:
-        """Begin to verify a transactional batch (KIP-890); None where nothing has to be verified. See ``Writes``."""
+        """Begin to verify a transactional batch (KIP-890); None if nothing has to be verified. See ``Writes``."""
         return self.writes.begin_verification(topic_partition, batch, now_ms)
 
     def delete_records(
@@ -221,7 +221,10 @@ class BrokerCore:
         self.parked.cancel(token)
 
     def list_offset(self, lookup: OffsetLookup) -> OffsetResult | TimeLookup:
-        """Return the offset of a time; only the leader responds, but to the debugging consumer any replica."""
+        """Return the offset of a time.
+
+        Only the leader responds, but any replica to the debugging consumer.
+        """
         topic_partition = lookup.topic_partition
         leader, error = self.hosted.leader_of(topic_partition, lookup.current_leader_epoch)
         partition = None if leader is None else leader.partition
@@ -232,7 +235,7 @@ class BrokerCore:
         return list_offset(partition, lookup)
 
     def epoch_at(self, topic_partition: TopicPartition, offset: int) -> int:
-        """Return the leader epoch of the record at an offset of a replica; -1 where it is not known."""
+        """Return the leader epoch of a replica's record; -1 if unknown."""
         partition = self.hosted.by_name.get(topic_partition)
         return NO_EPOCH if partition is None else epoch_at(partition, offset)
 
@@ -246,7 +249,7 @@ class BrokerCore:
         return EpochEndResult(question.topic_partition, ErrorCode.NONE, end)
 
     def led_epoch(self, topic_partition: TopicPartition) -> int | None:
-        """Return the epoch in which this broker leads a partition; None: it does not."""
+        """Return the epoch in which this broker leads a partition, or None."""
         partition = self.hosted.by_name.get(topic_partition)
         return None if partition is None or partition.leader_role is None else partition.leader_epoch
 
@@ -259,13 +262,13 @@ class BrokerCore:
         self.partition_states.unwatch_leadership(topic_partition)
 
     def fetched_ms(self, topic_partition: TopicPartition) -> dict[int, int]:
-        """Return when each other member of the ISR fetched last, in ms; 0: not in this epoch."""
+        """Return the ISR members' last fetch times in ms; 0: not yet."""
         partition = self.hosted.by_name.get(topic_partition)
         leader = None if partition is None else partition.leader_role
         return {} if leader is None else leader.fetched_ms()
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerEntry] | ErrorCode:
-        """Return what this replica knows of a partition's idempotent producers, or why it is none."""
+        """Return the replica's view of idempotent producers, or an error."""
         partition = self.hosted.by_name.get(topic_partition)
         if partition is None:
             return self.hosted.leader_of(topic_partition, None)[1]
@@ -283,7 +286,7 @@ class BrokerCore:
         return self.following.rounds.has_leaders
 
     def next_round(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
-        """Return the next round for this leader, over the admitted partitions, and mark it as in flight."""
+        """Return the leader's next round over admitted partitions, now in flight."""
         return self.following.next_round(leader, now_ms, admits)
 
     def fetch_response_received(
@@ -313,7 +316,7 @@ class BrokerCore:
         self.following.rounds.failed(leader, request_id, now_ms)
         return []
 
-    # What happens by itself
+    # Timers
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Expire waiting operations, look for laggards, forget idle producers, as far as it is time."""

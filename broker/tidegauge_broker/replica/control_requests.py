@@ -19,7 +19,7 @@ from tidegauge_broker.replica.refusals import LEADER_AND_ISR, STOP_REPLICA, Refu
 
 
 class ControlRequests:
-    """See the module.
+    """Control requests of the controller to one core.
 
     Args:
         core: of this broker.
@@ -55,7 +55,7 @@ class ControlRequests:
         return error, _whole_request(request, header, error, known)
 
     def logs_needed(self, request: LeaderAndIsrRequest) -> list[TopicPartition]:
-        """Return the partitions whose log must be opened or created before leader_and_isr may be called."""
+        """Return the partitions whose logs leader_and_isr needs, opened or created."""
         if (
             request.header.controller_epoch < self.controller_epoch
             or -1 < request.header.broker_epoch < self._core.broker_epoch
@@ -131,7 +131,7 @@ class ControlRequests:
 
 
 def _whole_request(request: str, header: ControlHeader, error: ErrorCode, known: str) -> list[Effect]:
-    """Return the event and the log line for a control request that was fenced as a whole.
+    """Return the event and log line of a fenced control request.
 
     Args:
         request: its name.

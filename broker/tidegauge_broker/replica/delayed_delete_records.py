@@ -2,7 +2,7 @@
 
 Each partition whose log start offset was raised waits for the low watermark - the smallest log start offset of the
 leader and the live replicas - to reach it. It ends with another error when this broker no longer leads it, and with
-REQUEST_TIMED_OUT when the time is over: the leader's log start offset stays where it is, and the others follow later.
+REQUEST_TIMED_OUT when the time is over: the leader's log start offset stays raised, and the others follow later.
 The whole request has one response, when no partition waits any more.
 """
 

@@ -16,7 +16,7 @@ from tidegauge_broker.replica.effects import Effect, RespondToFetch
 from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchRequest, FetchResult
 
 ReadAgain = Callable[[FetchPartition, FetchRequest], FetchResult]
-"""What this partition of this fetch gives now."""
+"""Reads a partition of a fetch again."""
 BytesAvailable = Callable[[FetchResult], int | None]
 """How many bytes that is, before the limit of the partition; None where the log can't be read."""
 

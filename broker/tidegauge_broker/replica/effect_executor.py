@@ -1,20 +1,20 @@
 """Carries out the effects of the core's steps, so that no failure leaves a step half done.
 
-Contract: whoever runs a core hands every step's effects to one ``EffectExecutor`` before the next event. The broker
+Contract: the driver of a core hands every step's effects to one ``EffectExecutor`` before the next event. The broker
 process, the simulator and the tests' brokers in memory use this class over two ports: ``ReplicaLogs``, which changes
 and reads logs, and ``Host``, which takes everything else. Both may raise whatever they like.
 
 Rules:
     1. Effects belong to partitions. When one fails, its replica goes offline, with those that share its log directory
        if that failed. The rest of the step is carried out for every other partition, responses included.
-    2. What the step still holds for a failed replica is dropped: log effects, proposals, events, log lines. In
+    2. The step's remaining effects of a failed replica are dropped: log effects, proposals, events, log lines. In
        responses its result becomes KAFKA_STORAGE_ERROR; the results beside it stay as they are.
     3. A failed replica stays failed until the process ends: no later response says that a batch of it was taken,
        whichever operation had settled it before the failure was known.
     4. The core hears of the failures (``BrokerCore.log_dir_failed``) when the step is over, because it has decided on
        all of it already: effects that report its latest state must not overtake the log effects that lead there.
     5. A read that fails ends its partition alone. A damaged batch (CORRUPT_MESSAGE) takes nothing offline
-       (ReplicaManager.readFromLog); neither does a defect (UNKNOWN_SERVER_ERROR); a directory that failed does.
+       (ReplicaManager.readFromLog), nor does a defect (UNKNOWN_SERVER_ERROR). A directory that failed does.
     6. The host hears of a leadership that was lost only if it has heard that it was gained, and then in any case, also
        where the replica failed in the same step. One gained at a failed replica is not reported.
     7. Effects that arrive while others are carried out wait until those are done.
@@ -75,7 +75,7 @@ class ReplicaLogs(Protocol):
         ...
 
     def truncate_to(self, effect: TruncateLog) -> ProducerState:
-        """Truncate a log; return the producer state of what is left."""
+        """Truncate a log; return the producer state of the remaining log."""
         ...
 
     def truncate_fully(self, effect: TruncateFully) -> ProducerState:
@@ -122,14 +122,14 @@ class ReplicaLogs(Protocol):
 
 
 class Host(Protocol):
-    """Whoever runs the core: clients that wait, the controller, the fetchers, the event log."""
+    """The driver of the core: clients that wait, the controller, the fetchers, the event log."""
 
     def is_waiting(self, token: object) -> bool:
         """Whether the caller with this token still waits for a response."""
         ...
 
     def limit_bytes(self, token: object, max_bytes: int) -> int:
-        """Return how many bytes of records the response to a fetch may hold now, at most ``max_bytes``.
+        """Return the current limit of a fetch response's records, at most ``max_bytes``.
 
         Negative: none, not even the first batch.
         """
@@ -168,10 +168,10 @@ class Host(Protocol):
         ...
 
     def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
-        """Report what failed and why, before its replica is taken offline.
+        """Report a failed effect and its problem, before its replica is taken offline.
 
-        A simulation or a test raises what is no fault of the disk: that is a defect, and its finding. The step is half
-        done then, and so is the run.
+        A simulation or a test raises a problem that is no fault of the disk: it is a defect, and its finding. The step
+        is half done then, and so is the run.
         """
         ...
 
@@ -181,7 +181,7 @@ class Host(Protocol):
 
 
 class Core(Protocol):
-    """What is asked of the core while its effects are carried out."""
+    """The methods of the core that are called while its effects are carried out."""
 
     def log_truncated(self, topic_partition: TopicPartition, producer_state: ProducerState) -> None:
         """See BrokerCore."""
@@ -193,7 +193,7 @@ class Core(Protocol):
 
 
 class EffectExecutor:
-    """See the module.
+    """Carries out the effects of one core; the rules are at the head of this file.
 
     Attributes:
         failed: the replicas that have failed, for good.
@@ -222,7 +222,7 @@ class EffectExecutor:
         self._is_running = False
 
     def execute(self, effects: Sequence[Effect]) -> None:
-        """Carry out the effects of one step, and those of the failures that it meets."""
+        """Carry out the effects of one step, and the effects of failures that it meets."""
         if self._is_running:
             self._steps.append(effects)  # rule 7
             return
@@ -448,7 +448,7 @@ _REPORTS_ONLY = (
 
 
 def owner_of(effect: Effect) -> TopicPartition | None:
-    """Return the partition with which an effect is dropped; None for one that is carried out in any case.
+    """Return the partition whose failure drops an effect, or None.
 
     A response has a result for each of its partitions, and LeadershipChanged a rule of its own (rule 6).
     """
@@ -462,7 +462,7 @@ def owner_of(effect: Effect) -> TopicPartition | None:
 
 
 def _unread(result: FetchResult, error: ErrorCode, message: str) -> FetchResult:
-    """Return an unreadable partition's result: an error, and no offsets (they may rest on what failed)."""
+    """Return an unreadable partition's result: an error without offsets, which may be wrong."""
     return FetchResult(result.topic_partition, error, message)
 
 

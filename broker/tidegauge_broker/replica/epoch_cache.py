@@ -93,7 +93,9 @@ class EpochCache:
         raise AssertionError("the latest epoch was returned above")
 
     def epoch_at(self, offset: int) -> int | None:
-        """Return the epoch in which the record at an offset was written; None where the first known one begins later.
+        """Return the epoch of the record at an offset, or None.
+
+        None: the first known epoch begins later.
 
         Source: LeaderEpochFileCache.epochForOffset.
         """

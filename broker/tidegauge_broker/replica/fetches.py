@@ -132,7 +132,10 @@ class Fetches:
         return self._throttled(leader, read, replica_id)
 
     def _read_as_follower(self, wanted: FetchPartition, request: FetchRequest, error: ErrorCode) -> FetchResult:
-        """Return what a broker that does not lead gives: records to a consumer that knows of KIP-392, else an error."""
+        """Return a non-leader's result.
+
+        It has records for a consumer that knows of KIP-392, else an error.
+        """
         partition = self._hosted.by_name.get(wanted.topic_partition)
         if (
             error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -146,7 +149,7 @@ class Fetches:
     def _elsewhere(
         self, leader: Leader, wanted: FetchPartition, request: FetchRequest, rack_of: RackOf
     ) -> FetchResult | None:
-        """Return the result that sends a consumer to a follower; None where the leader serves it."""
+        """Return the result that redirects a consumer to a follower, or None."""
         if request.client_rack is None or request.replica_id != CONSUMER:
             return None
         preferred = preferred_replica(leader, wanted.fetch_offset, request.client_rack, rack_of)
@@ -163,7 +166,10 @@ class Fetches:
         )
 
     def _throttled(self, leader: Leader, result: FetchResult, replica_id: int) -> FetchResult:
-        """Return a follower's result without records, while the quota for those that are not in sync is exceeded."""
+        """Return a follower's result, without records while its quota is exceeded.
+
+        This quota applies to followers that are not in sync.
+        """
         partition = leader.partition
         throttled = partition.rules.leader_throttled_replicas
         if (

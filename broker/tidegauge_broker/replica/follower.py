@@ -1,8 +1,9 @@
 """A replica as follower: what to fetch next, and what a response changes.
 
 Rules (AbstractFetcherThread, ReplicaFetcherThread.processPartitionData):
-    1. It fetches at its own log end offset. How it finds out where its log and the leader's part, and where it
-       truncates, is up to the truncation rule: today (KIP-320) a fetch carries the epoch of the last record, and the
+    1. It fetches at its own log end offset. The truncation rule decides where its log and the leader's part, and where
+       it
+       truncates: today (KIP-320) a fetch carries the epoch of the last record, and the
        leader reports divergence; only a replica without any epoch entry truncates to its high watermark. By KIP-101 and
        KIP-279 it asks where its latest epoch ends before it fetches; before them it truncated to its high watermark.
     2. A response counts only for the request in flight: a late or repeated one changes nothing. A new state of
@@ -31,7 +32,7 @@ from tidegauge_broker.replica.standing_rounds import StandingRounds
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up, and it is asked for every partition
 LARGEST_SPAN = 0x7FFF_FFFF
-"""Offsets that batches of one append may span; a segment holds no more. The next fetch begins with what is left."""
+"""Offsets that batches of one append may span; a segment holds no more. The next fetch begins with the rest."""
 _CAUSE = "FetchResponse"
 _EPOCH_CAUSE = "OffsetsForLeaderEpoch"
 
@@ -100,7 +101,7 @@ class Follower:
         return self.in_flight is None and not self.failed and self.delayed_until_ms <= now_ms
 
     def ask(self, request_id: int) -> FetchPartition:
-        """Return the next fetch; from now on only the response to this one counts."""
+        """Return the next fetch; from now on only its response counts."""
         assert self.in_flight is None, "I7"
         assert not self.truncating
         assert self.partition.follower_role is self
@@ -109,7 +110,7 @@ class Follower:
         return self._wanted()
 
     def stand(self, rounds: StandingRounds) -> FetchPartition:
-        """Return the next fetch, which these rounds ask from now on until it is looked at again."""
+        """Return the next fetch, which these rounds repeat until it changes."""
         assert not self.truncating
         assert self.partition.follower_role is self
         self.standing = rounds
@@ -131,7 +132,7 @@ class Follower:
         )
 
     def ask_epoch(self, request_id: int) -> EpochLookup:
-        """Return the epoch look-up that precedes the first fetch; any broker that leads may serve it.
+        """Return the epoch look-up before the first fetch, for any leading broker.
 
         It names the current leader epoch if the rule's fetches do; none of Kafka's rules that look up has them do so.
         """
@@ -238,7 +239,7 @@ class Follower:
         return taken_bytes == len(fetched.records)
 
     def _append(self, records: bytes, now_ms: int, out: list[Effect]) -> int | None:
-        """Append what is sound of the records; return how many bytes that is. None: nothing of the response counts."""
+        """Append the sound records; return their size in bytes. None: nothing of the response counts."""
         partition = self.partition
         try:
             headers = self._checked(records)

@@ -57,7 +57,7 @@ class Following:
         self._parked = parked
 
     def next_round(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
-        """Return the next round for this leader, over the admitted partitions, and mark it as in flight."""
+        """Return the leader's next round over admitted partitions, now in flight."""
         held = self._held_by_quota(leader) if self.quota.is_exceeded(now_ms) else None
         if not held:
             return self.rounds.next(leader, now_ms, admits)

@@ -1,11 +1,11 @@
-"""What a future replica does next: the copy of a replica in another log directory of its broker, while it is moved.
+"""The next step of a future replica: the copy of a replica in another log directory of its broker, while it is moved.
 
 Contract: pure. ``next_step`` looks at the current log and the future one and says what brings them together. The caller
 carries it out on the future log alone; the current log is only read, until ``REPLACE``. So a move that is interrupted
 anywhere leaves the current log as it is, and the next look begins from what the future log holds by then.
 
 Rules (ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica):
-    1. What the current log no longer has is truncated: from the offset that it was truncated to meanwhile
+    1. Records that the current log has lost are truncated: from the offset that it was truncated to meanwhile
        (ReplicaAlterLogDirsManager.markPartitionsForTruncation), and from where the leader epochs of the two part
        (KIP-101, OffsetForLeaderEpoch at the current log).
     2. A future log that ends below the current log start offset begins again there (handleOutOfRangeError).
@@ -96,7 +96,7 @@ def next_step(current: LogSpan, future: LogSpan, truncated_to: int | None, *, is
 
 
 def agreed_end(current: LogSpan, future: LogSpan) -> int:
-    """Return up to which offset (exclusive) the future log can hold what the current one holds, by their epochs."""
+    """Return the end offset up to which both logs agree, by epochs."""
     known = EpochCache(current.epochs)
     end_offset = min(current.end_offset, future.end_offset)
     for entry in reversed(future.epochs):

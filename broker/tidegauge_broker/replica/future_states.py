@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class FutureState(Enum):
-    """What happens to a future replica at the moment."""
+    """The current activity of a future replica."""
 
     STOPPED = "stopped"
     """Nothing: it waits for the controller to make its replica leader or follower."""

@@ -66,7 +66,7 @@ class HostedPartitions:
         }
 
     def leader_of(self, topic_partition: TopicPartition, asked_epoch: int | None) -> tuple[Leader | None, ErrorCode]:
-        """Return the partition's leader if this broker is it, else the error that says why not."""
+        """Return the leader if this broker is it, else the error."""
         partition = self.by_name.get(topic_partition)
         if partition is None:
             known = self._metadata.knows(topic_partition)
@@ -78,7 +78,7 @@ class HostedPartitions:
         return partition.leader_role, error
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
-        """Return the newest leader that the replica or the metadata cache knows; None if neither knows one."""
+        """Return the newest leader that the replica or metadata cache knows."""
         partition = self.by_name.get(topic_partition)
         hint = None if partition is None else partition.leader_hint
         known = self._metadata.leader_hint(topic_partition)
@@ -90,7 +90,7 @@ class HostedPartitions:
 def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None:
     """Take the replica offline after a defect in a decision about it; decisions about others hold.
 
-    What the partition decided before stays in ``out``: it is what its state went through.
+    The partition's earlier effects of the step stay in ``out``: they belong to states that it had.
     """
     partition.give_news()
     partition.leader_role = None
@@ -103,8 +103,9 @@ def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None
 def state_is_absurd(state: PartitionState) -> bool:
     """Whether the state violates an invariant, so that no controller can have decided it; such a request is rejected.
 
-    An ISR may hold more than the replicas: those that a reassignment removes, from its end to their own (phase B3). It
-    may be empty while there is no leader: eligible leader replicas stand in its place (KIP-966).
+    An ISR may hold more than the replicas: the ones that a reassignment removes, from its end to their own (phase B3).
+        It
+    may be empty while there is no leader: eligible leader replicas take its place (KIP-966).
     """
     replicas = set(state.replicas)
     return bool(
@@ -120,9 +121,9 @@ def targets_previous_incarnation(state: PartitionState, broker_id: int, log: Loa
     """Whether the first state sent to a new process targets its previous incarnation, whose records may be lost.
 
     A controller that sees a restart takes the replica out of the ISR, or gives the last member a new leader epoch.
-    Where it has done neither, the restart was overlooked: a state was written by who had not seen it yet, and who reads
-    it can't tell. The broker can, after an unclean end. A leader that led on with a shorter log would write other
-    records at the same offsets in the same epoch; a member of the ISR could be elected without what is committed.
+    If it has done neither, it has overlooked the restart: the state's writer had not seen it yet, and the controller
+    can't tell. The broker can, after an unclean end. A leader that led on with a shorter log would write other
+    records at the same offsets in the same epoch; a member of the ISR could be elected without committed records.
     (Kafka has no such refusal. ``INELIGIBLE_REPLICA`` makes the controller do what it would have done.)
     """
     if log.former_epoch < 0 or broker_id not in state.isr:
@@ -131,7 +132,7 @@ def targets_previous_incarnation(state: PartitionState, broker_id: int, log: Loa
 
 
 def words_for(error: ErrorCode, topic_partition: TopicPartition) -> str:
-    """Return a sentence for an error that no caller with more context has worded."""
+    """Return the generic message for an error code."""
     if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return f"This broker does not lead {topic_partition}; only the leader serves it"
     if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -1,6 +1,6 @@
 """A replica as leader: appends, followers' fetches, the high watermark, the in-sync replicas.
 
-Who is in sync and where the high watermark stands is decided by the rules in ``tidegauge.in_sync``; this module keeps
+The rules in ``tidegauge.in_sync`` decide who is in sync and the high watermark; this module keeps
 the state that they are applied to. The high watermark never falls within a leadership. (The formula printed in many
 places, min(current HW, LEOs), could never rise.)
 
@@ -57,7 +57,7 @@ _REFUSED_WITHOUT_LOG_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""What a response says without the partition's log start offset (ReplicaManager.appendToLocalLog)."""
+"""The values of a response without the partition's log start offset (ReplicaManager.appendToLocalLog)."""
 _ROLL_BACK = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 _WAIT_FOR_NEWS = frozenset(
     {
@@ -110,7 +110,7 @@ class Leader(Reader):
     def take_assignment(self, state: PartitionState, now_ms: int, cause: str, out: list[Effect]) -> None:
         """Take over the ISR and the replicas of a state of the same leader epoch; the partition has adopted it.
 
-        What is known of replicas that stay is kept; a pending proposal is replaced (Partition.makeLeader,
+        The state of replicas that stay is kept; a pending proposal is replaced (Partition.makeLeader,
         updateAssignmentAndIsr). An ISR without this replica is none of a leader's, and changes nothing.
         """
         partition = self.partition
@@ -206,12 +206,12 @@ class Leader(Reader):
         return state.has_open(producer_id, producer_epoch)
 
     def knows_later_epoch(self, batch: ProducerBatch) -> bool:
-        """Return whether a batch's epoch is stale, which Kafka 4 finds before it asks a coordinator."""
+        """Whether a batch's epoch is stale, which Kafka 4 finds before it asks a coordinator."""
         state = self.partition.producer_state
         return self.partition.settings.judges_open_epochs and state.is_stale(batch.producer_id, batch.producer_epoch)
 
     def _check_producer(self, item: ProducePartition, header: BatchHeader, request: ProduceRequest) -> ProducerCheck:
-        """Judge a batch by what is known of its producer (UnifiedLog.analyzeAndValidateProducerState)."""
+        """Check a batch against its producer's state (UnifiedLog.analyzeAndValidateProducerState)."""
         state, verifications = self.partition.producer_state, self.partition.verifications
         producer_id = header.producer_id
         if header.is_control:
@@ -291,7 +291,7 @@ class Leader(Reader):
             remote.broker_epoch = request.replica_epoch
 
     def fetched_ms(self) -> dict[int, int]:
-        """Return when each other broker that may be in the ISR fetched last, in ms; 0: not in this epoch."""
+        """Return the maximal ISR's last fetch times in ms; 0: not yet."""
         times: dict[int, int] = {}
         for broker_id in self.isr.maximal_isr:
             remote = self.remotes.get(broker_id)
@@ -346,7 +346,10 @@ class Leader(Reader):
         return bound > partition.high_watermark and partition.set_high_watermark(bound, cause, out)
 
     def commit_outcome(self, offset: int) -> tuple[ErrorCode, str] | None:
-        """Return the outcome of records up to an (exclusive) offset appended with acks=all; None while they wait."""
+        """Return the outcome of an acks=all append up to an offset.
+
+        None: it still waits. The offset is exclusive.
+        """
         partition = self.partition
         assert offset <= partition.log_end_offset, "of records that this leadership has appended or found"
         if partition.high_watermark < offset:
@@ -361,7 +364,7 @@ class Leader(Reader):
         return _NONE, ""
 
     def offset_not_available(self) -> OffsetResult | None:
-        """Return why a new leader does not know yet how far consumers may read; None when it does."""
+        """Return why a new leader can't bound consumers' reads yet, or None."""
         partition = self.partition
         if partition.high_watermark >= self.epoch_start_offset:
             return None
@@ -406,7 +409,7 @@ class Leader(Reader):
         return result, UNKNOWN_OFFSET
 
     def low_watermark(self, alive: Collection[int]) -> int:
-        """Return the smallest log start offset of the leader and the live replicas; -1 while one of them is unknown."""
+        """Return the smallest log start offset of live replicas; -1: unknown."""
         starts = [remote.log_start_offset for remote in self.remotes.values() if remote.broker_id in alive]
         return min(self.partition.log_start_offset, *starts) if starts else self.partition.log_start_offset
 
@@ -479,7 +482,7 @@ class Leader(Reader):
         """Apply the controller's verdict on a proposal; returns whether the committed ISR changed."""
         partition = self.partition
         if isinstance(self.isr, CommittedIsr) or self.isr.proposal is not proposal:
-            return False  # A new state has replaced what was pending: the verdict is stale.
+            return False  # A new state has replaced the pending proposal: the verdict is stale.
         if verdict.error is _NONE:
             if verdict.leader_epoch != partition.leader_epoch or verdict.partition_epoch < partition.partition_epoch:
                 return False

@@ -15,9 +15,11 @@ LATEST_TIERED = -5
 
 
 def list_offset(partition: Partition, lookup: OffsetLookup) -> OffsetResult | TimeLookup:
-    """Return the offset of a time: at most the high watermark for a consumer, at most the log end for others.
+    """Return the offset of a time, up to the requester's bound.
 
-    For a consumer that reads only what was committed, at most the last stable offset. The epoch is that of the record:
+    It is the high watermark for a consumer, the log end for others.
+
+    For a consumer that reads only committed records, it is the last stable offset. The epoch is the record's:
     a client compares it with the leader's log (KIP-320). Only the log end has the present one.
     """
     timestamp_ms, is_consumer = lookup.timestamp_ms, lookup.replica_id == CONSUMER
@@ -37,6 +39,6 @@ def list_offset(partition: Partition, lookup: OffsetLookup) -> OffsetResult | Ti
 
 
 def epoch_at(partition: Partition, offset: int) -> int:
-    """Return the epoch of the record at an offset; -1 where it is not known."""
+    """Return the epoch of the record at an offset; -1: unknown."""
     epoch = partition.epochs.epoch_at(offset)
     return NO_EPOCH if epoch is None else epoch

@@ -1,6 +1,6 @@
 """Requests to the core and its responses: plain values without wire types.
 
-Offsets are absolute; every end offset is exclusive; times are ms of the caller's clock.
+Offsets are absolute, every end offset is exclusive, and times are ms of the caller's clock.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class FetchRequest:
 
     ``replica_epoch`` is the follower's broker epoch: its incarnation; -1 if that is unknown.
     ``client_rack`` is the place of the consumer, empty if it does not say; any replica may serve it then (KIP-392).
-    None: only the leader may. ``reads_committed``: records of open transactions are not given, and those of aborted
-    ones are named (KIP-98's isolation level read_committed).
+    None: only the leader may. ``reads_committed``: records of open transactions are not given, and aborted
+    transactions are named (KIP-98's isolation level read_committed).
     ``standing`` is the account of a follower's session; ``partitions`` holds the partitions in question.
     ``only_waits``: the response has no results; it says that a fetch of these partitions would respond now.
     """
@@ -222,10 +222,10 @@ class FetchRound:
     """The next fetch of a follower to its leader, for all partitions that are ready.
 
     ``request_id`` is unique in this process; only the response that carries it is taken (a late one changes nothing).
-    ``first_fetches`` holds those of the partitions that are fetched for the first time since they began to follow: what
-    the leader remembers of an earlier following no longer holds.
-    ``follows`` is the number of an earlier round from which this one differs in ``changed``, which has what is asked
-    otherwise or was not asked there, and in ``left_out``, which was asked there and is no more; 0: there is none.
+    ``first_fetches`` holds the partitions that are fetched for the first time since they began to follow: the
+    leader's memory of an earlier following no longer holds.
+    ``follows`` is the number of an earlier round from which this one differs in ``changed``, which has the new or
+    different requests, and in ``left_out``, the partitions that are no longer requested; 0: there is none.
     """
 
     request_id: int
@@ -290,7 +290,7 @@ class Wait:
 
 
 class RecordsToDelete(NamedTuple):
-    """Up to where one partition's records shall go: the first offset to keep; None: the high watermark."""
+    """The end of one partition's records to delete: the first offset to keep; None: the high watermark."""
 
     topic_partition: TopicPartition
     before_offset: int | None

@@ -90,14 +90,14 @@ class OpenTransactions:
             self._unreplicated = [one for one in self._unreplicated if one.marker_offset >= high_watermark]
 
     def first_unstable_offset(self, log_start_offset: int) -> int | None:
-        """Return the smallest offset that may still be aborted; None if there is none: rule 3."""
+        """Return the smallest offset that may still be aborted, or None: rule 3."""
         first = next(iter(self._open.values()), None)
         if self._unreplicated and (first is None or self._unreplicated[0].first_offset < first):
             first = self._unreplicated[0].first_offset
         return None if first is None else max(first, log_start_offset)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Return the last stable offset that a completed transaction leaves once it is replicated.
+        """Return the last stable offset after a completed transaction, once replicated.
 
         It is what .txnindex keeps of an aborted one: the first offset of the next open transaction, or the offset after
         the marker (ProducerStateManager.lastStableOffset).

@@ -43,7 +43,7 @@ class ParkedOperations:
         fetches_tried: set[int] | None = None,
         wake_later: bool = False,
     ) -> None:
-        """Wake what waits for this partition, once its own effects stand in ``out``.
+        """Wake the operations that wait for this partition, once its own effects are in ``out``.
 
         A step that settles several partitions, and has changed all of them before, shares ``fetches_tried``. With
         ``wake_later`` the fetches that wait for more records are left to ``wake_fetches``.
@@ -81,7 +81,7 @@ class ParkedOperations:
         self.deletions.expire(now_ms, out)
 
     def next_deadline_ms(self) -> int | None:
-        """Return the time of the next deadline in ms, or None if nothing is parked."""
+        """Return the next deadline in ms; None if nothing is parked."""
         first_ms: int | None = None
         for purgatory in (self.produces, self.fetches, self.deletions):
             if not purgatory.deadlines:

@@ -1,10 +1,10 @@
-"""One replica of one partition: its state, and what makes it leader, follower or neither.
+"""One replica of one partition: its state, and its transitions between leader, follower and neither.
 
-Contract: every method that takes ``out`` appends the effects to execute, in order: log effects first, then what
-notifies others (effects.py). Nothing here reads a clock, a disk or a network. The roles' own rules stand in
-``leader.py`` and ``follower.py``; this module holds what both share.
+Contract: every method that takes ``out`` appends the effects to execute, in order: log effects first, then
+    notifications (effects.py). Nothing here reads a clock, a disk or a network. The roles' own rules are in
+    ``leader.py`` and ``follower.py``; this module holds what both share.
 
-The invariants I1 to I8 that are asserted here stand in the package's contract (``replica/__init__.py``).
+The invariants I1 to I8 that are asserted here are listed in the package's contract (``replica/__init__.py``).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Partition:
         """Batches that this very step appends: the log does not have them before the effects are executed."""
         self.verifications = Verifications()
 
-    # What the controller decided
+    # Decisions of the controller
 
     def enter(self, role: Role) -> None:
         """Take a role, which must be allowed by the table of roles."""
@@ -196,7 +196,7 @@ class Partition:
         """Whether the latest state names replicas to add or to remove (Partition.isReassigning)."""
         return bool(self.adding_replicas or self.removing_replicas)
 
-    # What is asked of every request
+    # Checks of every request
 
     def check_leader_epoch(self, asked: int | None) -> ErrorCode:
         """Compare the epoch that a request carries with this replica's (KIP-320). It comes before the leader check."""
@@ -258,7 +258,8 @@ class Partition:
     def note_transactions(self, records: Buffer, headers: Sequence[BatchHeader]) -> None:
         """Note what batches that are about to be appended do to transactions; their markers can be read.
 
-        Whoever leads, a producer's transactional batch ends its verification (UnifiedLog.updateProducers).
+        On leader and follower alike, a producer's transactional batch ends its verification
+        (UnifiedLog.updateProducers).
         """
         transactions = self.transactions
         for header in headers:
@@ -280,7 +281,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Return the (exclusive) offset up to which a reader of committed data may read: open_transactions.py."""
+        """Return the exclusive bound for readers of committed data: open_transactions.py."""
         transactions = self.transactions
         if transactions is None:
             return self.log_start_offset
@@ -347,7 +348,7 @@ class Partition:
         self._lower_high_watermark(start_offset, cause, out)
         self.log_start_offset = self.log_end_offset = start_offset
         if self.epochs.clear():
-            # Kafka flushes this one (clearAndFlush): old epochs must not stand before a log that begins elsewhere.
+            # Kafka flushes this one (clearAndFlush): old epochs must not precede a log that begins elsewhere.
             out.append(WriteEpochs(self.topic_partition, [], sync=True))
         self.note("truncation", cause, out, old=old, new=start_offset, log_start_offset=start_offset)
         self.say("info", f"Truncating fully and starting at offset {start_offset} (log end offset was {old})", out)
@@ -381,12 +382,12 @@ class Partition:
         return True
 
     def log_truncated(self, producer_state: ProducerState) -> None:
-        """Take over the producer state that the executed truncation rebuilt from what is left."""
+        """Take over the producer state that the executed truncation rebuilt."""
         assert not self.unwritten, "a truncation and an append in one step"
         self.producer_state = producer_state
         self._take_transactions(producer_state)
 
-    # What can be seen
+    # Views
 
     def note(self, kind: str, cause: str, out: list[Effect], **fields: object) -> None:
         """Emit a line for the event log."""

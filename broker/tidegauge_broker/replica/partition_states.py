@@ -77,7 +77,7 @@ class PartitionStates:
         self._leaderships = Leaderships(settings.coordinator_topics)
 
     def logs_needed(self, states: Iterable[PartitionState]) -> list[TopicPartition]:
-        """Return the partitions whose log must be opened or created before ``take_over`` may be called."""
+        """Return the partitions whose logs ``take_over`` needs, opened or created."""
         return [
             state.topic_partition
             for state in states
@@ -143,7 +143,7 @@ class PartitionStates:
     def _hosting(
         self, state: PartitionState, loaded: Mapping[TopicPartition, LoadedLog | ErrorCode], *, may_refuse: bool
     ) -> tuple[Partition | None, ErrorCode]:
-        """Return the replica that a state is about, which begins with its first state; or why there is none."""
+        """Return a state's replica, new with its first state, or an error."""
         topic_partition = state.topic_partition
         if state_is_absurd(state):
             return None, ErrorCode.INVALID_REQUEST
@@ -371,7 +371,7 @@ class PartitionStates:
         return out
 
     def _role_changed(self, partition: Partition, out: list[Effect]) -> None:
-        """Notify the coordinators and try again what waits for the replica, whose own effects stand in ``out``."""
+        """Notify the coordinators and retry the replica's parked operations; its own effects are in ``out``."""
         self._check_leadership(partition, out)
         self._parked.settle(partition, out, role_changed=True)
 

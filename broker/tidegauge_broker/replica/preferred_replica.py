@@ -20,12 +20,14 @@ RackOf = Callable[[int], str | None]
 
 
 def preferred_replica(leader: Leader, fetch_offset: int, client_rack: str, rack_of: RackOf) -> int | None:
-    """Return the follower that a consumer should fetch from; None: the leader serves it.
+    """Return the follower that a consumer should fetch from, or None.
+
+    None: the leader serves it.
 
     Args:
-        leader: the partition's leader, which is asked.
+        leader: the partition's leader, which serves the fetch.
         fetch_offset: that the consumer wants.
-        client_rack: its ``client.rack``; empty where it has none.
+        client_rack: its ``client.rack``; empty if it has none.
         rack_of: the brokers' racks.
     """
     if not client_rack or rack_of(leader.partition.broker_id) == client_rack:

@@ -1,4 +1,4 @@
-"""What happens to a producer's batch before it is appended, and whether that may happen on the event loop.
+"""Preparation of a producer's batch before it is appended, and whether the event loop may do it.
 
 Rules:
     1. Checks, conversion of an old format, and recompression need the batch and the partition's rules and nothing else;
@@ -104,13 +104,13 @@ def prepare(
 
 
 class Allowance:
-    """What one request may still take on the event loop; rule 2."""
+    """The rest of one request's allowance on the event loop; rule 2."""
 
     def __init__(self) -> None:
         self._bytes = LIGHT_BYTES
 
     def is_heavy(self, item: ProducePartition, rules: TopicRules) -> bool:
-        """Return whether a batch must be prepared elsewhere; else it is counted, and decompressed by rule 3."""
+        """Whether a batch must be prepared elsewhere; else it is counted, and decompressed by rule 3."""
         records = item.records
         if len(records) > self._bytes:
             return True
@@ -139,7 +139,7 @@ class Allowance:
 
 
 def read_count(records: Buffer) -> int:
-    """Return how many records a batch says it has; 0 if it is no batch."""
+    """Return a batch's record count by its header; 0 if malformed."""
     try:
         return read_header(records).record_count
     except TidegaugeError:
@@ -147,7 +147,7 @@ def read_count(records: Buffer) -> int:
 
 
 def is_surely_light(request: ProduceRequest) -> bool:
-    """Return whether a request is light whatever the rules of its topic, as most are; a cheap look."""
+    """Whether a request is light under any rules of its topic, as most are; a cheap look."""
     if len(request.partitions) != 1:
         return False
     item = request.partitions[0]

@@ -20,7 +20,7 @@ Rules (ProducerAppendInfo, ProducerStateEntry; KIP-98):
        takes epoch and coordinator epoch along: with a higher epoch the batches are forgotten, else sequences run on
        across transactions.
     7. A producer whose transaction is open does not expire. Others expire by the time of their last batch or marker,
-       which is that of its records and may be earlier than the one before (ProducerStateEntry.addBatch).
+       which is the time of its records and may be earlier than the one before (ProducerStateEntry.addBatch).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HIGHEST_EPOCH = 2**15 - 1
 
 
 class BatchSpan(NamedTuple):
-    """One appended batch: its sequences, and where it lies."""
+    """One appended batch: its sequences and offsets."""
 
     first_sequence: int
     last_sequence: int
@@ -60,10 +60,10 @@ class BatchSpan(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """What is known of one producer; the newest batch is last.
+    """The state of one producer; the newest batch is last.
 
     Attributes:
-        coordinator_epoch: that of the transaction coordinator which wrote the last marker; -1 without one.
+        coordinator_epoch: of the transaction coordinator that wrote the last marker; -1 without one.
         transaction_start: first offset of the open transaction; None if none is open.
     """
 
@@ -76,7 +76,7 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the newest record; -1 where no batch is kept."""
+        """Sequence of the newest record; -1 without a batch."""
         return self.batches[-1].last_sequence if self.batches else -1
 
 
@@ -228,11 +228,11 @@ class ProducerState:
         return _APPEND
 
     def update_marker(self, header: BatchHeader, marker: TransactionMarker) -> CompletedTransaction | None:
-        """Note an appended marker, whoever leads: nothing is refused here.
+        """Note an appended marker, on any replica: nothing is refused here.
 
         Args:
-            header: that of the control batch.
-            marker: what it says.
+            header: the control batch's.
+            marker: its content.
 
         Returns:
             The transaction that it completes; None if none was open.

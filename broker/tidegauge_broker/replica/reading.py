@@ -1,7 +1,7 @@
-"""What a fetch may read of a replica's log, whoever serves it.
+"""The records that a fetch may read of a replica's log, on leader and follower.
 
 A consumer reads up to the replica's own high watermark: at the leader, and since Fetch version 11 at any replica
-(KIP-392). One that reads only what was committed stops at the replica's last stable offset (KIP-98). A follower's high
+(KIP-392). A reader of committed records stops at the replica's last stable offset (KIP-98). A follower's high
 watermark is at most the leader's, so a consumer never reads there what could be lost. An offset between the high
 watermark and the log end is no error and gives nothing; one beyond the log end is OFFSET_OUT_OF_RANGE, after which a
 consumer that reads from a follower asks the leader.
@@ -24,7 +24,7 @@ class Reader:
         self.partition = partition
 
     def read(self, wanted: FetchPartition, replica_id: int, *, reads_committed: bool = False) -> FetchResult:
-        """Return what a fetch reads now, without any change. Called again when a parked fetch completes."""
+        """Return a fetch's current result; called again when a parked fetch completes."""
         partition = self.partition
         result = FetchResult(
             partition.topic_partition,
@@ -51,7 +51,10 @@ class Reader:
         return result
 
     def _refused(self, wanted: FetchPartition, result: FetchResult) -> FetchResult | None:
-        """Return the result where the offset is out of range or the logs differ; None where records may be read."""
+        """Return the result if records may not be read, else None.
+
+        The offset is out of range, or the logs differ.
+        """
         partition = self.partition
         offset = wanted.fetch_offset
         end: EpochEnd | None = None

@@ -61,7 +61,7 @@ class RecordErrors:
         self._has_wrong_time = False
 
     def add(self, batch_index: int, message: str) -> None:
-        """Note what is wrong with a record."""
+        """Note a record's error."""
         self._count += 1
         if self._count <= MAX_RECORD_ERRORS:
             self._named.append(RecordError(batch_index, message))

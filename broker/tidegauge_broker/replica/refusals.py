@@ -64,7 +64,7 @@ class Refusals:
         """Keep a refusal, and emit its event and its log line unless it repeats the one before (rules 1 and 2).
 
         Args:
-            refusal: what was refused, and why.
+            refusal: the refused request or change, and the reason.
             now_ms: time in ms.
             level: of the log line.
             text: of the log line; empty: another part has written one.
@@ -95,7 +95,7 @@ class Refusals:
         self._last.pop(topic_partition, None)
 
     def of(self, topics: Collection[str] | None) -> list[tuple[Refusal, int]]:
-        """Return the last refusal of each partition and its time in ms; ``topics`` None: of all topics."""
+        """Return each partition's last refusal and its time; ``topics`` None: all."""
         return [
             kept
             for at, kept in sorted(self._last.items(), key=lambda one: one[0])

@@ -14,7 +14,7 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(slots=True)
 class RemoteReplica:
-    """State of a remote replica as its fetches report it; times are ms, 0 where never.
+    """State of a remote replica as its fetches report it; times are ms, 0 before the first.
 
     Attributes:
         log_end_offset: set to the fetch offset by each fetch, also downwards; -1 before the first.
@@ -22,9 +22,9 @@ class RemoteReplica:
         last_fetch_leader_log_end_offset: the leader's end at the previous fetch.
         last_fetch_time_ms: arrival of the previous fetch.
         last_caught_up_time_ms: the last time at which it had all that the leader had.
-        broker_epoch: of the incarnation that fetched last; -1 where that is unknown.
-        covered_by: a session whose fetches count for it without being looked at (``standing_fetch``); the two times are
-            those of its latest fetch once ``settle`` was called.
+        broker_epoch: of the incarnation that fetched last; -1 if that is unknown.
+        covered_by: a session whose fetches count for it without being looked at (``standing_fetch``); after ``settle``
+            the two times are its latest fetch's.
     """
 
     broker_id: int
@@ -51,8 +51,8 @@ class RemoteReplica:
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_log_end_offset: int, now_ms: int) -> None:
         """Record a fetch that has arrived. ``leader_log_end_offset`` is the leader's end before it was read.
 
-        Caught up now if it asks for the leader's end; caught up at the previous fetch if it asks for what was the
-        end then. So a steadily loaded follower counts as in sync though it never reaches the moving end.
+        Caught up now if it asks for the leader's end; caught up at the previous fetch if it asks for the end as of
+        then. So a steadily loaded follower counts as in sync though it never reaches the moving end.
         """
         if fetch_offset >= leader_log_end_offset:
             self.last_caught_up_time_ms = max(self.last_caught_up_time_ms, now_ms)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Role(Enum):
-    """What this replica is at the moment."""
+    """The current role of a replica."""
 
     NONE = "none"
     """Hosted, but its leader is unknown, dead or absent: it neither serves nor fetches."""

@@ -44,7 +44,7 @@ class Rounds:
         return bool(self._by_leader)
 
     def followed(self, leader: int) -> Mapping[TopicPartition, Partition]:
-        """Return the partitions that follow this leader, in the order of the next round."""
+        """Return the partitions that follow this leader, in the next round's order."""
         rounds = self._by_leader.get(leader)
         return {} if rounds is None else rounds.followed
 
@@ -67,7 +67,7 @@ class Rounds:
         return True
 
     def next(self, leader: int, now_ms: int, admits: Admits | None = None) -> FetchRound | EpochRound | Wait:
-        """Return the next round for this leader, and mark it as in flight for its partitions.
+        """Return this leader's next round; mark its partitions as in flight.
 
         With ``admits``, the round holds only partitions for which it returns True.
         """
@@ -181,7 +181,7 @@ class Rounds:
         Args:
             leader: to which it was sent.
             request_id: its number.
-            named: the partitions that matter of a round for all that stands; None: all.
+            named: the partitions that matter of a round for all standing fetches; None: all.
         """
         chosen = self._in_flight.pop(request_id, None)
         rounds = self._by_leader.get(leader)

@@ -1,8 +1,8 @@
 """A broker core's state as a value, and a core that is set to it: for searches that visit states, not histories.
 
-``snapshot`` and ``restore`` hold all that a core of one partition acts on but for times, what waits in purgatories, and
-what its log holds. Whoever adds a field to Partition, Leader, Follower, Rounds or BrokerCore that decides anything has
-to add it here; ``tests/unit/exhaustive`` compares with cores that are never restored.
+``snapshot`` and ``restore`` hold all that a core of one partition acts on except times, parked operations, and
+the content of its log. A new field of Partition, Leader, Follower, Rounds or BrokerCore that decides anything has
+to be added here; ``tests/unit/exhaustive`` compares with cores that are never restored.
 """
 
 # The one place beside the classes themselves that knows all their fields:
@@ -47,7 +47,7 @@ class LeaderSnapshot(NamedTuple):
 
 
 class FollowerSnapshot(NamedTuple):
-    """A replica as follower. ``in_flight`` is the number of the request it waits for, 0 where it waits for none."""
+    """A replica as follower. ``in_flight`` is the number of the request it waits for, 0 if it waits for none."""
 
     leader: int
     in_flight: int
@@ -57,7 +57,7 @@ class FollowerSnapshot(NamedTuple):
 
 
 class ReplicaSnapshot(NamedTuple):
-    """What a process knows of its replica; without either role it only hosts it."""
+    """A process's view of its replica; without either role it only hosts it."""
 
     leader: int
     leader_epoch: int
@@ -69,7 +69,7 @@ class ReplicaSnapshot(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What all states of a search have in common."""
+    """The common part of all states of a search."""
 
     topic_partition: TopicPartition
     topic_id: str

@@ -1,7 +1,7 @@
-"""What a follower's session fetches, and which of it may have news: the leader's account of one fetch session.
+"""A follower's session and its partitions that may have news: the leader's account of one fetch session.
 
 A session names all partitions that a follower fetches, of which few have changed since the response before. This
-account holds what is asked of each, and those that are *in question*: only these are looked at in a round; of all
+account holds each partition's request, and the set *in question*: only these are looked at in a round; of all
 others there is nothing to say.
 
 Rules:
@@ -13,7 +13,7 @@ Rules:
     3. It leaves the question when the follower has been sent the offsets that it has had since it was covered.
     4. One session covers a follower's partition: a fetch of the same follower in another session, or in none, ends it.
 
-Who changes a replica ends the cover; a fetch that is parked then waits for that partition as for those in question.
+A change of a replica ends the cover; a fetch that is parked then waits for that partition as for those in question.
 Source: CachedPartition.maybeUpdateResponseData and Partition.fetchRecords, which Kafka calls for every partition.
 """
 
@@ -35,7 +35,7 @@ _NO_FOLLOWER = (-1, -1)
 
 
 class StandingFetch:
-    """See the module.
+    """One fetch session's account at the leader; the rules are at the head of this file.
 
     Attributes:
         time_ms: of the session's latest fetch.
@@ -51,7 +51,7 @@ class StandingFetch:
         self._last_place = 0
         self._in_question: dict[TopicPartition, None] = {}
         self._covered: dict[TopicPartition, tuple[RemoteReplica, int, int]] = {}
-        """What a fetch covers: the follower as the leader knows it; high watermark and log start offset."""
+        """The covered partitions: the follower as the leader knows it, high watermark and log start offset."""
         self._sender = _NO_FOLLOWER
         self._parked: Watchers | None = None
 
@@ -87,14 +87,17 @@ class StandingFetch:
             self.end_cover(at)
 
     def asked_by(self, replica_id: int, replica_epoch: int) -> list[FetchPartition]:
-        """Return what a fetch of this follower has to look at; all of it where the last came from another process."""
+        """Return the partitions to look at for this follower's fetch.
+
+        They are all of them if the last fetch came from another process.
+        """
         if self._sender != (replica_id, replica_epoch):
             self._sender = replica_id, replica_epoch
             self.look_at_all()
         return self.in_question()
 
     def in_question(self) -> list[FetchPartition]:
-        """Return what is in question, in the order of a response."""
+        """Return the partitions in question, in the order of a response."""
         wanted, names = self._wanted, self._in_question
         if len(names) > 1:
             return [wanted[at] for at in sorted(names, key=self._places.__getitem__)]

@@ -1,12 +1,12 @@
-"""What this broker's rounds ask one leader for, and which of it has to be looked at before the next round.
+"""This broker's standing fetch to one leader, and the partitions to look at before the next round.
 
 A round asks for every partition that follows a leader and is ready, thousands perhaps, of which few have changed since
-the round before. What a partition was asked for *stands* until the partition is among those to look at: a response has
-named it, it has begun to follow, its round was lost, or the replica has changed in what its fetch says
-(``Partition.give_news``). All that stands is in flight together, and taken back together.
+the round before. A partition's request *stands* until the partition is among those to look at: a response has
+named it, it has begun to follow, its round was lost, or the replica has changed in a field of its fetch
+(``Partition.give_news``). All standing requests are in flight together, and taken back together.
 
 A round in which only some partitions may take part (``admits``), and one that asks where epochs end, is made by
-``Rounds`` from each partition for itself; what takes part in it stands no longer.
+``Rounds`` from each partition for itself; the requests of its partitions no longer stand.
 Source: LeaderEndPoint.buildFetch and FetchSessionHandler, which look at every partition.
 """
 
@@ -31,7 +31,7 @@ class StandingRounds:
 
     Attributes:
         followed: the partitions, in the order of the next round.
-        in_flight: the number of the round for what stands, until it is taken back; None: there is none.
+        in_flight: the number of the round for the standing requests, until it is taken back; None: there is none.
     """
 
     __slots__ = ("_asked", "_last_number", "_last_place", "_left_out", "_to_look_at", "followed", "in_flight")
@@ -40,10 +40,10 @@ class StandingRounds:
         self.followed: dict[TopicPartition, Partition] = {}
         self.in_flight: int | None = None
         self._asked: dict[TopicPartition, FetchPartition] = {}
-        """What the latest of these rounds asked, of partitions that follow since; in their order."""
+        """The requests of the latest of these rounds, of partitions that follow since, in their order."""
         self._to_look_at: dict[TopicPartition, None] = {}
         self._left_out: dict[TopicPartition, None] = {}
-        """What the latest of these rounds asked for and the next will not, unless it begins to follow again."""
+        """Partitions of the latest of these rounds that the next leaves out, unless they begin to follow again."""
         self._last_number = 0
         self._last_place = 0
 
@@ -77,11 +77,11 @@ class StandingRounds:
             self._asked[at] = self._asked.pop(at)
 
     def look_at(self, at: TopicPartition) -> None:
-        """Look at a partition before the next round; what stands stays in flight."""
+        """Look at a partition before the next round; the standing requests stay in flight."""
         self._to_look_at[at] = None
 
     def next(self, number: int, leader: int, now_ms: int) -> FetchRound | EpochRound | Wait:
-        """Return the next round over all partitions that are ready, and mark it as in flight.
+        """Return the next round over all ready partitions, now in flight.
 
         None of these rounds may be in flight.
         """
@@ -112,7 +112,7 @@ class StandingRounds:
         return FetchRound(number, leader, list(self._asked.values()), first_fetches, follows, changed, left_out)
 
     def _in_order(self, partitions: Collection[TopicPartition]) -> list[Follower]:
-        """Return the roles of partitions that follow, in the order of the next round."""
+        """Return the roles of following partitions, in the next round's order."""
         followed = self.followed
         found = [followed.get(at) for at in partitions]
         roles = [one.follower_role for one in found if one is not None and one.follower_role is not None]
@@ -131,7 +131,7 @@ class StandingRounds:
                 self._left_out[role.partition.topic_partition] = None
 
     def _ask(self, roles: list[Follower], first_fetches: Collection[TopicPartition]) -> list[FetchPartition]:
-        """Let these stand; return what is asked that the round before did not ask so."""
+        """Let these requests stand; return those that differ from the round before."""
         asked = self._asked
         changed: list[FetchPartition] = []
         is_in_order = True
@@ -149,7 +149,7 @@ class StandingRounds:
         return changed
 
     def take_back(self, named: Collection[TopicPartition] | None = None) -> list[Follower]:
-        """Take back the round in flight; return the roles of what it asked for, which stand no longer, in order.
+        """Take back the round in flight; return the roles of its requests, which no longer stand, in order.
 
         Args:
             named: the partitions that the response names; None: all.

@@ -1,9 +1,9 @@
 """Whether a producer's batch may be appended: its bytes, its numbers, and each of its records.
 
 Rules (UnifiedLog.analyzeAndValidateRecords, LogValidator), in Kafka's order, which decides
-which error is reported: exactly one batch; base offset 0; max.message.bytes; CRC; consecutive offsets; no
-control records from clients; keys where the topic is compacted; times within message.timestamp.{before,after}.max.ms
-where the producer's time counts; segment.bytes.
+which error is reported: exactly one batch, base offset 0, max.message.bytes, CRC, consecutive offsets, no
+    control records from clients, keys if the topic is compacted, times within message.timestamp.{before,after}.max.ms
+    if the producer's time counts, segment.bytes.
 
 Every record is looked at, here and nowhere else on its way: the leader's append is the one place where a record that
 no client can read is kept out, so Kafka walks a batch there, compressed or not, and so does this module (ADR 0004 has
@@ -41,10 +41,12 @@ _LEAST_RECORD_BYTES = 7
 
 
 def only_batch(records: Buffer) -> BatchHeader:
-    """Return the header of a produce request's one batch, checked before anything is asked of the partition.
+    """Return the header of a produce request's one batch, after its checks.
+
+    They need nothing of the partition.
 
     Raises:
-        TidegaugeError: INVALID_RECORD, or CORRUPT_MESSAGE where it is no whole batch.
+        TidegaugeError: INVALID_RECORD, or CORRUPT_MESSAGE if it is no complete batch.
     """
     if len(records) >= HEADER_BYTES:
         header = read_header(records)

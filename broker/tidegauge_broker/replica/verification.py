@@ -1,8 +1,8 @@
 """Which transactional batches a leader may append: those that the transaction coordinator knows of (KIP-890, part 1).
 
 Contract: pure. Before the first batch of a transaction is appended, the leader asks the transaction coordinator whether
-the partition is in the producer's transaction. What stands here ties the coordinator's response to the append for which
-it was asked.
+the partition is in the producer's transaction. This module ties the coordinator's response to the append for which
+it was requested.
 
 Rules (UnifiedLog.maybeStartTransactionVerification and batchMissingRequiredVerification, VerificationStateEntry):
     1. A batch of a producer whose transaction is open in the log needs no verification.
@@ -81,17 +81,17 @@ class Verifications:
         return found.guard
 
     def holds(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        """Return whether a guard is that of the producer's verification in progress: rule 2."""
+        """Whether a guard belongs to the producer's verification in progress: rule 2."""
         found = self._by_producer.get(producer_id)
         return found is not None and found.guard is guard
 
     def lowest_sequence(self, producer_id: int) -> int | None:
-        """Return the first sequence that may be appended at most; None without a verification: rule 3."""
+        """Return the largest allowed first sequence; None without a verification: rule 3."""
         found = self._by_producer.get(producer_id)
         return None if found is None else found.lowest_sequence
 
     def raises_epoch(self, producer_id: int) -> bool:
-        """Return whether a verification in progress is of a producer that speaks transactions v2."""
+        """Whether a verification in progress is of a producer that speaks transactions v2."""
         found = self._by_producer.get(producer_id)
         return found is not None and found.raises_epoch
 

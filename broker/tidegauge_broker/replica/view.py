@@ -1,4 +1,4 @@
-"""What can be seen of a replica."""
+"""The view of a replica."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegauge_broker.replica.roles import Role
 
 
 def view_of(partition: Partition, now_ms: int) -> ReplicaView:
-    """Return the full state of one local replica. One without a known leader is shown as a follower of none."""
+    """Return a local replica's state; without a leader it follows none."""
     view = ReplicaView(
         partition.topic_partition,
         "follower" if partition.role is Role.NONE else partition.role.value,

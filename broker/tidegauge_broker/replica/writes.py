@@ -33,12 +33,12 @@ _ACKS = frozenset({ACKS_ALL, 0, 1})
 
 
 class Writes:
-    """Append to logs and raise their starts, where this broker leads.
+    """Appends to logs and raises their starts, for partitions that this broker leads.
 
     Args:
         hosted: the replicas.
-        parked: what waits for them; a write waits there for the followers.
-        metadata: what the broker knows of the cluster.
+        parked: operations that wait for them; a write waits there for the followers.
+        metadata: the broker's view of the cluster.
         wall: by which records get their append time, and their own times are checked.
     """
 
@@ -129,7 +129,9 @@ class Writes:
         return result, required_offset
 
     def preparations(self, request: ProduceRequest, wall_ms: int) -> list[Preparation]:
-        """Return what must be prepared elsewhere before a request is appended; ``preparation`` has the rules.
+        """Return the batches to prepare elsewhere before a request is appended.
+
+        ``preparation`` has the rules.
 
         A batch that is refused anyway needs none.
         """
@@ -149,9 +151,9 @@ class Writes:
         """Note that a transactional batch is verified before it is appended; return the guard for its append.
 
         Returns:
-            INVALID_PRODUCER_EPOCH where Kafka 4 knows a higher epoch of the producer.
-            None where nothing has to be verified: the producer's transaction is open here, verification is off, which
-            does not matter where the partition is added instead, or this broker does not lead, which the append will
+            INVALID_PRODUCER_EPOCH if Kafka 4 knows a higher epoch of the producer.
+            None if nothing has to be verified: the producer's transaction is open here, verification is off, which
+            does not matter if the partition is added instead, or this broker does not lead, which the append will
             find out.
         """
         leader, _ = self._hosted.leader_of(topic_partition, None)

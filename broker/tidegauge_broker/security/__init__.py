@@ -1,1 +1,1 @@
-"""Who a client is and what it may do: decisions without a clock, a network or ZooKeeper."""
+"""A client's identity and permissions: decisions without a clock, a network or ZooKeeper."""

@@ -1,7 +1,7 @@
 """The subject of an X.509 certificate as RFC 2253 writes it, letter by letter as Java does. Pure.
 
 Rules (``X500Principal.getName()``, whose text is what Kafka's mapping rules and access control lists are written for):
-    1. The last relative name stands first; ``,`` between relative names, ``+`` within one.
+    1. The last relative name comes first; ``,`` between relative names, ``+`` within one.
     2. An attribute has the keyword of RFC 2253 (CN, C, L, ST, O, OU, STREET, DC, UID); any other has its object
        identifier, and ``#`` with the hexadecimal digits of its value's encoding.
     3. In a text ``,=+<>#;"`` and backslash are escaped with a backslash, blanks at both ends too.
@@ -120,7 +120,7 @@ def _one(data: bytes, tag: int) -> _Element:
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
-    """Yield the elements that stand one behind the other."""
+    """Yield the consecutive elements."""
     at = 0
     while at < len(data):
         begin, tag = at, data[at]

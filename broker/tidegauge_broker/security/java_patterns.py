@@ -3,7 +3,7 @@ r"""Patterns of ``java.util.regex.Pattern``, as Python's ``re`` matches them. Pu
 A pattern in a setting decides which principal a client has, so it must mean what it means to Kafka. Rules:
     1. ``\w``, ``\d``, ``\s``, ``\b`` and ``(?i)`` are about ASCII alone: a Cyrillic letter is no ``\w``, and KELVIN
        SIGN is no k. (Java before 19 knows other letters at a ``\b``, too.)
-    2. ``.`` is any character but Java's line terminators; ``$`` and ``\Z`` stand at the end, or before the terminator
+    2. ``.`` is any character but Java's line terminators; ``$`` and ``\Z`` match at the end, or before the terminator
        that ends the text.
     3. A construct that means something else in Python is refused, and so is one that only one of the two knows: sets in
        sets, ``\p{L}``, named groups, flags but ``(?i)`` and ``(?s)`` at the start and ``(?i:...)``.

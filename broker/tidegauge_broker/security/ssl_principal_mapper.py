@@ -5,7 +5,7 @@ Rules (KIP-371):
     2. ``RULE:pattern/replacement/`` replaces, and a final L or U makes lower or upper case of the result. ``$1`` in a
        replacement is a group of the pattern, ``\`` takes the next character as it is; a group that the pattern lacks
        stays text.
-    3. Where no rule matches, the client has no principal, and its connection is closed.
+    3. If no rule matches, the client has no principal, and its connection is closed.
 
 Patterns mean what they mean to Java (``java_patterns``); one that can't be taken over is refused at the start.
 Source: ``SslPrincipalMapper``, ``DefaultKafkaPrincipalBuilder.applySslPrincipalMapper``.
@@ -51,7 +51,7 @@ class _Rule(NamedTuple):
         return f"RULE:{self.text}{replacement}{'/' if self.letters else ''}{self.letters}"
 
     def apply(self, subject: str) -> str | None:
-        """Return the name that the rule makes of a subject; None where it does not match."""
+        """Return the rule's name for a subject; None if it does not match."""
         if self.pattern is None:
             return subject
         if self.pattern.fullmatch(subject) is None:

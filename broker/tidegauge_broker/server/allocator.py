@@ -1,4 +1,4 @@
-"""What the C library does with memory that a broker has freed.
+"""Makes the C library keep memory that a broker has freed.
 
 A Fetch of a consumer that catches up reads up to ``max.partition.fetch.bytes`` of each of its partitions: 17 MB for
 34 partitions of 0.5 MB. By default glibc gives such memory back to the kernel as soon as the response is written, and
@@ -13,7 +13,7 @@ import os
 KEPT_BYTES = 64 * 1024 * 1024
 """So much freed memory a broker keeps for what it reads next."""
 _LARGEST_BYTES = 32 * 1024 * 1024
-"""A block up to this size comes out of what is kept: glibc's limit."""
+"""A block up to this size comes from the kept memory: glibc's limit."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of ``mallopt`` (``malloc.h``)."""
 _OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")

@@ -36,7 +36,7 @@ TopicIdOf = Callable[[TopicPartition], str]
 
 
 class AmongBrokers(Protocol):
-    """See the module."""
+    """The wire between brokers."""
 
     def to_brokers(self) -> ControlWay:
         """Return what the controller's requests reach brokers with."""
@@ -197,6 +197,9 @@ def ways_of(listeners: Listeners, over_grpc: OverGrpc, over_kafka: OverKafka) ->
 
 
 def metadata_of(listeners: Listeners) -> MetadataCache:
-    """Return a cache that finds brokers at their listeners for gRPC, and for followers and coordinators."""
+    """Return a cache that finds brokers at their listeners for each purpose.
+
+    They are the listeners for gRPC, and for followers and coordinators.
+    """
     control, data, grpc = listeners.control_plane.name, listeners.inter_broker.name, listeners.grpc_among_brokers.name
     return MetadataCache("" if grpc == control else grpc, "" if data == control else data)

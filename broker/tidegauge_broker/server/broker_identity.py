@@ -1,4 +1,4 @@
-"""What a broker is called, where it listens, and how it is known to the other brokers."""
+"""A broker's id, and its addresses and credentials among the other brokers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class BrokerIdentity:
 
     Attributes:
         listeners: the addresses that are bound, and those that are advertised by server.properties.
-        rack: ``broker.rack``; None where it is not set.
-        security: certificates and key of its TLS listeners; plain where it has none.
+        rack: ``broker.rack``; None if it is not set.
+        security: certificates and key of its TLS listeners; plain if it has none.
         logins: its credentials at the other brokers' listeners, by the listener's name; those without ask for none.
     """
 

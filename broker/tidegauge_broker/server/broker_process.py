@@ -93,7 +93,7 @@ class BrokerProcess:
     """A running broker. ``start``, then wait for ``stopping``, then ``stop``.
 
     Args:
-        identity: what it is called, and where it listens.
+        identity: its id and listeners.
         settings: its own.
         node: the same as a node of a KRaft cluster; None: it runs in ZooKeeper mode.
     """
@@ -335,7 +335,7 @@ class BrokerProcess:
         )
 
     def _assemble_shares(self, proofs: SharedProofs) -> ShareGroupService:
-        """Put the share coordinator together, and what asks those of other brokers (KIP-932)."""
+        """Assemble the share coordinator, and the client of other brokers' share coordinators (KIP-932)."""
         identity, replicas, now_ms = self._identity, self._replicas, self._now_ms
         self._share_runner = ShareRunner(self._settings, replicas, self._events, now_ms, self._halt, now_ms.wall)
         listener = identity.listeners.kafka_among_brokers

@@ -1,9 +1,9 @@
 """The clocks of a broker process: its own, which never goes back, and the machine's wall clock.
 
 The wall clock may be set while a broker runs, and a machine that sleeps stops its monotonic clock; the core must see
-neither. So its clock starts at the wall clock's time and runs with the monotonic clock. What is stored or compared
-with stored times - of records, commits, transactions, tokens - is in the wall clock's time, which is read each time,
-as Kafka reads Time.SYSTEM.milliseconds().
+neither. So its clock starts at the wall clock's time and runs with the monotonic clock. Times that are stored or
+compared with stored times - of records, commits, transactions, tokens - are in the wall clock's time, which is read
+each time, as Kafka reads Time.SYSTEM.milliseconds().
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ class Clock:
         self.shown_ms: Callable[[int], int] | None = None
 
     def __call__(self) -> int:
-        """Return the time of the broker's own clock, in ms; ``wall`` knows the wall clock's time at that moment."""
+        """Return the time of the broker's own clock, in ms.
+
+        ``wall`` then has the wall clock's time at that moment.
+        """
         now_ms = int((self._steady_seconds() + self._offset_seconds) * 1000)
         self.wall.ahead_ms = self.wall_ms() - now_ms
         return now_ms
@@ -49,9 +52,9 @@ class Clock:
         return machine_ms if self.shown_ms is None else self.shown_ms(machine_ms)
 
     def machine_ms(self) -> int:
-        """Return the machine's time, in ms since 1970, whatever the lab does to the broker's wall clock."""
+        """Return the machine's time, in ms since 1970, unaffected by the lab."""
         return int(self._machine_seconds() * 1000)
 
     def machine_us(self) -> int:
-        """Return the machine's time in microseconds since 1970: the floor of the logical clock."""
+        """Return the machine's time in µs since 1970: the logical clock's floor."""
         return int(self._machine_seconds() * 1_000_000)

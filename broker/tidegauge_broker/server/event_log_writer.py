@@ -3,8 +3,8 @@
 Rules:
 - High watermark and log end offset change with every batch; such changes of one partition are merged over
   ``MERGE_MS``: a merged line is the last of its changes, with the first one's old value, and no line shows a high
-  watermark above the log end offset (``tidegauge.merged_offsets``). Everything else is written at once, after what was
-  merged before it, so that the order of lines is the order of events.
+  watermark above the log end offset (``tidegauge.merged_offsets``). Everything else is written at once, after the
+  merged changes before it, so that the order of lines is the order of events.
 - A file that has reached ``MAX_BYTES`` moves to ``.1``; so a broker keeps at most two files.
 - The event log never stops a broker: a failed write is reported once in the broker's log, and events are dropped.
 """
@@ -53,7 +53,7 @@ class EventLogWriter:
         logical_clock: LogicalClock | None = None,
     ) -> None:
         self.observer: Callable[[str, str, Mapping[str, Any], TopicPartition | None], None] | None = None
-        """Called with every event, also where no file is kept; metrics set it."""
+        """Called with every event, even if no file is kept; metrics set it."""
         self._path = path
         self._source = source
         self._now_ms = now_ms
@@ -115,11 +115,11 @@ class EventLogWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is being merged."""
+        """Write the changes that are being merged."""
         self._write(self._merged.take())
 
     def close(self) -> None:
-        """Write what is left; later events are dropped."""
+        """Write the rest; later events are dropped."""
         self.flush()
         self._path = None
         if self._descriptor >= 0:

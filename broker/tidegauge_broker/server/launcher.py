@@ -60,7 +60,7 @@ class Order(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """What the verb is given."""
+        """The arguments of the verb."""
         return self.command[self.command.index("--config") :]
 
     @property
@@ -98,7 +98,7 @@ def _verb_of(module: str) -> click.Command:
         import_module(module)
         import_module(LABS[module])
         import_module("tidegauge_broker.server.warm_up").warm_up()
-        gc.freeze()  # what is loaded is never garbage; collections that skip it leave the shared pages shared
+        gc.freeze()  # loaded modules are never garbage; collections that skip them leave the shared pages shared
     return cast("click.Command", getattr(sys.modules[module], name))
 
 

@@ -22,7 +22,7 @@ class OneLine(logging.Formatter):
         super().__init__(FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line of a record, its message without characters that end a line."""
+        """Return a record's line, with line ends in the message escaped."""
         record.message = _ODD.sub(_escaped, record.message)
         return super().formatMessage(record)
 

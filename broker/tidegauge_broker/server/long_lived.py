@@ -2,8 +2,8 @@
 
 A full collection looks at every object of the process: 125 ms with 3,000 partitions, while they are made, again and
 again. A broker's partitions, logs and metadata are no garbage, so they are frozen (``gc.freeze``) as they come to be: a
-collection looks at what is newer.
-What is frozen and becomes garbage later in a cycle of references is never freed. So garbage is collected first, a
+collection looks at newer objects only.
+Frozen objects that become garbage later in a cycle of references are never freed. So garbage is collected first, a
 freeze comes only when the broker hosts ``PARTITIONS_PER_FREEZE`` more than ever before, and a deleted partition leaves
 no cycle.
 """
@@ -16,7 +16,7 @@ PARTITIONS_PER_FREEZE = 500
 
 
 class LongLived:
-    """See the module."""
+    """Keeps long-lived objects out of full garbage collections."""
 
     def __init__(self) -> None:
         self._frozen_at = 0

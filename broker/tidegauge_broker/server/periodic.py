@@ -13,7 +13,7 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 class Periodic:
-    """Runs ``call`` every ``interval_ms``, the first time after ``first_ms`` or one interval, what is shorter.
+    """Runs ``call`` every ``interval_ms``, first after the shorter of ``first_ms`` and one interval.
 
     An interval that may change while it runs is given as a function.
     """

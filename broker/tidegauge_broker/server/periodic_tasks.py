@@ -1,4 +1,4 @@
-"""What a broker does again and again while it runs: checkpoints, flushes, retention, compaction.
+"""The periodic tasks of a broker: checkpoints, flushes, retention, compaction.
 
 Source: the tasks that Kafka's LogManager and ReplicaManager schedule at their startup.
 """

@@ -1,6 +1,6 @@
-"""Where the lab may put something of its own into a broker; a plain broker has what stands here.
+"""Extension points for the lab. These defaults are what a broker without the lab uses.
 
-Which of both a broker has, ``seams_in_use`` decides.
+``seams_in_use`` chooses between both.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Seams:
         return DISK
 
     def shown_ms(self) -> Callable[[int], int] | None:
-        """Return what maps the machine's time to the broker's wall clock's, in ms; None: it shows the machine's."""
+        """Return the map from the machine's time to the shown one, or None."""
         return None
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
@@ -78,7 +78,7 @@ class Seams:
         return KafkaChannel(address, client_id, self._dialer, self._login, self._logical_clock, protocol=AMONG_BROKERS)
 
     def dial(self) -> Dial | None:
-        """Return what opens the connections to the store of the cluster's metadata; None: the store's client."""
+        """Return the dial to the metadata store; None: the client's own."""
         return None
 
     def node_lab(self) -> NodeLab:
@@ -86,7 +86,7 @@ class Seams:
         return NodeLab()
 
     def gate(self) -> Gate | None:
-        """Return what stands between the wires and the service, if anything does."""
+        """Return the gate between the wires and the service, or None."""
         return None
 
     def assembled(self, parts: Parts) -> None:

@@ -1,7 +1,7 @@
 """``tidegauge broker``: one broker in the foreground.
 
-Talks on stderr; SIGTERM and Ctrl-C stop it the controlled way, exit 0. What prevents a start is one sentence on
-stderr, exit 1. The limit of open files is raised to the hard one; memory that was freed is kept for large responses
+Talks on stderr; SIGTERM and Ctrl-C stop it the controlled way, exit 0. A problem that prevents a start is one sentence
+on stderr, exit 1. The limit of open files is raised to the hard one; memory that was freed is kept for large responses
 (``allocator``). The pure core's invariants are assertions, so ``python -O`` is refused.
 """
 

@@ -18,7 +18,7 @@ _APIS = (
     *(apis.API_VERSIONS, apis.VOTE, apis.BEGIN_QUORUM_EPOCH, apis.FETCH, apis.DESCRIBE_QUORUM),
     *(apis.CONTROLLER_REGISTRATION, apis.BROKER_REGISTRATION, apis.BROKER_HEARTBEAT),
 )
-"""What controllers and brokers say until a cluster is ready."""
+"""The APIs between controllers and brokers until a cluster is ready."""
 _RECORDS = (
     "FeatureLevelRecord",
     "NoOpRecord",
@@ -26,11 +26,11 @@ _RECORDS = (
     "RegisterBrokerRecord",
     "BrokerRegistrationChangeRecord",
 )
-"""What the metadata log holds then."""
+"""The records of the metadata log until then."""
 
 
 def warm_up() -> None:
-    """Compile these codecs and make the methods of their messages; what was made before is not made again."""
+    """Compile these codecs and make the methods of their messages, unless they are made already."""
     for key in _APIS:
         found = codec_of(key, apis.KRAFT_APIS[key].last, apis.KRAFT_PROTOCOL)
         _make_methods(found.request_class)

@@ -36,7 +36,7 @@ class AcknowledgementRefused(Exception):
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of a range of offsets, both inclusive.
+    """A member's acknowledgement of a range of offsets, both inclusive.
 
     Attributes:
         types: one for all offsets, or one for each.
@@ -47,7 +47,7 @@ class Acknowledgement(NamedTuple):
     types: tuple[int, ...]
 
     def type_of(self, offset: int) -> AcknowledgeType:
-        """Return what is said of an offset."""
+        """Return the type for an offset."""
         return AcknowledgeType(self.types[0] if len(self.types) == 1 else self.types[offset - self.first_offset])
 
     def alike(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
@@ -94,7 +94,7 @@ class Transitions:
         """Begin the transitions that a member's acknowledgements ask for.
 
         Raises:
-            AcknowledgementRefused: one is refused; what was begun has been taken back.
+            AcknowledgementRefused: one is refused; all begun transitions have been taken back.
         """
         try:
             for batch in batches:
@@ -184,7 +184,7 @@ class Transitions:
             raise _invalid("The record state is invalid. The acknowledgement of delivery could not be completed.")
 
     def _apply(self, in_flight: InFlightBatch, first_offset: int, last_offset: int, what: AcknowledgeType) -> None:
-        """Do to the records of a range, which have one state, what is said of them."""
+        """Apply an acknowledgement to the records of a range, which have one state."""
         if what is not AcknowledgeType.RENEW:
             self._begin(in_flight, first_offset, last_offset, STATE_AFTER[what])
             return
@@ -222,7 +222,7 @@ class Transitions:
 
     @property
     def batches(self) -> tuple[StateBatch, ...]:
-        """What is to be written."""
+        """The batches to write."""
         return tuple(one.batch for one in self.begun)
 
     def complete(self) -> bool:

@@ -38,7 +38,7 @@ class LogBatch(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction that overlaps what was read, as the log's index of them has it."""
+    """An aborted transaction that overlaps a read, as the log's index has it."""
 
     producer_id: int
     first_offset: int
@@ -46,7 +46,7 @@ class AbortedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read of the log for a share partition.
+    """A read of the log for a share partition.
 
     Attributes:
         fetch_offset: where the read began; its first batch may begin before that.
@@ -61,7 +61,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a member asks for.
+    """A member's request.
 
     Attributes:
         max_records: how many records; see ``mode``.
@@ -93,8 +93,8 @@ class Acquisition:
         window: of the share partition.
         settings: of its group.
         member_id: the member that fetches.
-        read: what was read, with one batch at least.
-        wanted: what the member asks for.
+        read: the read, with one batch at least.
+        wanted: the member's request.
         now_ms: the time; locks are held from now on.
     """
 
@@ -159,7 +159,7 @@ class Acquisition:
     # Records in flight
 
     def _acquire_over(self, batches: Sequence[InFlightBatch], first_offset: int) -> None:
-        """Acquire what is available of batches in flight, the holes that are to be delivered, and what follows."""
+        """Acquire the available records of batches in flight, the holes that are to be delivered, and the rest."""
         hole = first_offset
         for batch in batches:
             if self._left <= 0:
@@ -177,7 +177,7 @@ class Acquisition:
             self._acquire_new(last + 1, self._last_offset)
 
     def _acquire_again(self, batch: InFlightBatch) -> bool:
-        """Acquire what is available of a batch in flight; return whether others may be acquired beside it."""
+        """Acquire the available records of a batch in flight; return whether others may be acquired beside it."""
         is_throttled = self._is_throttled(batch)
         if is_throttled and self._found:
             return False
@@ -197,7 +197,7 @@ class Acquisition:
         return not (self._acquire_records(batch) and is_throttled)
 
     def _is_throttled(self, batch: InFlightBatch) -> bool:
-        """Return whether available records of a batch have been delivered so often that fewer are delivered at once."""
+        """Whether available records of a batch have been delivered so often that fewer are delivered at once."""
         count = self._settings.throttle_count
         if not batch.is_split:
             return batch.whole.is_acquirable and batch.whole.delivery_count >= count
@@ -274,7 +274,7 @@ class Acquisition:
         window.narrow_gap(taken[-1].last_offset + 1)
 
     def _end_of_batch(self, offset: int) -> int:
-        """Return the last offset of the batch that was read that has an offset; the offset if none has."""
+        """Return the last offset of an offset's batch in the read, if any."""
         for batch in self._read.batches:
             if batch.base_offset <= offset <= batch.last_offset:
                 return batch.last_offset

@@ -50,15 +50,15 @@ class InFlightBatch:
         return self.last_offset - self.first_offset + 1
 
     def is_within(self, first_offset: int, last_offset: int) -> bool:
-        """Return whether all of the batch lies in a range of offsets, both inclusive."""
+        """Whether all of the batch lies in a range of offsets, both inclusive."""
         return self.first_offset >= first_offset and self.last_offset <= last_offset
 
     def has_inside(self, offset: int) -> bool:
-        """Return whether the batch begins before an offset and does not end before it."""
+        """Whether the batch begins before an offset and does not end before it."""
         return self.first_offset < offset <= self.last_offset
 
     def at(self, offset: int) -> Delivery | None:
-        """Return the state of a record; None if the batch does not have its offset."""
+        """Return a record's state; None if its offset is not here."""
         if not self.first_offset <= offset <= self.last_offset:
             return None
         if not self.is_split:
@@ -104,7 +104,10 @@ class InFlightBatch:
                 self._divide_at(one, locks)
 
     def apart(self, first_offset: int, last_offset: int, locks: Locks) -> Delivery:
-        """Return the state of a range of offsets, both inclusive and within one run, that no other offset has."""
+        """Return a state for a range of offsets alone.
+
+        The range, both inclusive, is within one run.
+        """
         self.split(locks)
         self._divide_at(first_offset, locks)
         self._divide_at(last_offset + 1, locks)
@@ -134,7 +137,7 @@ class InFlightBatch:
 
 
 def _again(lock: Lock, offset: int, locks: Locks) -> Lock:
-    """Return a lock of its own, with the same deadline, for the offsets of a lock from one on."""
+    """Return a lock's second part from an offset on, with its deadline."""
     made = locks.add(offset, lock.last_offset, lock.deadline_ms)
     made.has_expired = lock.has_expired
     lock.last_offset = offset - 1

@@ -1,4 +1,4 @@
-"""What a share partition wants done; the shell carries out effects in their order, before the next event."""
+"""The effects of a share partition; the shell carries them out in their order, before the next event."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FindStartOffset:
     """Look up the offset at which the group begins, and report it with ``start_offset_found``.
 
     Attributes:
-        auto_offset_reset: latest: the high watermark; earliest: the log start; by_duration:<ISO 8601>: the first record
+        auto_offset_reset: latest: the high watermark. earliest: the log start. by_duration:<ISO 8601>: the first record
             that is not older than that.
     """
 

@@ -1,6 +1,6 @@
 """The acquisition locks of a share partition: a delivery that is not acknowledged in time is given back.
 
-Contract: locks time out in the order of their deadlines, those of one deadline in the order in which they were made. A
+Contract: locks time out in the order of their deadlines, with one deadline in the order in which they were made. A
 turn takes those that were due when it began; one that an earlier of them has cancelled is skipped.
 Source: AcquisitionLockTimerTask; SharePartition.releaseAcquisitionLockOnTimeout.
 """

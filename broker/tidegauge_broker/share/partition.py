@@ -1,7 +1,7 @@
 """One share partition at its leader: a partition's records in flight to the members of one share group.
 
-Contract: events in, effects out; time is an argument. What is acquired is kept in memory only; what members say of it
-is written to the share coordinator first and counts then. A lock that times out counts at once, whether its write
+Contract: events in, effects out; time is an argument. Acquisitions are kept in memory only; acknowledgements
+are written to the share coordinator first and count then. A lock that times out counts at once, whether its write
 succeeds or not. A leader that the share coordinator has fenced, by its leader epoch or by the state epoch, drops the
 partition. Whether a member belongs to the group, or has the partition assigned, is not looked at.
 Source: SharePartition of kafka.server.share; KIP-932.
@@ -42,7 +42,7 @@ _ERRORS = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""What a client gets for an error of the share coordinator; UNKNOWN_SERVER_ERROR for every other one."""
+"""The client's error for an error of the share coordinator; UNKNOWN_SERVER_ERROR for every other one."""
 _FENCING = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
@@ -51,7 +51,7 @@ _FENCING = frozenset(
 
 MAX_DELIVERY_COUNT = 2**15 - 1
 MAX_OFFSET = 2**63 - 1
-"""What the fields of Kafka's messages can carry."""
+"""The largest offset in the fields of Kafka's messages."""
 
 
 class _Write(NamedTuple):
@@ -62,7 +62,7 @@ class _Write(NamedTuple):
 
 
 class PartitionState(Enum):
-    """What can be done with a share partition (SharePartitionState)."""
+    """The state of a share partition (SharePartitionState)."""
 
     EMPTY = "empty"
     INITIALIZING = "initializing"
@@ -133,7 +133,7 @@ class SharePartition:
         return self._open(offset)
 
     def _open(self, start_offset: int) -> list[Effect]:
-        """Take in what was read; a state that makes no sense fails this partition alone."""
+        """Take in the state that was read; a state that makes no sense fails this partition alone."""
         problem = _incoherence(start_offset, self._read_batches)
         if problem:
             return self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, problem)
@@ -171,7 +171,7 @@ class SharePartition:
         return self.window.next_fetch_offset()
 
     def can_acquire(self) -> bool:
-        """Return whether a read may bring records: the window has room, or records inside it are available."""
+        """Whether a read may bring records: the window has room, or records inside it are available."""
         if self.state is not PartitionState.ACTIVE:
             return False
         window = self.window
@@ -262,7 +262,7 @@ class SharePartition:
         return self.window.locks.next_deadline_ms()
 
     def expire(self, now_ms: int) -> list[Effect]:
-        """Give back the records whose locks have timed out: those of each lock with a write of their own."""
+        """Give back the records whose locks have timed out, with one write for each lock."""
         effects: list[Effect] = []
         for lock in self.window.locks.take_expired(now_ms):
             if lock.is_cancelled:
@@ -314,7 +314,7 @@ class SharePartition:
 
 
 def _incoherence(start_offset: int, batches: Sequence[StateBatch]) -> str:
-    """Return why a state that was read cannot be served, as a sentence; empty: it can."""
+    """Return why a loaded state cannot be served, as a sentence, or empty."""
     if not 0 <= start_offset <= MAX_OFFSET:
         return f"The share group state begins at the offset {start_offset}."
     following = start_offset

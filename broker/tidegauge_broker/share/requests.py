@@ -16,15 +16,15 @@ _TYPES_BEFORE_RENEWAL = _TYPES - {int(AcknowledgeType.RENEW)}
 
 
 def is_valid_member_id(member_id: str | None) -> bool:
-    """Return whether a member id is one: 1 to 36 characters, which the client makes up."""
+    """Whether a member id is valid: 1 to 36 characters, which the client makes up."""
     return member_id is not None and 0 < len(member_id) <= MAX_MEMBER_ID_LENGTH
 
 
 def are_valid(batches: Sequence[Acknowledgement], *, renews: bool) -> bool:
-    """Return whether the acknowledgements of a partition are well formed; else it gets INVALID_REQUEST.
+    """Whether the acknowledgements of a partition are well formed; else it gets INVALID_REQUEST.
 
     Args:
-        batches: in the order of the request, which must be that of their offsets.
+        batches: in the order of the request, which must be the order of their offsets.
         renews: whether the request renews locks (isRenewAck): no other one may have the type 4.
     """
     known = _TYPES if renews else _TYPES_BEFORE_RENEWAL
@@ -42,5 +42,5 @@ def are_valid(batches: Sequence[Acknowledgement], *, renews: bool) -> bool:
 
 
 def is_valid_renewal(*, max_bytes: int, min_bytes: int, max_records: int, max_wait_ms: int) -> bool:
-    """Return whether a ShareFetch that renews locks fetches nothing beside it, as it must (KIP-1222)."""
+    """Whether a ShareFetch that renews locks fetches nothing beside it, as it must (KIP-1222)."""
     return max_bytes == min_bytes == max_records == max_wait_ms == 0

@@ -55,7 +55,7 @@ class ShareSession:
 
     Attributes:
         connection: anything hashable; the session ends with it.
-        epoch: that of the next request.
+        epoch: the next request's.
         partitions: in the order in which they were added, or last had records; each with whether the next response
             names it even without news: it was added since the session began, or had an error the last time.
     """
@@ -79,7 +79,7 @@ class ShareSession:
 
 
 class News(NamedTuple):
-    """What a fetch has found of a partition, as far as it decides whether the response names it."""
+    """A fetch's result for a partition, as far as it decides whether the response names it."""
 
     has_records: bool = False
     has_error: bool = False
@@ -87,7 +87,7 @@ class News(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareFetchContext:
-    """What a ShareFetch may do.
+    """The context of a ShareFetch.
 
     Attributes:
         partitions: to fetch, in the order of the session; empty for the last request of a session.
@@ -113,7 +113,7 @@ class ShareFetchContext:
         return self.session.epoch != _following(self.epoch)
 
     def named(self, news: Mapping[PartitionId, News]) -> list[PartitionId]:
-        """Return the partitions that the response names: in the first one of a session all that were fetched.
+        """Return the partitions to name; in a session's first response all fetched.
 
         Later responses leave out a partition without records or an error, once they have named it since it was added,
         or since its last error. Source: CachedSharePartition.maybeUpdateResponseData.
@@ -160,7 +160,7 @@ class ShareSessions:
         return () if session is None else tuple(session.partitions)
 
     def has_group(self, group_id: str) -> bool:
-        """Return whether a member of a group has a session: without one its share partitions may be forgotten."""
+        """Whether a member of a group has a session: without one its share partitions may be forgotten."""
         return any(key.group_id == group_id for key in self._sessions)
 
     def fetch(
@@ -249,7 +249,7 @@ class ShareSessions:
 
 
 def rotated(partitions: tuple[PartitionId, ...], epoch: int) -> tuple[PartitionId, ...]:
-    """Return the partitions of a request in their turn: each comes first once in as many requests (KIP-932).
+    """Return the partitions rotated, so that each comes first in turn (KIP-932).
 
     Args:
         partitions: in the order of the session, without those that have an error before they are fetched.

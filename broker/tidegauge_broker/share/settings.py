@@ -1,4 +1,4 @@
-"""What a share partition takes from the settings of the broker and of its group."""
+"""The settings of a share partition, from the broker and its group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MINIMUM_THROTTLE_COUNT = 2
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """The settings; a group's own (``share.*``) stand before the broker's (``group.share.*``).
+    """The settings; a group's own (``share.*``) take precedence over the broker's (``group.share.*``).
 
     Attributes:
         record_lock_duration_ms: how long a member may keep a record without acknowledging it.
@@ -49,7 +49,7 @@ _MS_PER_DAY, _MS_PER_HOUR, _MS_PER_MINUTE, _MS_PER_SECOND = 86_400_000, 3_600_00
 
 
 def reset_time_ms(auto_offset_reset: str, wall_ms: int) -> int:
-    """Return the time at which a group begins: LATEST, EARLIEST, or by_duration's, so long before the present time.
+    """Return a group's start time: LATEST, EARLIEST, or by_duration's before now.
 
     Args:
         auto_offset_reset: a valid value of share.auto.offset.reset.

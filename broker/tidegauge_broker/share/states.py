@@ -36,11 +36,11 @@ TRANSITIONS = frozenset(
         (RecordState.ACQUIRED, RecordState.ARCHIVED),
     }
 )
-"""What a delivery may do to a record; a record may also be archived where it is, see ``Delivery.archive``."""
+"""The transitions of a delivered record; a record may also be archived in place, see ``Delivery.archive``."""
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record that it has acquired.
+    """A member's verdict on a record that it has acquired.
 
     GAP stands for an offset that has no record: a control record, or one that compaction has removed.
     """

@@ -1,4 +1,4 @@
-"""What a share partition shows of itself to the lab: which record is where. Pure; it changes nothing."""
+"""A share partition's view for the lab: the state of each record. Pure; it changes nothing."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def viewed(share: SharePartition) -> ShareView:
 
 
 def ranges_of(share: SharePartition) -> Iterator[RecordsView]:
-    """Yield the records of a share partition's window, in as few ranges as say where they are."""
+    """Yield the records of a share partition's window, in the fewest ranges."""
     if len(share.window.in_flight):
         yield from _joined(_runs(share.window))
 
@@ -109,7 +109,7 @@ def _runs(window: Window) -> Iterator[RecordsView]:
 
 
 def _hole(window: Window, first_offset: int, end_offset: int) -> Iterator[RecordsView]:
-    """Yield the offsets of a hole (the end is exclusive), in parts where those end that are delivered once more."""
+    """Yield the offsets of a hole (the end is exclusive), divided at the edges of the active gap."""
     gap = window.active_gap
     cuts = [] if gap is None else [gap.first_offset, gap.end_offset + 1]
     edges = sorted({first_offset, end_offset, *(one for one in cuts if first_offset < one < end_offset)})

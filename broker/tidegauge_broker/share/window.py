@@ -63,7 +63,10 @@ class Window:
         return gap if gap is not None and gap.end_offset == self.end_offset else None
 
     def next_fetch_offset(self) -> int:
-        """Return the offset to read the log at: of the first available record or hole, else the one after the end."""
+        """Return the next offset to read the log at.
+
+        It is the first available record's or hole's, else the one after the end.
+        """
         last = self.in_flight.last
         if last is None or self.start_offset > last.last_offset:
             self.looks_for_available = False
@@ -89,7 +92,7 @@ class Window:
         return None
 
     def count_inside(self, first_offset: int, last_offset: int) -> int:
-        """Return how many offsets of a range, both inclusive, are at or after the start offset."""
+        """Return a range's count of offsets from the start offset on."""
         return max(last_offset - max(first_offset, self.start_offset) + 1, 0)
 
     # Changes
@@ -140,7 +143,7 @@ class Window:
         return delivery is not None and not delivery.is_in_transition and delivery.state.is_terminal
 
     def _complete_prefix(self) -> tuple[int | None, int]:
-        """Return the last offset of the completed records at the front, and how many of them the window has."""
+        """Return the completed front's last offset, and its count in the window."""
         last_complete: int | None = None
         completed = 0
         gap = self.active_gap

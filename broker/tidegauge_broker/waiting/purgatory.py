@@ -52,7 +52,7 @@ class Purgatory(Generic[AnOperation]):
     """Hold parked operations, found by key, by token and by deadline.
 
     Attributes:
-        deadlines: a heap of deadlines in ms and operations' numbers, those of completed operations included; empty:
+        deadlines: a heap of deadlines in ms and operations' numbers, with completed operations included; empty:
             nothing is parked.
     """
 
@@ -167,7 +167,7 @@ class Purgatory(Generic[AnOperation]):
         return True
 
     def next_deadline_ms(self) -> int | None:
-        """Return the time of the next deadline in ms, or None if nothing is parked."""
+        """Return the next deadline in ms; None if nothing is parked."""
         while self.deadlines and self.deadlines[0][1] not in self._waiting:
             heapq.heappop(self.deadlines)
         return self.deadlines[0][0] if self.deadlines else None

@@ -1,7 +1,7 @@
 """AlterPartition (56): sent as version 3, read as 0 to 3.
 
 Version 2 and later name topics by id alone. Version 3 has a broker epoch with each member of the ISR (KIP-903): a
-Tidegauge leader gives that of the replica which joins, and -1 for the others; Kafka's leader in ZooKeeper mode gives -1
+Tidegauge leader sets the joining replica's, and -1 for the others; Kafka's leader in ZooKeeper mode sets -1
 for all.
 """
 
@@ -35,7 +35,7 @@ def to_request(request: AlterPartitionRequest) -> kafka.AlterPartitionRequest:
 
 
 def _to_partition(proposal: IsrProposal) -> kafka.PartitionData:
-    """Return Kafka's form of a proposal; a replica that joins is the last of the ISR."""
+    """Return Kafka's form of a proposal; a joining replica is last."""
     *others, last = proposal.new_isr or (UNKNOWN_EPOCH,)
     members = [kafka.BrokerState(broker_id) for broker_id in others]
     if proposal.new_isr:
@@ -62,7 +62,7 @@ def from_request(
     Args:
         message: of this version.
         version: of it.
-        name_of: the name of the topic with an id, as the controller knows it; None where it knows none.
+        name_of: the name of the topic with an id, as the controller knows it, or None.
 
     Returns:
         The request, and the response's part for topics with an unknown id: UNKNOWN_TOPIC_ID.

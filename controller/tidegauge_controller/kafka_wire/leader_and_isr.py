@@ -83,9 +83,9 @@ def _from_state(topic: str, topic_id: str, state: kafka.LeaderAndIsrPartitionSta
 
 
 def to_response(request: LeaderAndIsrRequest, response: PartitionsResponse, version: int) -> kafka.LeaderAndIsrResponse:
-    """Return Kafka's response to a request of this version: by topic id from version 5 on.
+    """Return Kafka's response to a request; by topic id from version 5.
 
-    An error of the whole request stands at each partition too (``LeaderAndIsrRequest.getErrorResponse``).
+    An error of the whole request is set at each partition too (``LeaderAndIsrRequest.getErrorResponse``).
     """
     errors = response.partitions
     if response.error is not ErrorCode.NONE:

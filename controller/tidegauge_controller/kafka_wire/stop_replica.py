@@ -51,7 +51,7 @@ def _partitions(message: kafka.StopReplicaRequest) -> Iterator[StopReplicaPartit
 
 
 def to_response(request: StopReplicaRequest, response: PartitionsResponse) -> kafka.StopReplicaResponse:
-    """Return Kafka's response: a stale broker epoch stands at each partition too."""
+    """Return Kafka's response, with a stale broker epoch at each partition too."""
     errors = response.partitions
     if response.error is ErrorCode.STALE_BROKER_EPOCH:
         errors = {one.topic_partition: response.error for one in request.partitions}

@@ -1,7 +1,7 @@
 """UpdateMetadata (6): sent as version 8, read as 0 to 8; the package describes ``type``.
 
 A leader of -2 marks a partition that is being deleted. Brokers come with all their listeners; a Kafka broker has none
-that speaks gRPC. What of the plain value does not travel: the replicas that a reassignment adds and removes.
+that speaks gRPC. Not transmitted of the plain value: the replicas that a reassignment adds and removes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Elected(NamedTuple):
     Attributes:
         at: the partition.
         strategy: how its leader was chosen, or why there is none.
-        state: what is in force now.
+        state: the state in force now.
     """
 
     at: TopicPartition

@@ -26,7 +26,7 @@ class RoleChanges:
         deletions: of replicas that the broker no longer has; a topic that was created again under its name is deleted
             first.
         leaders: states of the partitions that it leads, if anything about them changed.
-        elected: those of ``leaders`` that have a new leader epoch; coordinators load these again.
+        elected: the ``leaders`` that have a new leader epoch; coordinators load these again.
         followers: states of the partitions that it follows, or that have no leader, if anything about them changed.
         directories: the directory of each replica whose directory changed.
     """
@@ -42,7 +42,7 @@ class RoleChanges:
 
 
 def role_changes(broker_id: int, old: MetadataImage, new: MetadataImage) -> RoleChanges:
-    """Return what the step from one image to another changes for the replicas of a broker."""
+    """Return the role changes of a broker's replicas between two images."""
     changes = RoleChanges()
     for _, was, topic in differences(old.topics, new.topics):
         before = _NO_PARTITIONS if was is None else was.partitions
@@ -76,7 +76,7 @@ def _assigned(
 def partition_state(
     broker_id: int, topic: TopicImage, partition: int, registration: PartitionRegistration, controller_epoch: int
 ) -> PartitionState:
-    """Return the state of a partition in the form that the replication core takes in.
+    """Return a partition's state in the replication core's form.
 
     Args:
         broker_id: the receiver, which has a replica.

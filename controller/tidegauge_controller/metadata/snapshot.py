@@ -119,7 +119,7 @@ def _controller_endpoint(one: NodeEndpoint) -> ControllerEndpoint:
 
 
 def partition_record(topic_id: str, partition: int, state: PartitionRegistration) -> MetadataRecord:
-    """Return a partition's state as a record (PartitionRegistration.toRecord); empty lists of ELRs are null."""
+    """Return a partition's record (PartitionRegistration.toRecord); empty ELR lists are null."""
     return made(
         PartitionRecord(
             partition_id=partition,

@@ -84,7 +84,7 @@ class SortedMap(Mapping[Key, Value]):
         return max(bisect_right(self._firsts, key) - 1, 0)
 
     def updated(self, changes: Mapping[Key, Value | _Removed]) -> SortedMap[Key, Value]:
-        """Return a copy with some values set; a value of ``REMOVED`` takes its key away, if it is there.
+        """Return a copy with some values set; ``REMOVED`` removes its key.
 
         The copy is this very object if nothing changes.
         """

@@ -1,7 +1,7 @@
 """An image as a tree of names and texts, as kafka-metadata-shell of Kafka 4.3.1 shows it below ``/image``.
 
 Secrets are never shown: the keys of SCRAM credentials, and values of settings that the caller calls sensitive.
-Source: ``org.apache.kafka.image.node`` (``MetadataImageNode`` and its children); the texts of leaves are those of
+Source: ``org.apache.kafka.image.node`` (``MetadataImageNode`` and its children); leaves have the texts of
 ``BrokerRegistration``, ``ControllerRegistration``, ``PartitionRegistration`` and ``StandardAcl`` (``toString``).
 """
 
@@ -71,7 +71,7 @@ def tree_of(image: MetadataImage, is_sensitive: Callable[[str], bool]) -> Tree:
 
 
 def below(tree: Tree, path: str) -> Tree | str | None:
-    """Return the directory or the leaf at a path, ``/`` the tree itself; None: there is none."""
+    """Return the directory or leaf at a path (``/``: the tree), or None."""
     found: Tree | str = tree
     for name in _names(path):
         if isinstance(found, str) or name not in found:

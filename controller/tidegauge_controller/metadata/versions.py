@@ -8,7 +8,7 @@ from __future__ import annotations
 IBP_4_0_IV3 = 25
 IBP_4_3_IV0 = 30
 OLDEST_METADATA_VERSION = IBP_4_0_IV3
-"""The lowest level that is read and written: that of Apache Kafka 4.0."""
+"""The lowest level that is read and written: Apache Kafka 4.0's."""
 LATEST_METADATA_VERSION = IBP_4_3_IV0
 METADATA_CHANGES_AT = frozenset({IBP_4_3_IV0})
 """Supported levels of metadata.version that changed records: no downgrade may cross them (didMetadataChange)."""

@@ -5,7 +5,7 @@ Contract
     the timers that are due, then one event of ``events``. It returns ``effects``, to be carried out in order.
     ``next_deadline_ms()`` says when to call ``step(Tick(), ...)`` at the latest.
 
-Who may call what
+Access
     One driver owns a node: the shell of a process, or a simulator. ``node.step`` is the only way in; ``core`` is shared
     by ``elections``, ``leading``, ``following`` and ``membership`` alone.
 

@@ -1,4 +1,4 @@
-"""What all parts of a node share: its state, its log's view, its slots, the effects of the step, and the transitions.
+"""The shared parts of a node: its state, its log's view, its slots, the effects of the step, and the transitions.
 
 A transition that must be on the disk first ends the step with a ``PersistElection``. The state is entered by the step
 that takes the ``ElectionPersisted``; the message that led to it is then handled again from its start, in the new state.
@@ -114,7 +114,7 @@ class Core:
         return [voter_id for voter_id in self.voters.ids if voter_id != self.me.id or not self.is_voter]
 
     def random_election_deadline(self) -> int:
-        """Return a deadline between one and two election timeouts from now, and never now."""
+        """Return a deadline one to two election timeouts from now, never now."""
         timeout = max(1, self.config.election_timeout_ms)
         return self.now_ms + timeout + int(self.random() * timeout)
 
@@ -124,11 +124,11 @@ class Core:
         return len(voters) - len(state.rejected & voters) < self.voters.majority
 
     def would_end_elections(self, epoch: int) -> bool:
-        """Return whether joining an epoch that a message names would leave no epoch for another election."""
+        """Whether joining an epoch that a message names would leave no epoch for another election."""
         return epoch > max(self.state.epoch, LAST_EPOCH)
 
     def leader_endpoints(self) -> dict[int, Endpoint]:
-        """Return where the leader of the epoch can be reached, by its id; empty if that is not known."""
+        """Return the address of the epoch's leader by its id, if known."""
         state = self.state
         if isinstance(state, Leader):
             return {self.me.id: self.config.endpoints[0]} if self.config.endpoints else {}
@@ -145,7 +145,7 @@ class Core:
     # --- effects
 
     def emit(self, effect: Effect) -> None:
-        """Add an effect to those of the step."""
+        """Add an effect to the step's effects."""
         self.effects.append(effect)
 
     def respond(self, token: object, response: Response) -> None:
@@ -269,7 +269,7 @@ class Core:
         Args:
             epoch: the sender's epoch, not below the node's own.
             leader_id: the leader it names; None if it names none.
-            endpoints: where that leader is, if the message says so; else the voter set does.
+            endpoints: the leader's address, if the message has it; else the voter set does.
             reason: for the event log.
             then: the event to handle after the transition.
 

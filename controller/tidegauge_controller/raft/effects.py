@@ -1,4 +1,4 @@
-"""What a node of a quorum wants done; the shell carries the effects of a step out in their order.
+"""The effects of a quorum's node; the shell carries the effects of a step out in their order.
 
 ``PersistElection`` and ``InstallSnapshot`` end a step: the shell reports ``ElectionPersisted`` or ``SnapshotInstalled``
 before it gives the node any other event, and nothing that depends on the new state is sent before that. ``Append``,
@@ -40,7 +40,7 @@ class Respond:
         token: the request's.
         response: the response.
         read_from: of a Fetch: the offset from which to read ``max_bytes``, at least one batch; None: no records.
-        max_bytes: the limit of what is read, of the log or of a snapshot.
+        max_bytes: the limit of the read, of the log or of a snapshot.
     """
 
     token: object

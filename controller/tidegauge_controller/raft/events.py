@@ -1,4 +1,4 @@
-"""What happens to a node of a quorum: the inputs of ``RaftNode.step``."""
+"""The events of a quorum's node: the inputs of ``RaftNode.step``."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class SnapshotInstalled:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """The snapshot of an ``InstallSnapshot`` is damaged; what was fetched of it is deleted, and the log is as it was.
+    """The snapshot of an ``InstallSnapshot`` is damaged; its fetched part is deleted, and the log is as it was.
 
     Kafka's node ends its process there, by the damage on another one's disk.
     """

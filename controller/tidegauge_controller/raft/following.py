@@ -33,7 +33,7 @@ def run_timers(core: Core) -> None:
 
 
 def deadline_ms(core: Core) -> int | None:
-    """Return when the follower's next timer is due; None if the node is no follower.
+    """Return the follower's next deadline; None if the node does not follow.
 
     An UpdateRaftVoter that is overdue waits for its slot, and a node that shuts down stands for no election.
     """
@@ -99,7 +99,7 @@ def handle_fetch_response(core: Core, node_id: int, request: FetchRequest, respo
     Source: KafkaRaftClient.handleFetchResponse.
 
     Raises:
-        IllegalTransitionError: the leader would take back what is committed.
+        IllegalTransitionError: the leader would take back committed records.
     """
     state = core.state
     if not isinstance(state, Follower):
@@ -186,7 +186,7 @@ def _begin_download(core: Core, state: Follower, snapshot: OffsetAndEpoch) -> No
     (KafkaRaftLog.truncateToLatestFullSnapshot does nothing, and KafkaRaftClient throws).
 
     Raises:
-        IllegalTransitionError: the snapshot would take back what is committed.
+        IllegalTransitionError: the snapshot would take back committed records.
     """
     if state.download is not None and state.download.snapshot == snapshot:
         return
@@ -233,7 +233,7 @@ def handle_snapshot_response(
 
 
 def handle_installed(core: Core, event: SnapshotInstalled) -> None:
-    """Go on behind an installed snapshot: log, voters and high watermark are those of its end."""
+    """Continue behind an installed snapshot: log, voters and high watermark start at its end."""
     core.log.restart_at(event.snapshot)
     core.history.restart(event.voter_set, event.kraft_version)
     if core.high_watermark is None or event.snapshot.offset > core.high_watermark:
@@ -278,7 +278,9 @@ def _refusal(core: Core, leader_id: int, epoch: int) -> ErrorCode:
 
 
 def contradiction(core: Core, leader_id: int, epoch: int) -> ErrorCode:
-    """Return INVALID_REQUEST if a request names no leader, or another one than this node knows in the same epoch.
+    """Return INVALID_REQUEST if a request's leader is missing or contradicts.
+
+    It contradicts if this node knows another leader of the same epoch.
 
     Kafka's node ends its process there (KafkaRaftClient.maybeTransition). No honest leader sends such a request, nor
     one of an epoch that has no successor.

@@ -119,7 +119,7 @@ def run_timers(core: Core) -> None:
 
 
 def deadline_ms(core: Core) -> int | None:
-    """Return when the leader's next timer is due; None if the node does not lead."""
+    """Return the leader's next deadline; None if the node does not lead."""
     leader = core.state
     if not isinstance(leader, Leader):
         return None
@@ -203,7 +203,7 @@ def handle_fetch(core: Core, event: RequestReceived, request: FetchRequest) -> N
 
 
 def epoch_error(core: Core, epoch: int) -> ErrorCode:
-    """Return why a request of this epoch can't be served by a leader here; NONE if it can.
+    """Return why a leader here can't serve an epoch's request, or NONE.
 
     Source: KafkaRaftClient.validateLeaderOnlyRequest.
     """
@@ -217,9 +217,11 @@ def epoch_error(core: Core, epoch: int) -> ErrorCode:
 
 
 def own_high_watermark(core: Core, leader: Leader) -> int:
-    """Return the high watermark that a leader tells others; UNKNOWN_OFFSET until a majority has a record of its epoch.
+    """Return the high watermark that a leader reports, or UNKNOWN_OFFSET.
 
-    What it knew as a follower may be behind what another follower knows, whose high watermark must not fall.
+    It is unknown until a majority has a record of its epoch.
+
+    As a follower it may have known less than another follower, whose high watermark must not fall.
     """
     if not leader.is_announced or core.high_watermark is None:
         return UNKNOWN_OFFSET
@@ -364,7 +366,7 @@ def follow_voter_set(core: Core, leader: Leader) -> None:
 
 
 def note_own_log(core: Core, leader: Leader) -> None:
-    """Count what is flushed of the leader's own log, if the leader is a voter."""
+    """Count the flushed part of the leader's own log, if the leader is a voter."""
     if core.is_voter and core.me.id in leader.voters:
         leader.voters[core.me.id].end_offset = core.log.flushed_offset
         maybe_move_high_watermark(core, leader)

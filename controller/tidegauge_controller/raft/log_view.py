@@ -63,7 +63,7 @@ class LogView:
 
     @property
     def oldest_snapshot(self) -> OffsetAndEpoch | None:
-        """The oldest snapshot, that of the formatted voters included."""
+        """The oldest snapshot, the formatted voters' included."""
         return self.snapshots[0] if self.snapshots else None
 
     def begin_epoch(self, epoch: int) -> None:
@@ -82,7 +82,7 @@ class LogView:
         self.end_offset = batch.end_offset
 
     def request_flush(self) -> int:
-        """Return the number of a new flush of the log up to its present end."""
+        """Return the number of a new flush up to the log's end."""
         self._last_flush += 1
         return self._last_flush
 
@@ -125,17 +125,18 @@ class LogView:
         self.epochs = [entry for entry in kept if entry.offset < self.end_offset or entry is kept[-1]]
 
     def epoch_at(self, offset: int) -> int | None:
-        """Return the epoch of the record at ``offset``; None if the log does not hold it."""
+        """Return the epoch of the record at an offset, or None."""
         if not self.start_offset <= offset < self.end_offset:
             return None
         index = self._index_of(offset)
         return self.epochs[index].epoch if index >= 0 else None
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Return the end of the largest epoch that is not above ``epoch``, as KafkaRaftLog.endOffsetForEpoch does.
+        """Return the end of the largest epoch that is not above ``epoch``.
 
-        An epoch above all known ones ends at the log's end, with the last epoch; one below all known ones at the start
-        of the first, with the epoch asked for, or with the id of the oldest snapshot if that ends there.
+        An epoch above all known ones ends at the log's end, with the last epoch. One below all known ones ends at the
+        start of the first, with the requested epoch, or with the id of the oldest snapshot if that ends there.
+        Source: KafkaRaftLog.endOffsetForEpoch.
         """
         if not self.epochs or epoch > self.epochs[-1].epoch:
             return self.end
@@ -192,7 +193,7 @@ class LogView:
 
 
 def loaded(batches: Sequence[Batch], *, snapshots: Sequence[OffsetAndEpoch] = (), start_offset: int = 0) -> LogView:
-    """Return the view of a log that was read from the disk, all of it flushed.
+    """Return the view of a log from the disk, all of it flushed.
 
     Args:
         batches: the batches of the log, in order.

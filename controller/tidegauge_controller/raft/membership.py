@@ -155,7 +155,7 @@ def handle_upgrade(core: Core, event: UpgradeKRaftVersion) -> None:
 
 
 def run_timers(core: Core) -> None:
-    """Fail a change of the voter set whose time is over; what is in the log stays there."""
+    """Fail an overdue change of the voter set; its records stay in the log."""
     leader = core.state
     if isinstance(leader, Leader) and leader.change is not None and core.now_ms >= leader.change.deadline_ms:
         _expire(core, leader, leader.change)
@@ -177,7 +177,7 @@ def complete(core: Core) -> None:
 
 
 def _reachable(core: Core, endpoints: Sequence[Endpoint]) -> Endpoint | None:
-    """Return the endpoint by which a voter is reached: that of the listener which the leader's own first one has."""
+    """Return the endpoint of a voter, on the leader's own first listener."""
     if not core.config.endpoints:
         return next(iter(endpoints), None)
     listener = core.config.endpoints[0].listener

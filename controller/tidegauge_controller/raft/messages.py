@@ -155,14 +155,14 @@ Request = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumResponse:
-    """What every response of the quorum's own APIs says of the responder.
+    """The responder's fields in every response of the quorum's own APIs.
 
     Attributes:
         error: of the partition.
         top_level_error: of the whole message: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, or a failed authorization.
         leader_id: the leader that the responder knows; None if it knows none.
         epoch: the responder's epoch.
-        endpoints: where that leader can be reached, by node id.
+        endpoints: the addresses of that leader, by node id.
     """
 
     error: ErrorCode = ErrorCode.NONE

@@ -114,7 +114,7 @@ class RaftNode:
         return self._core.is_voter
 
     def next_deadline_ms(self) -> int:
-        """Return when the next timer is due; NEVER_MS while the node waits for the disk."""
+        """Return the next deadline; NEVER_MS while the node waits for the disk."""
         core = self._core
         if core.is_blocked:
             return NEVER_MS
@@ -125,7 +125,7 @@ class RaftNode:
     # --- steps
 
     def step(self, event: Event, now_ms: int, random: Callable[[], float]) -> list[Effect]:
-        """Take the timers that are due, then one event; return what is to be done, in order.
+        """Run the expired timers, then take one event; return the effects, in order.
 
         Args:
             event: what happened.
@@ -204,7 +204,7 @@ class RaftNode:
         return self._core.state
 
     def _settle(self) -> None:
-        """Do what the new state of affairs asks for: decide elections, end changes, send what is due."""
+        """Follow up on the new state: decide elections, end changes, send due requests."""
         core = self._core
         membership.complete(core)
         elections.decide(core)

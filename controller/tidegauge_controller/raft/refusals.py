@@ -27,7 +27,7 @@ from tidegauge_controller.raft.messages import (
 
 
 def refusal(core: Core, request: Request) -> Response | None:
-    """Return the response to a request for another cluster; None if the request is for this one or does not say."""
+    """Return the response to another cluster's request; None: not another's."""
     if isinstance(request, DescribeQuorumRequest | ApiVersionsRequest):
         return None
     if request.cluster_id is None or request.cluster_id == core.config.cluster_id:

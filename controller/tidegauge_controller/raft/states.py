@@ -96,7 +96,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Progress:
-    """What a leader knows of one replica's log (LeaderState.ReplicaState).
+    """A leader's view of one replica's log (LeaderState.ReplicaState).
 
     Attributes:
         end_offset: the offset of its last fetch; None before the first one. It may fall: a replica may lose its log.

@@ -58,7 +58,7 @@ class Voter:
     highest_version: int = VOTERS_IN_LOG
 
     def is_named_by(self, key: ReplicaKey) -> bool:
-        """Return whether ``key`` names this voter: equal ids, and equal directories if this voter's is known."""
+        """Whether ``key`` names this voter: equal ids, and equal directories if this voter's is known."""
         return self.key.id == key.id and self.key.directory_id in {None, key.directory_id}
 
 
@@ -92,17 +92,17 @@ class VoterSet:
         return len(self.voters) // 2 + 1
 
     def has(self, key: ReplicaKey) -> bool:
-        """Return whether this replica is a voter; its directory counts if the set knows the voter's directory."""
+        """Whether this replica is a voter; its directory counts if the set knows the voter's directory."""
         voter = self.voters.get(key.id)
         return voter is not None and voter.is_named_by(key)
 
     def endpoint(self, voter_id: int) -> Endpoint | None:
-        """Return the first endpoint of a voter; None if it is no voter or has none."""
+        """Return a voter's first endpoint; None without one."""
         voter = self.voters.get(voter_id)
         return voter.endpoints[0] if voter is not None and voter.endpoints else None
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """Return the set with this voter added, or put in the place of the voter with its id."""
+        """Return the set with this voter added, or replaced by id."""
         return VoterSet.of([*(other for other in self.voters.values() if other.key.id != voter.key.id), voter])
 
     def without(self, voter_id: int) -> VoterSet:
@@ -110,7 +110,7 @@ class VoterSet:
         return VoterSet.of(voter for voter in self.voters.values() if voter.key.id != voter_id)
 
     def differs_by_at_most_one(self, other: VoterSet) -> bool:
-        """Return whether one addition or one removal at most leads to ``other``, so that majorities overlap.
+        """Whether one addition or one removal at most leads to ``other``, so that majorities overlap.
 
         Source: VoterSet.hasOverlappingMajority.
         """
@@ -120,7 +120,7 @@ class VoterSet:
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """What a node keeps in ``quorum-state``: its epoch, the leader it knows in it, and the vote that it gave in it.
+    """A node's ``quorum-state``: its epoch, the leader it knows in it, and the vote that it gave in it.
 
     Attributes:
         epoch: the highest epoch that the node has seen.

@@ -34,7 +34,7 @@ class VoterHistory:
         static: the voters of ``controller.quorum.voters``; they count while the log has no voter set.
         voters: voter sets by the offset of their record, ascending.
         versions: kraft.versions likewise.
-        snapshot_is_bootstrap: whether the values noted at IN_SNAPSHOT are those of the snapshot (0, 0), which a
+        snapshot_is_bootstrap: whether the values noted at IN_SNAPSHOT come from the snapshot (0, 0), which a
             formatted node has; the log itself then never held them.
     """
 
@@ -113,5 +113,5 @@ class VoterHistory:
 
 
 def _first_needed(offsets: list[int], start_offset: int) -> int:
-    """Return the index of the latest entry below an offset; 0 if none is."""
+    """Return the index of the latest entry below an offset, or 0."""
     return max(0, sum(offset < start_offset for offset in offsets) - 1)

@@ -18,7 +18,7 @@ def check_proposal(context: LedCluster, broker_id: int, proposal: IsrProposal) -
     A proposal without a topic id names its topic (AlterPartition before version 2).
 
     Returns:
-        An error; or NONE and the state to write; or NONE and None if the state is as proposed already.
+        An error. Or NONE and the state to write, or NONE and None if the state is as proposed already.
     """
     at = proposal.topic_partition
     if proposal.topic_id and context.topic_ids.get(at.topic) != proposal.topic_id:
@@ -52,7 +52,7 @@ def check_proposal(context: LedCluster, broker_id: int, proposal: IsrProposal) -
 
 
 def _joiner_is_another(context: LedCluster, current: Leadership, proposal: IsrProposal) -> bool:
-    """Return whether a joining replica has restarted since the fetch that qualified it, and may have lost records.
+    """Whether a joining replica has restarted since the fetch that qualified it, and may have lost records.
 
     The rule is KIP-903's, which KRaft's controller has; Kafka's controller in ZooKeeper mode accepts the proposal.
     """

@@ -24,7 +24,7 @@ class ClusterState(Protocol):
         ...
 
     def is_online(self, broker_id: int, at: TopicPartition, *, shutting_down_counts: bool = False) -> bool:
-        """Return whether a replica's broker is live and does not shut down, and its log directory is healthy."""
+        """Whether a replica's broker is live and does not shut down, and its log directory is healthy."""
         ...
 
 
@@ -48,7 +48,7 @@ class LedCluster(Protocol):
 
     @property
     def trusts_restarted_brokers(self) -> bool:
-        """Return whether a joining replica may have restarted since the fetch that qualified it."""
+        """Whether a joining replica may have restarted since the fetch that qualified it."""
         ...
 
     def broker_epoch(self, broker_id: int) -> int:

@@ -26,7 +26,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_controller.rules.cluster_state import ClusterState
 
 Choose = Callable[[tuple[int, ...], tuple[int, ...], tuple[int, ...]], int | None]
-"""Chooses a leader by the assigned replicas, those of them that are online, and the ISR; None: there is no leader."""
+"""Chooses a leader by the assigned replicas, the online ones of them, and the ISR; None: there is no leader."""
 
 
 class Strategy(Enum):
@@ -66,7 +66,7 @@ def _elected(
     *,
     recovering: bool,
 ) -> Election:
-    """Return the election of a member of an ISR that is not larger than before, but for an unclean one."""
+    """Return the election of an ISR member; only unclean ones add members."""
     assert leader in isr, "the ISR holds its leader"
     assert leader in recipients, "the leader hears of it"
     assert recovering or set(isr) <= set(old.isr), "only an unclean election lets others in"
@@ -84,7 +84,7 @@ def elect_initial(context: ClusterState, at: TopicPartition) -> Election:
 
 
 def needs_unclean(context: ClusterState, at: TopicPartition, old: Leadership) -> bool:
-    """Return whether no ISR member is online, so that only an unclean election could help."""
+    """Whether no ISR member is online, so that only an unclean election could help."""
     return not any(context.is_online(replica, at) for replica in old.isr)
 
 
@@ -124,7 +124,7 @@ def elect_reassigned(context: ClusterState, at: TopicPartition, old: Leadership)
 
 
 def can_lead(context: ClusterState, at: TopicPartition, state: Leadership, broker_id: int) -> bool:
-    """Return whether a replica is online and in the ISR, so that it may be elected."""
+    """Whether a replica is online and in the ISR, so that it may be elected."""
     return broker_id in state.isr and context.is_online(broker_id, at)
 
 
@@ -153,7 +153,7 @@ def elect_for_controlled_shutdown(context: ClusterState, at: TopicPartition, old
 
 
 def remove_from_isr(old: Leadership, broker_id: int, controller_epoch: int) -> Leadership:
-    """Remove an offline replica from the ISR unless it is the last member; no leader if it led; epoch + 1."""
+    """Remove an offline replica from the ISR unless it is the last. No leader if it led; the leader epoch rises."""
     isr: Sequence[int] = old.isr if len(old.isr) == 1 else [member for member in old.isr if member != broker_id]
     leader = NO_LEADER if old.leader == broker_id else old.leader
     return next_state(old, controller_epoch, leader, tuple(isr), recovering=old.recovering)

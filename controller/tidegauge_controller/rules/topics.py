@@ -36,7 +36,9 @@ def _check_count(count: int) -> None:
 def plan_assignment(
     topic: NewTopic, brokers: Sequence[Endpoint], settings: Values, *, start: int, shift: int
 ) -> dict[int, tuple[int, ...]]:
-    """Return the replicas of each partition: as given, or by Kafka's algorithm with the broker's defaults.
+    """Return each partition's replicas: as given, or by Kafka's algorithm.
+
+    Broker defaults apply to counts that are not given.
 
     Raises:
         TidegaugeError: the counts are illegal, or given together with an assignment.

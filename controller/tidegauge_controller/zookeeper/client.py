@@ -63,7 +63,7 @@ from tidegauge_controller.zookeeper.decisions.steps import (
 LOG = logging.getLogger(__name__)
 _EXPIRY_HANDSHAKE_SECONDS = 10.0
 LARGEST_REQUEST_BYTES = 0xFFFFF
-"""What a server takes by default (``jute.maxbuffer``)."""
+"""The largest request of a server by default (``jute.maxbuffer``)."""
 
 
 _SESSION_ENDED = "The broker's ZooKeeper session ended before the response; retry"
@@ -154,7 +154,7 @@ def _stat(stat: Any) -> ZnodeStat:
 
 
 def _size_bytes(path: str, data: bytes | None) -> int:
-    """Return what of a write grows: the rest of a request has some tens of bytes."""
+    """Return a write's variable size: the rest has some tens of bytes."""
     return len(path) + len(data or b"")
 
 
@@ -319,7 +319,7 @@ class ZooKeeper:
 
     @property
     def credentials(self) -> tuple[int, bytes]:
-        """Return the session's id and password, with which any client may take the session over, or end it."""
+        """Return the session's id and password, by which clients can end it."""
         session_id, password = self._kazoo.client_id or (0, b"")
         return session_id or 0, password
 

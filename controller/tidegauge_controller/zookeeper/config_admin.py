@@ -29,7 +29,7 @@ from tidegauge_controller.zookeeper.decisions.steps import CheckVersion, CreateN
 
 
 def _has_raced(operation: Operation, error: ZooKeeperError) -> bool:
-    """Return whether an operation failed because of a write between the read and it, so that it is worth repeating."""
+    """Whether an operation failed because of a write between the read and it, so that it is worth repeating."""
     if isinstance(operation, CreateNode):
         return isinstance(error, NodeExists)  # with NoNode it is the parent that is missing
     return isinstance(error, BadVersion | NoNode)

@@ -44,7 +44,7 @@ class Undelivered(Exception):
 
 
 class ControlLink(Protocol):
-    """See the module."""
+    """The link of the controller to one broker."""
 
     async def send(self, request: ControlRequest) -> PartitionsResponse:
         """Send a request.
@@ -174,7 +174,7 @@ def grpc_links(
 
 
 def kafka_links(open_channel: Callable[[str, str], KafkaChannel], settings: Values, broker_id: int) -> OpenLink:
-    """Return what makes links over Kafka's protocol: with channels to addresses for the controller's client id."""
+    """Return a factory of links over Kafka's protocol, for the controller."""
     timeout_ms = settings.integer("controller.socket.timeout.ms")
     client_id = f"broker-{broker_id}-controller"
     return lambda to: KafkaControlLink(

@@ -2,7 +2,7 @@
 
 Rules:
 - Everything that happens (watches, timers, requests of brokers) becomes an event in one queue; events are handled one
-  after the other, so decisions never interleave. Inactive candidates ignore all events but those of ``/controller``.
+  after the other, so decisions never interleave. Inactive candidates ignore all events except ``/controller``'s.
 - Election: a transaction [create ``/controller`` ephemeral, set ``/controller_epoch`` to e+1 expecting its version];
   the first writer wins (KafkaZkClient.registerControllerAndIncrementControllerEpoch).
 - A write rejected because ``/controller_epoch`` has increased, an expired session or a failed take-over make it resign:
@@ -334,7 +334,10 @@ class Controller:
         return decode_controller_epoch(data), stat.version
 
     async def _own_earlier_success(self, epoch: int) -> ZnodeStat | None:
-        """Return whether the failed election had succeeded before its response was lost with the connection."""
+        """Return the znode's stat if the failed election had succeeded.
+
+        Its response was lost with the connection.
+        """
         try:
             _, controller = await self._zookeeper.get(CONTROLLER)
             data, stat = await self._zookeeper.get(CONTROLLER_EPOCH)
@@ -411,7 +414,7 @@ class Controller:
         closing.add_done_callback(self._closing_channels.discard)
         self._note("controller", cause, {"state": "resigned", "controller_epoch": term.context.epoch})
 
-    # What changes in the cluster
+    # Changes in the cluster
 
     def _changed(self, name: str, subject: str) -> None:
         """Queue the event of a watched znode that changed."""
@@ -448,7 +451,7 @@ class Controller:
             )
 
     def unclean_election_enabled(self, topic: str | None = None) -> None:
-        """Elect where it helps: ``unclean.leader.election.enable`` has become true, for a topic or (None) for all."""
+        """Elect if it helps: ``unclean.leader.election.enable`` has become true, for a topic or (None) for all."""
         name = "UncleanLeaderElectionEnable"
         self._put(name, self._decide(name, lambda context: leaders.process_unclean_election_enabled(context, topic)))
 
@@ -483,7 +486,10 @@ class Controller:
         return await self._ask("AlterPartition", decide, AlterPartitionResponse(ErrorCode.NOT_CONTROLLER))
 
     async def topic_names(self, topic_ids: Collection[str]) -> dict[str, str] | None:
-        """Return the names of topics by their ids, once all topics have been read; None: not the controller."""
+        """Return topics' names by id; None: not the controller.
+
+        All topics have been read by then.
+        """
         not_controller: dict[str, str] | None = None
         return await self._ask("AlterPartition", lambda context: names_of(context, topic_ids), not_controller)
 
@@ -498,7 +504,11 @@ class Controller:
     async def list_reassignments(
         self, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, Assignment] | None:
-        """Return the reassignments in progress, of these partitions or (None) of all. None: not the controller."""
+        """Return the reassignments in progress; None: not the controller.
+
+        Args:
+            partitions: the partitions; None: all.
+        """
         not_controller: dict[TopicPartition, Assignment] | None = None
         name = "ListPartitionReassignments"
         return await self._ask(name, lambda context: reassignment.asked_to_list(context, partitions), not_controller)
@@ -540,7 +550,7 @@ class Controller:
         return responses | dict.fromkeys(late, (ErrorCode.REQUEST_TIMED_OUT, "The request timed out."))
 
     def _term_with_brokers(self) -> Term | None:
-        """Return the term once it has read the live brokers; until then the client retries."""
+        """Return the term once it has read live brokers, else None."""
         return self._term if self._term is not None and self._term.context.live else None
 
     async def create_topics(

@@ -249,7 +249,10 @@ class Driver:
 
 
 def _registration(broker_id: int) -> WatchData:
-    """Return the watch of a broker's znode, which calls back once when it is set: no change before it is missed."""
+    """Return the watch of a broker's znode.
+
+    It calls back once when it is set, so that no earlier change is missed.
+    """
     return WatchData(broker_path(broker_id), BROKER_DATA, str(broker_id))
 
 

@@ -17,12 +17,12 @@ Result = TypeVar("Result")
 
 
 async def over_sessions(work: Callable[[], Awaitable[Result]]) -> Result:
-    """Return the result of work, which begins again whenever the session expires before its end.
+    """Return the result of work that restarts whenever the session expires.
 
     Each request of the next attempt waits until there is a new session.
 
     Args:
-        work: what may be done twice.
+        work: may be done twice.
 
     Raises:
         ZooKeeperError: any other than an expired session.

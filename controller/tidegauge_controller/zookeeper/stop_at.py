@@ -151,7 +151,7 @@ class StepNames:
 
 
 def what_was_done(request: Request) -> list[str]:
-    """Return the actions of a request, in order; none for one that only reads."""
+    """Return a request's actions, in order; none if it only reads."""
     match request:
         case Write():
             return list(dict.fromkeys(what_was_written(operation) for operation in request.operations))
@@ -177,7 +177,7 @@ def what_was_written(operation: Operation) -> str:
 
 
 def response_step(request: ControlRequest) -> str:
-    """Return the name of the step that is a broker's response to this request."""
+    """Return the step's name for a broker's response to this request."""
     if isinstance(request, StopReplicaRequest):
         deletes = any(entry.delete for entry in request.partitions)
         return "Response/StopReplica delete" if deletes else "Response/StopReplica"

@@ -5,8 +5,9 @@ controller epoch, and whichever controller sees them finishes the work. The resp
 metadata shows the result, or it is REQUEST_TIMED_OUT, though the change may still happen. Added partitions are written
 expecting the version that was read, where Kafka writes unconditionally: of two concurrent requests the second sees the
 first. A request over more topics than can be written within its timeout (at least ``LEAST_WRITING_MS``) is responded to
-then: what had no turn has REQUEST_TIMED_OUT, and nothing is written for it. Kafka writes everything, however long that
-takes, and waits after that. What has begun is written also where the client's connection ends meanwhile.
+then: topics without a turn have REQUEST_TIMED_OUT, and nothing is written for them. Kafka writes everything, however
+    long that takes, and waits after that. A write that has begun completes even if the client's connection ends
+    meanwhile.
 Source: ZkAdminManager, AdminZkClient, DelayedCreatePartitions.
 """
 
@@ -64,7 +65,7 @@ class MetadataView(Protocol):
     """The broker's metadata cache, fed by UpdateMetadata."""
 
     def leader_of(self, tp: TopicPartition, /) -> int | None:
-        """Return the leader's broker id; None while there is none or the partition is unknown."""
+        """Return the leader's broker id, or None for unknown partitions too."""
         ...
 
     def knows_topic(self, topic: str, /) -> bool:
@@ -256,7 +257,7 @@ class TopicAdmin:
     ) -> list[TopicPartition]:
         unknown = TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist.")
         if topic_name_problem(topic.name) is not None:
-            raise unknown  # its path would be none, or that of another znode
+            raise unknown  # its path would be none, or another znode's
         if topic.name in await self._zookeeper.children(DELETE_TOPICS):
             raise TidegaugeError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         grown: TopicNode | None = None
@@ -329,7 +330,7 @@ class TopicAdmin:
 
     @staticmethod
     def _deadlines(timeout_ms: int) -> tuple[float, float]:
-        """Return when the wait ends that begins now, and when the writing does: seconds of the event loop's clock."""
+        """Return the event loop's deadlines of the wait and the writing."""
         now = asyncio.get_running_loop().time()
         return now + timeout_ms / 1000, now + max(timeout_ms, LEAST_WRITING_MS) / 1000
 

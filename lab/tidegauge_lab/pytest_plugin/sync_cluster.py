@@ -454,7 +454,7 @@ class SyncCluster(SyncClusterBase):
 
         Args:
             broker: Its id, or the word of a role.
-            rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
+            rpc: API, by Kafka's name or its RPC's: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             error: Error of Kafka's protocol in the response: NOT_ENOUGH_REPLICAS.
             grpc_status: Or the gRPC status that ends the call: UNAVAILABLE.
             after_effect: The call takes effect, and only its response is replaced.
@@ -512,7 +512,7 @@ class SyncCluster(SyncClusterBase):
 
         Args:
             broker: Its id, or the word of a role.
-            rpc: API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
+            rpc: API, by Kafka's name or its RPC's: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr.
             after_effect: The request takes effect, and its response is held.
             outlives_connection: The request waits on when its client disconnects, and takes effect late, at the
                 release.
@@ -589,7 +589,7 @@ class SyncCluster(SyncClusterBase):
             broker: Its id, or the word of a role.
             offset_ms: How far the clock is ahead of the machine's; a negative number: behind it, in milliseconds.
             set_to: Or the time that it shows at first: 2030-01-01T00:00:00Z.
-            frozen: The clock stands still at that time, or at the present one.
+            frozen: The clock stops at that time, or at the present one.
 
         Returns:
             The fault as it is in force.

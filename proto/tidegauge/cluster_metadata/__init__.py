@@ -41,9 +41,9 @@ class MalformedMetadata(ValueError):
 
 
 def new_uuid(random_bytes: bytes) -> str:
-    """Return 22 characters of url-safe base64 from 16 random bytes, as Kafka's Uuid prints itself.
+    """Return 16 random bytes in url-safe base64, as Kafka prints a Uuid.
 
-    Kafka never hands out one that starts with '-', since tools would read it as an option.
+    Kafka never generates one that starts with '-', since tools would read it as an option.
     """
     made = uuid.UUID(bytes=random_bytes, version=4)
     text = base64.urlsafe_b64encode(made.bytes).decode().rstrip("=")
@@ -54,9 +54,9 @@ def new_uuid(random_bytes: bytes) -> str:
 class BrokerRegistration:
     """The registration of a broker.
 
-    Host and port are those of the first PLAINTEXT listener with Kafka's protocol, as in Kafka; without such a listener
-    those of the inter-broker listener, where Kafka has no host. ``protocols`` has security protocols by listener name,
-    with PLAINTEXT as the default.
+    Host and port belong to the first PLAINTEXT listener with Kafka's protocol, as in Kafka. Without such a listener
+    they are the inter-broker listener's; Kafka has no host then. ``protocols`` has security protocols by listener
+    name, with PLAINTEXT as the default.
     """
 
     broker_id: int
@@ -68,7 +68,7 @@ class BrokerRegistration:
     protocols: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def endpoint(self, listener: str) -> Endpoint:
-        """Return the address for other brokers: that of the listener of this name, else host and port."""
+        """Return the address on the listener of this name, else host and port."""
         host, port = self.host, self.port
         for one in self.listeners:
             if one.name == listener:
@@ -101,8 +101,9 @@ class Assignment:
         return bool(self.adding or self.removing)
 
     def reassigned_to(self, target: Sequence[int]) -> Assignment:
-        """Return the assignment while these replicas replace the original ones: the target first, then the removed
-        ones.
+        """Return the assignment during a move to these replicas.
+
+        The replicas to add come first, the replicas to remove last.
         """
         origin = self.origin
         everyone = tuple(dict.fromkeys((*target, *origin)))

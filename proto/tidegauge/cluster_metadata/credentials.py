@@ -15,7 +15,7 @@ MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 class ScramCredential(NamedTuple):
-    """What is kept of a password, for one mechanism."""
+    """The stored form of a password, for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -53,7 +53,7 @@ class Deletion(NamedTuple):
 
 
 class CredentialOutcome(NamedTuple):
-    """What became of a user's alterations, or what there is of a user: iterations by mechanism."""
+    """The result of altering or describing a user's credentials: iterations by mechanism."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""

@@ -1,11 +1,11 @@
-"""The actions on processes, on fetches and on what is in force inside a broker: the one place that declares them.
+"""The actions on processes, on fetches and on a broker's faults: the one place that declares them.
 
 Rules:
-    1. An action has one target: a broker, or the cluster's own ZooKeeper where it acts on a process. The command line,
-       scenario steps and Python methods take several targets at once.
-    2. An action is done when its effect is true. One that finds its effect true already changes nothing, and is no
-       error.
-    3. Values are those of JSON, as for faults: a partition is ``"orders-0"``.
+    1. An action has one target: a broker, or, for an action on a process, the cluster's own ZooKeeper. The command
+       line, scenario steps and Python methods take several targets at once.
+    2. An action is done when its effect is visible. Repeating one whose effect is there already changes nothing and is
+       not an error.
+    3. Values have JSON's types, as for faults: a partition is ``"orders-0"``.
 
 docs/faults.md has the table, which ``make generate`` writes. Pure.
 """
@@ -30,12 +30,12 @@ class ActionKind(Declaration):
     """One action.
 
     Attributes:
-        room: what it acts on: a process, the fetches of one follower, or what is in force inside a broker.
+        room: its object: a process, the fetches of one follower, or the faults of a broker.
         done: the past participle, for the sentence that says what it changed.
         already: the state in which it changes nothing; empty if it always changes something.
         button: its text on the page.
-        command: the words of the command line where they are not the name with hyphens.
-        step: the scenario step where it is not the name.
+        command: the words of the command line, if they are not the name with hyphens.
+        step: the scenario step, if it is not the name.
     """
 
     room: Room
@@ -228,7 +228,7 @@ CLEAR_FAULTS = ActionKind(
 EXPIRE_SESSION = ActionKind(
     name="expire_session",
     room="broker",
-    meaning="End a broker's ZooKeeper session on the server, at once, also that of a broker that is down or paused",
+    meaning="End a broker's ZooKeeper session on the server, at once, even of a broker that is down or paused",
     done="expired",
     button="Expire session",
     step="expire_zk_session",

@@ -15,7 +15,7 @@ from tidegauge.kafka.fields import wires_of
 GRPC = "gRPC"
 KAFKA = "Kafka protocol"
 WIRES = (GRPC, KAFKA)
-"""What carries requests."""
+"""The wire protocols that carry requests."""
 PRE_VOTE = "PreVote"
 """A Vote whose PreVote field is set: it asks for a promise, not for a vote (KIP-996)."""
 FORMER_RPCS = {
@@ -48,12 +48,17 @@ def api_of(rpc: str) -> str:
 
 
 def apis_meant(name: str) -> frozenset[str]:
-    """Return the APIs that a fault means; two for AlterConfigs, the name of one of Kafka's and of another one's RPC."""
+    """Return the APIs that a fault's name means.
+
+    AlterConfigs means two: one of Kafka's APIs, and another one's RPC.
+    """
     return frozenset({name, api_of(name)})
 
 
 def kind_of_id(name: str) -> str:
-    """Return what the id is by which a fault narrows the calls of an API or RPC: of a group, or a transactional id.
+    """Return the kind of id by which a fault narrows an API's calls.
+
+    AddOffsetsToTxn and TxnOffsetCommit have both: for them it is the group's.
 
     AddOffsetsToTxn and TxnOffsetCommit name both: there it is the group's.
     """

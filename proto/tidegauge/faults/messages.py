@@ -32,7 +32,7 @@ _DIRECTION_NUMBERS = {word: number for number, word in _DIRECTIONS.items()}
 
 
 def to_message(wanted: WantedFault) -> lab_pb2.LabFault:
-    """Return the message of a fault; values that its declaration refuses may raise what protobuf raises."""
+    """Return the message of a fault; illegal values may raise protobuf's errors."""
     fault = lab_pb2.LabFault()
     message: Message = getattr(fault, wanted.kind.message)
     message.SetInParent()
@@ -69,7 +69,7 @@ def from_message(fault: lab_pb2.LabFault) -> WantedFault | None:
 
 
 def describe_fault(fault: lab_pb2.LabFault) -> str:
-    """Return what is in force, in one line for people."""
+    """Return one line that describes a fault for people."""
     wanted = from_message(fault)
     return "a fault of an unknown kind" if wanted is None else wanted.text
 

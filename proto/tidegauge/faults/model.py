@@ -1,7 +1,7 @@
-"""The model of a declaration, of a fault's or an action's, and a fault that someone asks for.
+"""The model of a declaration, of a fault's or an action's, and a fault that a caller asks for.
 
 Rules:
-    1. Values are those of JSON: a direction is ``"in"``, an error its name, brokers a list of ids. What a parameter
+    1. Values have JSON's types: a direction is ``"in"``, an error its name, brokers a list of ids. What a parameter
        means is in ``table``; what a broker does with it is in the broker.
     2. A value is checked by its declaration alone, so every way to ask for a fault refuses the same values. Whether an
        RPC exists, or can carry an error, only the broker knows.
@@ -67,7 +67,7 @@ class Parameter:
         placeholder: of the value in the command line's help.
         python: the keyword of Python's methods, where ``name`` is a reserved word.
         field: the field in the fault's protobuf message, where its name is another.
-        base: what is subtracted in that field: an ordinal is a number of calls to skip there.
+        base: the number subtracted in that field: an ordinal is a number of calls to skip there.
         is_upper_case: whether a text is the name of a constant, which may be written in lower case.
     """
 
@@ -141,7 +141,7 @@ class Alternatives(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What faults and actions have in common.
+    """The common part of faults and actions.
 
     Attributes:
         name: the verb of scenario files, the method in Python and the name in JSON; with hyphens the verb of the
@@ -172,7 +172,7 @@ class Declaration:
         raise _invalid(f"{self.name} has no parameter {name!r}{has}")
 
     def problem(self, values: Mapping[str, Any], broker_id: int, spelling: Spelling = str) -> str:
-        """Return why a broker can't be asked for it with these values; empty if it can.
+        """Return why these values are illegal for a broker; empty if legal.
 
         Args:
             values: by name of the parameter.
@@ -194,7 +194,7 @@ class Declaration:
         return self.rule(values, broker_id)
 
     def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return these values as JSON has them, without those that are None or the default.
+        """Return these values in JSON's types, without None and defaults.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, one of the parameters does not exist.
@@ -207,7 +207,7 @@ class Wording(NamedTuple):
     """The sentences of a fault, without a full stop.
 
     Attributes:
-        state: says what is in force: ``append takes 5 ms more``.
+        state: describes the fault in force: ``append takes 5 ms more``.
         order: says what a broker, named by a text, is to do: ``Make append operations of broker 1 take 5 ms longer``.
     """
 
@@ -267,11 +267,11 @@ class WantedFault:
 
     @property
     def text(self) -> str:
-        """What is in force, in one line for people."""
+        """Return one line that describes the fault in force, for people."""
         return self.kind.wording.state(self)
 
     def order(self, broker: int | str) -> str:
-        """Return what a broker, by its id or named by a text, is to do: a sentence without a full stop."""
+        """Return the order to a broker, without a full stop."""
         return self.kind.wording.order(f"broker {broker}" if isinstance(broker, int) else broker, self)
 
     @property
@@ -360,7 +360,7 @@ def _time_problem(_: Parameter, value: Any) -> str:
 
 
 def time_ms(value: Any) -> int | None:
-    """Return the time of a text in the form of RFC 3339, in ms since 1970; None if it is none, or lies before 1970."""
+    """Return an RFC 3339 text's time in ms since 1970, or None."""
     try:
         read = datetime.fromisoformat(value)
     except (TypeError, ValueError):

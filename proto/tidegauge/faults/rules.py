@@ -1,12 +1,12 @@
-"""Rules for requests of clients: which requests one means, and what is done to them. The one declaration.
+"""Rules for requests of clients: the requests that each matches, and its effect. The one declaration.
 
 Rules:
-    1. The fields ``keys`` to ``observe`` are those of kfake's faults, so that one file of rules works for both.
+    1. The fields ``keys`` to ``observe`` are the fields of kfake's faults, so one file of rules works for both.
     2. A field that is left out means every request; the fields that are given must all fit.
     3. A rule counts the requests that it means, over all brokers; ``nth`` is the first that it affects, ``count`` how
        many, -1 without limit. Its chance for the n-th request comes from its seed and n alone.
-    4. An error of a rule that names a topic stands in the results of the topic's partitions that the rule means; the
-       others of the request have their effect (docs/steering.md lists the APIs of which that is so).
+    4. An error of a rule that names a topic is set in the results of the topic's partitions that match. The request's
+       other partitions have their effect (docs/steering.md lists the APIs for which this holds).
     5. A rule meets requests over both wires, if an RPC of gRPC has the API, and gRPC has what the rule names and does
        (``Rule.acts_on``).
 
@@ -53,7 +53,7 @@ def _integers(about: str) -> dict[str, Any]:
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "Which requests a rule means, and what is done to them",
+    "description": "The requests that a rule matches, and its effect on them",
     "properties": {
         "keys": {"type": "array", "items": _KEY, "minItems": 1, "description": "APIs by Kafka's name or number"},
         "nodes": _integers("Only at these brokers"),
@@ -64,7 +64,7 @@ SCHEMA: dict[str, Any] = {
         "txn_id": _text("Only requests about this transactional id"),
         "resource": _text("Only requests that name this resource (configurations)"),
         "client_id": _text("Only requests of clients with this client.id"),
-        "top_level": _flag("The error stands at the top of the response instead of in its items"),
+        "top_level": _flag("The error is at the top of the response instead of in its items"),
         "error": {**_ERROR, "description": "The error that the response carries, by Kafka's name or number"},
         "count": {**_integer("How many requests; -1: all"), "minimum": -1, "default": 1},
         "observe": _flag("Count only; the requests proceed as without the rule"),
@@ -77,7 +77,7 @@ SCHEMA: dict[str, Any] = {
             "description": "Chance of each request to be affected",
         },
         "seed": {**_integer("Seed of the chances"), "default": 0},
-        "after_effect": _flag("The request takes effect, and what is done is done to its response"),
+        "after_effect": _flag("The request takes effect; the rule changes its response"),
         "delay_ms": {"type": "integer", "minimum": 1, "maximum": MAX_DELAY_MS, "description": "Delay, in milliseconds"},
         "disconnect": _flag("Close the connection instead of a response"),
         "hold": _flag("Park the response until the rule is deleted"),
@@ -103,7 +103,7 @@ _EFFECTS = ("error", "delay_ms", "disconnect", "hold", "freeze", "bytes_per_seco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule that has been read; its fields are those of ``SCHEMA``.
+    """A parsed rule; its fields are listed in ``SCHEMA``.
 
     Attributes:
         keys: names of APIs; empty: all.
@@ -142,7 +142,7 @@ class Rule:
         return WIRES if over_grpc and is_grpcs else (KAFKA,)
 
     def is_affected(self, seen: int, met: int) -> bool:
-        """Return whether the rule affects the ``seen``-th request that it means, after ``met`` others. Rule 3."""
+        """Whether the rule affects its ``seen``-th matching request, after ``met`` affected ones. Rule 3."""
         if seen < self.nth or (self.count >= 0 and met >= self.count):
             return False
         return self.probability >= 1 or Random(f"{self.seed}/{seen}").random() < self.probability
@@ -181,7 +181,7 @@ def _problem(rule: Rule) -> str:
     if rule.observe and any(effects):
         return "a rule observes, or it does something: not both"
     if not rule.observe and not any(effects):
-        return f"say what is done: {', '.join(_EFFECTS)}, or observe"
+        return f"give an effect: {', '.join(_EFFECTS)}, or observe"
     if rule.error is not None and rule.disconnect:
         return "a closed connection carries no error: give error or disconnect"
     if rule.hold and rule.freeze:
@@ -191,9 +191,9 @@ def _problem(rule: Rule) -> str:
     if rule.error is not None and not rule.keys:
         return "an error needs keys: each API has its own form of it"
     if rule.partitions and not rule.topic:
-        return "partitions are those of a topic: give the topic too"
+        return "partitions need a topic: give the topic too"
     if rule.top_level and rule.error is None:
-        return "top_level is where an error stands: give the error too"
+        return "top_level places an error: give the error too"
     return "count is 1 or more, or -1 for all" if rule.count == 0 else ""
 
 

@@ -24,13 +24,13 @@ def schema() -> dict[str, Any]:
 
 
 def schema_of(kind: FaultKind) -> dict[str, Any]:
-    """Return the schema of one fault: an object with the broker and the fault's parameters."""
+    """Return one fault's schema: an object with the broker and the parameters."""
     broker = {**_BROKER, "description": "The broker"}
     return _object(kind, broker, {"x-acts-on": list(kind.acts_on)})
 
 
 def schema_of_action(kind: ActionKind) -> dict[str, Any]:
-    """Return the schema of one action: an object with its target under ``broker``, and the action's parameters."""
+    """Return one action's schema: an object with its target (``broker``) and the parameters."""
     target: dict[str, Any] = {**_BROKER, "description": "The broker"}
     if kind.room == "process":
         target = {"anyOf": [_BROKER, {"const": ZOOKEEPER}], "description": "The broker, or the cluster's own ZooKeeper"}

@@ -29,7 +29,7 @@ _SEED = Parameter("seed", "integer", "Seed of the random numbers", 0, placeholde
 _RPC = Parameter(
     "rpc",
     "text",
-    "API, by Kafka's name or that of its RPC: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr, ...",
+    "API, by Kafka's name or its RPC's: Produce, JoinGroup, ReplicaFetch, LeaderAndIsr, ...",
     is_required=True,
     is_positional=True,
     placeholder="NAME",
@@ -245,7 +245,7 @@ SKEW_CLOCK = FaultKind(
             placeholder="MS",
         ),
         Parameter("set_to", "time", "Or the time that it shows at first: 2030-01-01T00:00:00Z", "", placeholder="TIME"),
-        Parameter("frozen", "flag", "The clock stands still at that time, or at the present one", default=False),
+        Parameter("frozen", "flag", "The clock stops at that time, or at the present one", default=False),
     ),
     alternatives=(Alternatives(("offset_ms", "set_to"), "a clock is skewed, or set to a time", is_required=False),),
     rule=_clock_problem,

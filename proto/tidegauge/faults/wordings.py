@@ -163,13 +163,13 @@ SKEW_CLOCK = Wording(_clock_skewed, _skew_clock)
 
 
 def _count(fault: WantedFault) -> str:
-    """Return which of the calls or operations are affected, by values that may be defaults."""
+    """Return the text for the affected calls, defaults included."""
     which = f", {counted(fault['times'], 'time')}" if fault["times"] else ""
     return which + (f" after {fault['nth'] - 1} that pass" if fault["nth"] > 1 else "")
 
 
 def _given_count(fault: WantedFault) -> str:
-    """Return which of the calls or operations are affected, if the asker says so."""
+    """Return the text for the affected calls, if the caller limits them."""
     times = f", {counted(fault['times'], 'time')}" if fault["times"] else ", without a limit"
     passing = f" after {fault['nth'] - 1} that pass" if fault["nth"] > 1 else ""
     return (times if "times" in fault.values else "," if passing else "") + passing

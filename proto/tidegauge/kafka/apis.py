@@ -1,9 +1,9 @@
 """The one table of Kafka's APIs: key, name, versions and first flexible version, as Apache Kafka 3.9.1 has them.
 
 The versions are those that a 3.9.1 broker in ZooKeeper mode serves. A Tidegauge broker serves each of them that it
-has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft and of telemetry. Those
-of consumer groups (KIP-848) and of share groups (KIP-932), which 3.9.1 in ZooKeeper mode rejects with
-UNSUPPORTED_VERSION, stand in the table as extensions, in the versions of 4.3.1 (``EXTENSIONS``).
+has a handler for. Absent, as a broker in ZooKeeper mode does not serve them: the APIs of KRaft and of telemetry. The
+APIs of consumer groups (KIP-848) and of share groups (KIP-932), which 3.9.1 in ZooKeeper mode rejects with
+UNSUPPORTED_VERSION, are in the table as extensions, in the versions of 4.3.1 (``EXTENSIONS``).
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; the ApiVersions response of 3.9.1.
 """
 
@@ -140,7 +140,7 @@ EXTENSIONS = OF_CONSUMER_GROUPS | SHARE_APIS.keys()
 
 
 def snake(name: str) -> str:
-    """Return a name of Kafka's definitions as Python writes it: of a field, or of a generated module."""
+    """Return a name of Kafka's definitions in snake case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
@@ -166,7 +166,7 @@ class Protocol:
         return Protocol(apis, self._package, self._elsewhere)
 
     def message_class(self, key: int, *, response: bool) -> type:
-        """Return the class of an API's request or response; its module is imported on first use."""
+        """Return an API's request or response class, importing its module on first use."""
         api = self.apis[key]
         module = import_module(f"{self._elsewhere.get(key, self._package)}.{snake(api.name)}")
         found: type = getattr(module, f"{api.name}{'Response' if response else 'Request'}")

@@ -62,7 +62,7 @@ def begin_message(*, is_control: bool = False) -> None:
 
 
 def items_left() -> int:
-    """Return how many array items the message that is being decoded may still have."""
+    """Return the remaining number of array items that the current message may have."""
     return _items_left[0]
 
 
@@ -72,7 +72,7 @@ def resume_message(items: int) -> None:
 
 
 def read_uvarint(buffer: memoryview, first: int, offset: int) -> tuple[int, int]:
-    """Return an unsigned varint whose first byte was read already, and the offset behind it."""
+    """Return the unsigned varint with this first byte, and the offset behind it."""
     value, shift = first & 127, 7
     for _ in range(_UVARINT_BYTES - 1):
         byte = buffer[offset]
@@ -131,7 +131,7 @@ def _reject(reason: str) -> None:
 
 @functools.cache
 def codec(struct_class: type, version: int, flexible: bool) -> Codec:
-    """Return the codec for a struct; ``flexible``: with compact types and tagged fields (KIP-482)."""
+    """Return a struct's codec; ``flexible``: with compact types and tagged fields (KIP-482)."""
     return Compiler(struct_class, version, flexible).compile()
 
 
@@ -197,7 +197,7 @@ class Compiler:
         return name
 
     def _nested(self, wire: Wire) -> str:
-        """Return the name of a nested struct; ``d_`` and ``e_`` before it are its functions."""
+        """Return a nested struct's name; ``d_`` and ``e_`` before it are its functions."""
         assert isinstance(wire.item, type)
         name = wire.item.__name__
         nested = self._codec_of(wire)
@@ -289,7 +289,7 @@ class Compiler:
     # Encoding
 
     def _encoder(self) -> list[str]:
-        """Return the source of ``encode``, one expression, or of ``encode_parts`` if there are record batches."""
+        """Return the source of ``encode`` (one expression), or ``encode_parts`` for record batches."""
         lines: list[str] = []
         expressions: list[str] = []
         run: list[tuple[str, str]] = []
@@ -388,7 +388,7 @@ class Compiler:
         return f"e_{self._nested(wire)}(z,w)"
 
     def _write_tagged(self) -> list[str]:
-        """Fields that have their default are left out; the others stand in the order of their tags.
+        """Return the source that writes tagged fields in the order of tags.
 
         The default of a struct that may be null is an empty one, so that null is written, as a byte of its own
         (MessageDataGenerator).

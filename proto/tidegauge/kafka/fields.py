@@ -146,11 +146,11 @@ def array(
 
 
 def struct(item: type, versions: str = "0+", *, nullable: str = "", tag: int | None = None) -> Any:
-    """Return the field of a message inside a message; None is null, or (of a tagged field) absent."""
+    """Return a nested message's field; None: null, or absent if tagged."""
     return _field("struct", versions, nullable, tag, None, item)
 
 
 @functools.cache
 def wires_of(kind: type) -> Mapping[str, Wire]:
-    """Return how each field of a message is on the wire, by its name, in their order."""
+    """Return each field's form on the wire, by name, in order."""
     return {field.name: field.metadata[WIRE] for field in dataclasses.fields(kind)}

@@ -128,7 +128,9 @@ class ApiCodec:
         self._response = codec(response_class, version, self._is_flexible)
 
     def decode_request(self, buffer: memoryview, offset: int = 0) -> tuple[Any, int]:
-        """Return a request's value and the offset behind it; bytes behind it are no error: clients send some.
+        """Return a request's value and the offset behind it.
+
+        Bytes behind the request are not an error: some clients send them.
 
         Raises:
             MalformedMessage: the bytes are no such message.
@@ -178,7 +180,7 @@ class ApiCodec:
         return message
 
     def encode(self, message: Any) -> list[Buffer]:
-        """Return the bytes of a request or response as a list of buffers; record batches are the caller's own."""
+        """Return a message's bytes as buffers; record batches are not copied."""
         functions = self._response
         if message.__class__ is not self.response_class:
             assert message.__class__ is self.request_class, f"{message.__class__} is no message of {self.api.name}"
@@ -194,7 +196,7 @@ class ApiCodec:
         """Encode a message as ``encode`` does, and yield after every so many items.
 
         Returns:
-            Its bytes: record batches are the caller's own buffers, what stands between them is joined.
+            The buffers: record batches are the caller's own, the bytes between them are joined.
         """
         functions = stepwise_codec(message.__class__, self.version, self._is_flexible)
         parts: list[Buffer] = []
@@ -202,7 +204,7 @@ class ApiCodec:
         small: list[Buffer] = []
 
         def fold() -> None:
-            """Join the slice's parts: to join those of all slices at the end would take as long as many slices."""
+            """Join the slice's parts: joining all slices at the end would take as long as many slices."""
             between.append(joined(small))
             small.clear()
 
@@ -221,7 +223,7 @@ class ApiCodec:
         return [*parts, joined(between)]
 
     def response_frame(self, correlation_id: int, body: Sequence[Buffer], tags: Tags = NO_TAGS) -> list[Buffer]:
-        """Return a whole response as a list of buffers, its length first; tags only where its header is flexible."""
+        """Return a response's frame as buffers; tags in flexible headers only."""
         size = sum(map(len, body))
         if self._has_response_tags:
             section = b"\0" if tags is NO_TAGS else encode_tags(tags)
@@ -231,7 +233,7 @@ class ApiCodec:
     def request_frame(
         self, correlation_id: int, client_id: str | None, message: Any, tags: Tags = NO_TAGS
     ) -> list[Buffer]:
-        """Return a whole request as a list of buffers, its length first; tags only where its header is flexible."""
+        """Return a request's frame as buffers; tags in flexible headers only."""
         return self.framed_request(correlation_id, client_id, self.encode(message), tags)
 
     def framed_request(
@@ -267,7 +269,7 @@ class ApiCodec:
 
 @functools.cache
 def codec_of(key: int, version: int, protocol: Protocol = BROKER_PROTOCOL) -> ApiCodec:
-    """Return the codec of an API's version; there are as many as versions of APIs.
+    """Return the codec of one version of an API, cached.
 
     Raises:
         UnsupportedRequest: no such API, or no such version of it.
@@ -280,7 +282,7 @@ def codec_of(key: int, version: int, protocol: Protocol = BROKER_PROTOCOL) -> Ap
 
 
 def _sliced(steps: Generator[None, None, Result], size: int) -> Generator[None, None, Result]:
-    """Run steps, and yield after every ``size`` of them; the limit of items is that of the message meanwhile."""
+    """Run steps and yield after every ``size`` of them, under the message's own limit of items."""
     returned: list[Result] = []
 
     def run() -> Iterator[None]:
@@ -306,7 +308,9 @@ def decode(
     response: bool = False,
     protocol: Protocol = BROKER_PROTOCOL,
 ) -> tuple[Any, int]:
-    """Return a message's value and the offset behind it. Bytes behind the message are no error: clients send some.
+    """Return a message's value and the offset behind it.
+
+    Bytes behind the message are not an error: some clients send them.
 
     Raises:
         UnsupportedRequest: no such API or version.
@@ -317,7 +321,7 @@ def decode(
 
 
 def encode(key: int, version: int, message: Any, protocol: Protocol = BROKER_PROTOCOL) -> list[Buffer]:
-    """Return the bytes of a request or response as a list of buffers; record batches are the caller's own."""
+    """Return a message's bytes as buffers; record batches are not copied."""
     return codec_of(key, version, protocol).encode(message)
 
 
@@ -338,7 +342,7 @@ def request_frame(
     tags: Tags = NO_TAGS,
     protocol: Protocol = BROKER_PROTOCOL,
 ) -> list[Buffer]:
-    """Return a whole request as a list of buffers, its length first; tags only where its header is flexible."""
+    """Return a request's frame as buffers; tags in flexible headers only."""
     return codec_of(key, version, protocol).request_frame(correlation_id, client_id, message, tags)
 
 

@@ -22,7 +22,7 @@ _INT64 = struct.Struct(">q")
 
 
 class Tags(NamedTuple):
-    """The tagged fields of a header that this project knows; what is absent has its default.
+    """The tagged fields of a header that this project knows; an absent field has its default.
 
     Attributes:
         logical_time: microseconds of the sender's logical clock; 0: the sender has none.

@@ -58,14 +58,14 @@ class Release(NamedTuple):
         return protocol.of({key: api for key, api in both.items() if api.first <= api.last})
 
     def supported(self, features: Mapping[str, Range]) -> dict[str, Range]:
-        """Return what both the levels of some features and this release have; features that it lacks are left out."""
+        """Return the levels that some features and this release share."""
         found = {name: levels for name, levels in features.items() if self._number >= _SINCE.get(name, (0,))}
         lowest, highest = found[METADATA_VERSION]
         return found | {METADATA_VERSION: (lowest, min(highest, level_of_release(self.name)))}
 
 
 def release_of(name: str, *, is_kraft: bool) -> Release | None:
-    """Return the release that a broker passes for; None: none, it is as the mode has it.
+    """Return the release that a broker imitates; None: the mode's own.
 
     Args:
         name: the value of the setting; empty: none.

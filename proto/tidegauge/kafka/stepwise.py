@@ -1,6 +1,6 @@
 """Codecs that stop between the items of an array: what reads or writes a large message can let others work meanwhile.
 
-They are compiled from the same tables as those of ``compiler``, and read and write the same bytes. Functions of a
+They are compiled from ``compiler``'s tables, and read and write the same bytes. Functions of a
 struct with arrays are generators that yield after each item; a struct without any keeps its plain functions.
 """
 
@@ -29,7 +29,7 @@ class StepwiseCodec(NamedTuple):
 
 @functools.cache
 def stepwise_codec(struct_class: type, version: int, flexible: bool) -> StepwiseCodec:
-    """Return the stepwise codec of a message; one without arrays is read and written in a single step."""
+    """Return a message's stepwise codec; a message without arrays takes one step."""
     functions = _functions(struct_class, version, flexible)
 
     def decode(buffer: memoryview, offset: int) -> Generator[None, None, tuple[Any, int]]:

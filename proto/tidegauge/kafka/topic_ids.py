@@ -11,7 +11,7 @@ from tidegauge.kafka.fields import NIL_UUID
 
 @functools.lru_cache(10_000)
 def topic_id_bytes(topic_id: str) -> bytes:
-    """Return the sixteen bytes of a topic id; of no id, or one that is none of Kafka's, ``NIL_UUID``."""
+    """Return a topic id's sixteen bytes; ``NIL_UUID`` if it is empty or malformed."""
     try:
         found = base64.urlsafe_b64decode(topic_id + "==")
     except (ValueError, binascii.Error):

@@ -1,7 +1,7 @@
 """The one declarative table of settings: Kafka's name, type, default, unit, range, meaning, update mode.
 
-``server.properties``, topic configs, ``--set`` and ``docs/configuration.md`` come from here. Defaults are those
-of Kafka 3.9 (KafkaConfig, LogConfig); a setting that Kafka does not have says so in its text.
+``server.properties``, topic configs, ``--set`` and ``docs/configuration.md`` come from here. Defaults are taken from
+Kafka 3.9 (KafkaConfig, LogConfig); a setting that Kafka does not have says so in its text.
 """
 
 from tidegauge.settings.broker import BROKER_GROUPS, BROKER_SETTINGS, KRAFT_BROKER_SETTINGS

@@ -53,7 +53,7 @@ _IDENTITY_AND_NETWORK = (
     text(
         "control.plane.listener.name",
         None,
-        "gRPC listener through which the controller and the brokers reach each other, where brokers speak Kafka's "
+        "gRPC listener through which the controller and the brokers reach each other, if brokers speak Kafka's "
         "protocol among themselves; absent, or a listener of Kafka's protocol: inter.broker.listener.name.",
     ),
     whole("request.timeout.ms", 30_000, "ms", "Timeout of a request between brokers.", 1),
@@ -76,7 +76,7 @@ _IDENTITY_AND_NETWORK = (
     text(
         "inter.broker.protocol.version",
         "3.9-IV0",
-        "Version that brokers speak to each other: that of Kafka 3.9 and no other.",
+        "Version that brokers speak to each other: Kafka 3.9's and no other.",
         ("3.9", "3.9-IV0"),
         illegal=(r"(?!3\.9(-IV0)?$).*", "Tidegauge speaks to other brokers as Kafka 3.9 does, and as no older version"),
     ),
@@ -312,4 +312,4 @@ KRAFT_BROKER_SETTINGS = BROKER_SETTINGS | {
     **{name: replace(BROKER_SETTINGS[name], default=default) for name, default in _OTHER_DEFAULTS.items()},
     _PROTOCOLS: replace(BROKER_SETTINGS[_PROTOCOLS], default=_KRAFT_PROTOCOLS, choices=_KRAFT_PROTOCOLS),
 }
-"""The same as Kafka 4 has them, with other defaults: those of a broker in KRaft mode (KIP-1030, KIP-848)."""
+"""The settings of a broker in KRaft mode: the same ones with Kafka 4's defaults (KIP-1030, KIP-848)."""

@@ -14,7 +14,7 @@ _ASSIGNORS = tuple(f"org.apache.kafka.coordinator.group.assignor.{name}Assignor"
 
 
 def of_later_protocol(protocol: str) -> tuple[Setting, ...]:
-    """Return the settings that the consumer and the share protocol have alike; they count if it is served."""
+    """Return the settings that the consumer and share protocols have alike."""
     rows = (
         ("session.timeout.ms", 45_000, "Session timeout of members"),
         ("min.session.timeout.ms", 45_000, "Smallest session timeout of a group"),
@@ -132,7 +132,7 @@ GROUP_SETTINGS = (
         "group.consumer.migration.policy",
         "bidirectional",
         "Which groups may change between the classic and the consumer protocol while they have members; the default "
-        "is that of Kafka 4.3.",
+        "is Kafka 4.3's.",
         ("disabled", "upgrade", "downgrade", "bidirectional"),
     ),
     whole(

@@ -44,7 +44,7 @@ LOG_SETTINGS: tuple[Setting, ...] = (
         "log.retention.ms",
         None,
         "ms",
-        "Age at which segments are deleted; -1: never; else log.retention.minutes, else log.retention.hours.",
+        "Age at which segments are deleted; -1: never. Absent: log.retention.minutes, else log.retention.hours.",
         fallbacks=(Fallback("log.retention.minutes", MINUTE_MS), Fallback("log.retention.hours", HOUR_MS)),
         update="cluster-wide",
     ),

@@ -29,7 +29,7 @@ SECURITY_SETTINGS = (
     text(
         "security.inter.broker.protocol",
         None,
-        "Protocol that brokers use among themselves, where inter.broker.listener.name is absent; absent: PLAINTEXT.",
+        "Protocol that brokers use among themselves, if inter.broker.listener.name is absent; absent: PLAINTEXT.",
         ("PLAINTEXT", "SSL", "SASL_SSL"),
     ),
     text("ssl.keystore.type", "PEM", "Format of the keystore (Kafka's default is JKS).", ("PEM",)),
@@ -64,7 +64,7 @@ SECURITY_SETTINGS = (
     text(
         "sasl.mechanism.inter.broker.protocol",
         "GSSAPI",
-        "SASL mechanism of brokers among themselves, where their listener has SASL; one that is enabled.",
+        "SASL mechanism of brokers among themselves, if their listener has SASL; one that is enabled.",
     ),
     text(
         "sasl.jaas.config",
@@ -97,7 +97,7 @@ SECURITY_SETTINGS = (
     text(
         "authorizer.class.name",
         "",
-        "Who decides what principals may do, but on open gRPC listeners: lists of /kafka-acl; empty: all is allowed.",
+        "Authorizer, except on open gRPC listeners, by the lists of /kafka-acl; empty: all is allowed.",
         ("", "kafka.security.authorizer.AclAuthorizer"),
     ),
     text("super.users", None, "Principals that may do everything, with semicolons between them: User:admin;User:b."),

@@ -14,7 +14,7 @@ from tidegauge.settings.tables import names, short, whole
 def _bounded(
     name: str, default: int, lowest: int, highest: int, unit: Unit, meaning: str, minimum: int
 ) -> tuple[Setting, ...]:
-    """Return a setting of the share protocol, and those that bound a group's own value of it."""
+    """Return a share setting, and the two that bound groups' own values."""
     rows = (
         ("", default, meaning),
         ("min.", lowest, f"Smallest value of a group's own: {meaning[0].lower()}{meaning[1:]}"),

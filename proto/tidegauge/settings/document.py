@@ -18,7 +18,7 @@ _INTRODUCTION = """\
 
 <!-- Made by tools/generate-configuration.py from proto/tidegauge/settings; change it there. -->
 
-Names, defaults and ranges are those of Kafka 3.9. A setting that Kafka does not have says so. One marked *no effect* is
+Names, defaults and ranges are Kafka 3.9's. A setting that Kafka does not have says so. One marked *no effect* is
 accepted, checked and shown as Kafka does, and changes nothing here.
 
 ## Where a value comes from
@@ -34,7 +34,7 @@ For a broker, the first of these that has one:
 For a topic: its own, `/config/topics/NAME` (`create-topic --config K=V`, `alter-config --topic NAME --add-config K=V`),
 else the value of the brokers' setting in the same row below.
 
-Every broker applies a change at once, and after a restart. `describe-config --all` shows what is in force and, under
+Every broker applies a change at once, and after a restart. `describe-config --all` shows the values in force and, under
 *synonyms*, every place that sets a value. An unknown topic setting, or a value outside its range, is rejected with the
 name and the range, and no part of the request takes effect. A broker that finds an unknown name in its file logs a
 warning and starts, as Kafka does. [server.properties](server.properties) lists all settings of brokers in that form.
@@ -52,17 +52,17 @@ tidegauge alter-config --broker 0 --add-config 'advertised.listeners=[PLAINTEXT:
 ```
 
 The broker writes them into its registration, `/brokers/ids/ID`, whose broker epoch stays; the controller sends them to
-all brokers, and Metadata responses have them. Connections to the former address go on; followers and the controller use
-the new one from their next connection on. The setting has precedence over the broker's file, also after a restart; when
-it is deleted, the file's addresses return.
+all brokers, and Metadata responses have them. Open connections to the former address stay open; followers and the
+controller use the new one for their next connection. The setting has precedence over the broker's file, also
+after a restart; when it is deleted, the file's addresses return.
 
-- Names must be those of `listeners`. Not all of them need be there, but those that brokers use among themselves: the
-  inter-broker listener, the control plane's, a gRPC listener. What does not fit is refused with INVALID_REQUEST, and
-  nothing is written.
+- Each name must be in `listeners`. Some may be absent, but not the listeners that brokers use among themselves: the
+  inter-broker listener, the control plane's, a gRPC listener. A value that breaks this rule is refused with
+  INVALID_REQUEST, and nothing is written.
 - An address that another broker has registered is not refused, but not registered either, as in Kafka: the broker's log
   says so, and the former addresses stay. Nor does the broker start with it.
-- It is a setting of one broker, which alone describes and alters it; for all brokers it is refused, and it is ignored
-  where another tool wrote it for all.
+- It is a setting of one broker, which alone describes and alters it; for all brokers it is refused, and a value that
+  another tool wrote for all brokers is ignored.
 - `listeners` and `listener.security.protocol.map`, which may change in Kafka, too, are read at the start.
 """
 
@@ -80,12 +80,12 @@ def configuration_page() -> str:
 
 
 _GROUPS_TEXT = """\
-Names, defaults, bounds and sentences are those of Kafka 4.3. They exist in KRaft mode, and in ZooKeeper mode where
+Names, defaults, bounds and sentences are Kafka 4.3's. The settings exist in KRaft mode, and in ZooKeeper mode if
 `tidegauge.zookeeper.group.protocols` has `consumer` or `share`, an extension.
 `tidegauge alter-config --group ID --add-config K=V` sets them, or any client's IncrementalAlterConfigs. A group need
 not exist. In ZooKeeper mode they are kept in `/config/groups/ID`. They
 count from each member's next heartbeat on. `group.consumer.min.*`, `group.consumer.max.*`, `group.share.min.*` and
-`group.share.max.*` bound what may be set; a value that they have come to exclude counts as the nearest bound.
+`group.share.max.*` bound the legal values; a stored value outside changed bounds counts as the nearest bound.
 """
 
 
@@ -127,13 +127,13 @@ def _page_tables() -> Iterator[str]:
                 meaning_text(setting),
             )
     yield "\n## Settings of brokers: other defaults in KRaft mode\n"
-    yield "Those of Kafka 4."
+    yield "These are the defaults of Kafka 4."
     yield "\n| setting | default | in KRaft mode |\n|---|---|---|"
     for name, setting in sorted(KRAFT_BROKER_SETTINGS.items()):
         if setting.default != BROKER_SETTINGS[name].default:
             yield _row(f"`{name}`", _code(default_text(BROKER_SETTINGS[name])), _code(default_text(setting)))
     yield "\n## Settings of controllers in KRaft mode\n"
-    yield "Names, defaults and ranges are those of Kafka 4.3; all are read at the start alone."
+    yield "Names, defaults and ranges are Kafka 4.3's; all are read at the start only."
     for group, table in CONTROLLER_GROUPS.items():
         yield f"\n### Controllers: {group}\n"
         yield "| setting | default | range | meaning |"
@@ -192,7 +192,7 @@ _NOUNS = frozenset({" bytes", " records"})
 
 
 def range_text(setting: Setting) -> str:
-    """Return the legal values in few words, with the unit; bounds of the type itself are left out."""
+    """Return the legal values in few words, with the unit."""
     if setting.choices:
         return ("any of " if setting.kind == "list" else "") + _listed(setting.choices)
     if setting.kind == "bool":

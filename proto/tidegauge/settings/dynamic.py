@@ -1,14 +1,14 @@
 """Settings that change while brokers run: precedence, alteration, and their description.
 
 Rules:
-    1. For a topic: its own value, else the broker's. For a broker: its own dynamic value, else that of all brokers
+    1. For a topic: its own value, else the broker's. For a broker: its own dynamic value, else the cluster-wide one
        (``<default>``), else server.properties, else the table's default.
     2. A setting in ZooKeeper that is unknown, illegal or not dynamic is left out, and reported: a broker must not fail
        because of a znode that another tool wrote. A layer that contradicts the layers below is left out completely.
     3. An alteration is checked as a whole before anything is written: one bad key or value, and nothing changes.
     4. A setting that Kafka has per broker alone (``DynamicBrokerConfig.PerBrokerConfigs``) is not one for all brokers.
     5. A broker setting that the table lacks is rejected; Kafka would store it for a plug-in, and there are none here.
-       What stands in the znode already, and is unusable here, stays there: an Apache Kafka broker may need it again.
+       A setting in the znode that is unusable here stays there: an Apache Kafka broker may need it again.
 
 Pure. Source: DynamicBrokerConfig, ConfigAdminManager, ZkAdminManager.alterTopicConfigs and alterBrokerConfigs,
 ConfigHelper.createTopicConfigEntry and createBrokerConfigEntry.
@@ -37,7 +37,7 @@ DYNAMIC_DEFAULT = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 STATIC = "STATIC_BROKER_CONFIG"
 DEFAULT = "DEFAULT_CONFIG"
 _OF_ONE_BROKER = frozenset({ADVERTISED, "sasl.enabled.mechanisms", "sasl.kerberos.min.time.before.relogin"})
-"""Settings of rule 4; those of single listeners (``listener.name.*``) are such, too."""
+"""Settings of rule 4; settings of single listeners (``listener.name.*``) are per broker, too."""
 
 
 class Synonym(NamedTuple):
@@ -79,7 +79,7 @@ class BrokerSettings:
         self.live = Values(static.table, self._given)
 
     def replace(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
-        """Apply the dynamic layers of ZooKeeper; return what was left out and why (rule 2)."""
+        """Apply the dynamic layers of ZooKeeper; return the omitted settings with their reasons (rule 2)."""
         problems: list[str] = []
         self._default = self._usable(_of_all(default, problems), {}, problems)
         self._own = self._usable(own, self._default, problems)
@@ -109,7 +109,7 @@ class BrokerSettings:
         """Check that these texts may become this broker's dynamic settings, or those of all brokers.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, a setting is not dynamic, or not one of all brokers; INVALID_CONFIG, one is
+            TidegaugeError: INVALID_REQUEST, a setting is not dynamic, or is per broker only; INVALID_CONFIG, one is
                 unknown, a value illegal, or two contradict each other.
         """
         _check_dynamic(texts)
@@ -157,7 +157,7 @@ class BrokerSettings:
     def _synonyms(self, setting: Setting) -> Iterator[Synonym]:
         """Yield every place that sets a value, the strongest first: layer by layer, and the names within each.
 
-        What is stronger than the setting's own name is not shown (``ConfigHelper.configSynonyms``): with a retention
+        Sources stronger than the setting's own name are not shown (``ConfigHelper.configSynonyms``): with a retention
         time in minutes ``log.retention.ms`` has no synonyms.
         """
         return itertools.dropwhile(lambda one: one.name != setting.name, self._places(setting))
@@ -176,12 +176,12 @@ class BrokerSettings:
                 yield Synonym(DEFAULT, name, setting.text_of(setting.default))
 
     def topic_views(self, own: Mapping[str, str]) -> list[SettingView]:
-        """Return the views of a topic's settings over this broker's, sorted by name; ``own`` has the topic's own."""
+        """Return the views, sorted by name, of a topic's settings over this broker's."""
         own, _ = usable_topic_settings(own)
         return self._entity_views(own, topic_values(own, self.live), DYNAMIC_TOPIC)
 
     def group_views(self, own: Mapping[str, str]) -> list[SettingView]:
-        """Return the views of a group's settings over this broker's, sorted by name; ``own`` has the group's own."""
+        """Return the views, sorted by name, of a group's settings over this broker's."""
         own, _ = usable_group_configs(own)
         return self._entity_views(own, group_values(own, self.live), DYNAMIC_GROUP)
 
@@ -189,7 +189,7 @@ class BrokerSettings:
         """Return the views of the settings of a topic or a group.
 
         Args:
-            own: what is set for it, as text.
+            own: the settings set for it, as text.
             values: its settings in force.
             own_source: Kafka's source of its own settings.
         """
@@ -205,12 +205,12 @@ class BrokerSettings:
 
 
 def usable_broker_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the usable settings of a broker's znode, and what was left out and why (rule 2)."""
+    """Return a broker znode's usable settings, and why others were omitted (rule 2)."""
     return _one_by_one(texts, _check_dynamic)
 
 
 def _of_all(texts: Mapping[str, str], problems: list[str]) -> dict[str, str]:
-    """Return what of the znode of all brokers is not of single brokers alone; add the rest to the problems."""
+    """Return the settings that all brokers may have; report the rest."""
     narrow = sorted(filter(_is_of_one_broker, texts))
     if narrow:
         problems.append(f"Per-broker configs defined at default cluster level will be ignored: {', '.join(narrow)}")
@@ -222,14 +222,14 @@ def _is_of_one_broker(name: str) -> bool:
 
 
 def usable_topic_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the usable settings of a topic's znode, and what was left out and why (rule 2)."""
+    """Return a topic znode's usable settings, and why others were omitted (rule 2)."""
     return _one_by_one(texts, topic_values)
 
 
 def _one_by_one(
     texts: Mapping[str, str], check: Callable[[Mapping[str, str]], object]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the settings that pass a check, each by itself, and why the others do not."""
+    """Return the settings that pass a check, and the others' problems."""
     usable: dict[str, str] = {}
     problems: list[str] = []
     for name, text in texts.items():
@@ -246,9 +246,9 @@ class ListChange(NamedTuple):
     """An alteration of a list: parts that it gains, or parts that it loses (``AlterConfigOp.OpType``).
 
     Attributes:
-        parts: what is added behind, unless it is there, or removed.
+        parts: added behind the others, unless present, or removed.
         adds: whether parts are added.
-        inherited: the list, as text, where the entity has none of its own.
+        inherited: the list, as text, if the entity has none of its own.
     """
 
     parts: tuple[str, ...]
@@ -266,7 +266,7 @@ class ListChange(NamedTuple):
 def altered(
     current: Mapping[str, str], changes: Mapping[str, str | ListChange], deleted: Collection[str]
 ) -> dict[str, str]:
-    """Return the settings of an entity after an alteration; deleting an absent one has no effect, as in Kafka.
+    """Return an entity's altered settings; deleting an absent one has no effect.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, a name is both set and deleted.
@@ -308,7 +308,7 @@ def _check_dynamic(texts: Mapping[str, str]) -> None:
 
 
 def _dynamic(name: str) -> Setting:
-    """Return a setting that is known, by the name that ZooKeeper has for it."""
+    """Return a known setting by its name in ZooKeeper."""
     setting = broker_setting(name)
     assert setting is not None, name
     return setting

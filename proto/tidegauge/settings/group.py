@@ -39,7 +39,7 @@ def _setting(name: str, default: int, meaning: str, minimum: int, unit: Unit = "
 
 
 def _times_of(protocol: str) -> tuple[Setting, ...]:
-    """Return the settings that groups of the consumer and the share protocol have alike."""
+    """Return the settings that groups of both protocols have."""
     return (
         _setting(
             f"{protocol}.session.timeout.ms", 45_000, f"Session timeout of the group's members, {protocol} protocol.", 1
@@ -86,9 +86,9 @@ SHARE_GROUP_CONFIGS: Mapping[str, Setting] = {
         Setting(RENEWS, "bool", True, "Whether members may renew their locks on records (KIP-1222)."),
     )
 }
-"""Those of the share protocol (KIP-932)."""
+"""Settings of the share protocol's groups (KIP-932)."""
 GROUP_CONFIGS: Mapping[str, Setting] = {**{one.name: one for one in _times_of("consumer")}, **SHARE_GROUP_CONFIGS}
-"""Those of both protocols, which brokers offer where one of them is served, as Kafka 4.3 does."""
+"""Settings of both protocols' groups, which brokers offer if one of them is served, as Kafka 4.3 does."""
 
 
 def _bounds_of(name: str) -> _Bounds:
@@ -155,7 +155,7 @@ def _check_times(values: Values, session: str, heartbeat: str) -> None:
 def usable_group_configs(
     texts: Mapping[str, str], configs: Mapping[str, Setting] = GROUP_CONFIGS
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the usable ones of a group's stored settings, and what was left out and why."""
+    """Return the usable ones of a group's stored settings, and the others' problems."""
     usable: dict[str, str] = {}
     problems: list[str] = []
     for name, text in texts.items():
@@ -172,7 +172,10 @@ def usable_group_configs(
 
 
 def group_values(texts: Mapping[str, str], broker: Values, configs: Mapping[str, Setting] = GROUP_CONFIGS) -> Values:
-    """Return a group's settings in force: usable ones of its own, within the bounds (rule 3), over the broker's."""
+    """Return a group's settings in force.
+
+    Usable ones of its own, within the bounds (rule 3), take precedence over the broker's.
+    """
     given = _defaults(broker, configs)
     for name, text in texts.items():
         given[name] = configs[name].parse(text)

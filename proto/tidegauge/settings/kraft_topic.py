@@ -1,4 +1,4 @@
-"""What Kafka 4 asks of a topic's settings beyond what 3.9 does.
+"""The limits of a topic's settings that Kafka 4 has and 3.9 does not.
 
 A broker of Kafka 4 ends with a fatal fault when it loads a topic whose settings are out of these limits, so no
 controller in KRaft mode keeps such settings. Brokers in ZooKeeper mode have the limits of 3.9.

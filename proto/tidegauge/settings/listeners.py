@@ -1,7 +1,7 @@
 """The listeners that a broker's settings describe, and which of their addresses may change while it runs.
 
 Of Kafka's three listener settings that are dynamic only ``advertised.listeners`` is so here: a broker binds its
-listeners once, at its start. What changes are addresses; the names have to fit ``listeners``, and the listeners that
+listeners once, at its start. Addresses may change; the names have to fit ``listeners``, and the listeners that
 brokers use among themselves are the same ones as before.
 Pure. Source: DynamicListenerConfig.validateReconfiguration, KafkaConfig.validateValues.
 """

@@ -2,7 +2,7 @@
 
 Rules:
 - A value is checked once, where its text is read; inside, a parsed value is trusted.
-- A setting without a value of its own may take that of another, with a factor (``log.retention.ms`` from minutes,
+- A setting without a value of its own may take another's, with a factor (``log.retention.ms`` from minutes,
   else from hours); a topic setting takes its broker setting.
 - The update mode of a setting is one of Kafka's three: read-only, per-broker, cluster-wide.
 
@@ -52,7 +52,7 @@ class Setting:
         broker_key: for a topic setting, the broker setting that gives its default.
         members: for a list, the pattern of each member, and its description in Kafka's words.
         illegal: a pattern of texts that are refused though the above allows them, and Kafka's sentence ({}: the text).
-        bounds: Kafka's sentence about a number outside the bounds, where it has one of its own.
+        bounds: Kafka's sentence about a number outside the bounds, if it has one of its own.
         has_effect: False if the setting is accepted, checked and shown, but changes nothing.
         is_sensitive: whether its value is never shown (Kafka's type PASSWORD).
     """
@@ -188,7 +188,7 @@ def number_text(value: float) -> str:
 
 
 def converted(value: Any, factor: int) -> Any:
-    """Return a fallback's value in the unit of the setting that uses it; negative (unlimited) becomes -1."""
+    """Return a fallback's value in another setting's unit; negative (unlimited) becomes -1."""
     if factor == 1:
         return value
     return -1 if value < 0 else value * factor
@@ -199,14 +199,14 @@ class Values:
     """Parsed settings of one scope: the given values over the defaults.
 
     A broker's values are updated in place (``given``) when its dynamic settings change: an object may be held, but a
-    setting must be read where it is used.
+    setting must be read again wherever it is used.
     """
 
     table: Mapping[str, Setting]
     given: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value in force; raise KeyError for a name that the table lacks."""
+        """Return the value in force; raise KeyError for an unknown name."""
         given = self.given
         if name in given:  # most settings have their default: a KeyError for each would cost more than the rest
             return given[name]

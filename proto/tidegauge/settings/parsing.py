@@ -56,12 +56,12 @@ def parse_broker_settings(
 
 
 def broker_setting(name: str) -> Setting | None:
-    """Return a broker's setting by its name, also that of one listener; None if there is none."""
+    """Return a broker's setting by name (or a listener's); None if unknown."""
     return setting_in(BROKER_SETTINGS, name)
 
 
 def setting_in(table: Mapping[str, Setting], name: str) -> Setting | None:
-    """Return a table's setting by its name, also that of one listener; None if there is none."""
+    """Return a table's setting by name (or a listener's); None if unknown."""
     match = _OF_LISTENER.fullmatch(name)
     return table.get(name if match is None else match[1])
 
@@ -158,7 +158,7 @@ def topic_values(texts: Mapping[str, str], broker: Values | None = None) -> Valu
 
 
 def topic_defaults(broker: Values) -> dict[str, Any]:
-    """Return the topic defaults that a broker's settings give, where they differ from the table's."""
+    """Return a broker's topic defaults that differ from the table's."""
     found: dict[str, Any] = {}
     for setting in TOPIC_SETTINGS.values():
         if setting.broker_key is not None:

@@ -65,7 +65,7 @@ def _unescaped(text: str) -> str:
 
 
 def property_line(name: str, value: str) -> str:
-    """Return the line of a properties file from which both are read again, but for white space around the value.
+    """Return a properties file's line; white space around values is lost.
 
     Args:
         name: of a setting, without white space, ``=`` or ``:``.

@@ -25,7 +25,7 @@ _DAY_MS = 86_400_000
 _IDENTITY = (
     names("process.roles", None, "Roles of the process: controller here; it must be given.", ROLES),
     whole("node.id", None, "", "Id of this node, unique among controllers and brokers; it must be given.", 0),
-    text("listeners", None, "Addresses to bind, as NAME://HOST:PORT,...; a controller has those of its role alone."),
+    text("listeners", None, "Addresses to bind, as NAME://HOST:PORT,...; a controller has only its role's."),
     text("advertised.listeners", None, "Addresses given to other nodes, by listener name; absent: listeners."),
     names("controller.listener.names", None, "Names of the controllers' listeners; the first one is dialled."),
     names(
@@ -179,7 +179,7 @@ _CLUSTER = (
     text(
         "authorizer.class.name",
         "",
-        "Who decides what principals may do at this controller: the lists of the metadata; empty: all is allowed.",
+        "Authorizer at this controller, by the lists of the metadata; empty: all is allowed.",
         ("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
     ),
     text("super.users", None, "Principals that may do everything, with semicolons between them: User:admin;User:b."),
@@ -198,7 +198,7 @@ _SECURITY = (
     text(
         "sasl.mechanism.controller.protocol",
         "GSSAPI",
-        "SASL mechanism by which this node logs in at controllers, where their listener has SASL; its credentials are "
+        "SASL mechanism by which this node logs in at controllers, if their listener has SASL; its credentials are "
         "username and password of that listener's sasl.jaas.config.",
     ),
 )

@@ -41,12 +41,12 @@ def text(name: str, default: str | None, meaning: str, choices: tuple[str, ...] 
 def names(
     name: str, default: tuple[str, ...] | None, meaning: str, choices: tuple[str, ...] = (), **more: Any
 ) -> Setting:
-    """Return a setting whose value is a list of texts with commas between them."""
+    """Return a setting whose value is a comma-separated list of texts."""
     return Setting(name, "list", default, meaning, choices=choices, **more)
 
 
 def gzip_level(**more: Any) -> Setting:
-    """Return ``level`` of gzip, whose legal values are not one range: -1 is the codec's default."""
+    """Return gzip's ``level``: a range, and -1 for the codec's default."""
     refusal = "Value must be between 1 and 9 or equal to -1"
     found = level("compression.gzip.level", -1, -1, 9, **more)
     return replace(found, illegal=(r"[+-]?0+", refusal), bounds=refusal)
@@ -55,5 +55,5 @@ def gzip_level(**more: Any) -> Setting:
 def level(name: str, default: int, minimum: int, maximum: int, **more: Any) -> Setting:
     """Return the setting of a compression level (KIP-390)."""
     codec = name.split(".")[1]
-    meaning = f"Level of {codec} where compression.type makes a leader compress."
+    meaning = f"Level of {codec} if compression.type makes a leader compress."
     return Setting(name, "int", default, meaning, "", minimum, maximum, **more)

@@ -92,7 +92,7 @@ def partition_path(topic: str, partition: int) -> str:
 
 @lru_cache(maxsize=_MOST_KEPT)
 def state_path(topic: str, partition: int) -> str:
-    """Return the path of a partition's leader and ISR; the node's version is the partition epoch."""
+    """Return a partition's state path; its version is the partition epoch."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
 
 
@@ -121,7 +121,7 @@ def _decode(data: bytes | None, what: str) -> dict[str, Any]:
 
 
 def _shown(data: bytes | None) -> str:
-    """Return a payload for an error message, shortened: any ZooKeeper client may have written a large one."""
+    """Return a payload for an error message, shortened: it may be large."""
     return repr(data if data is None or len(data) <= _MOST_SHOWN_BYTES else data[:_MOST_SHOWN_BYTES] + b"...")
 
 
@@ -129,7 +129,7 @@ _SURELY_AN_INT = 1 << 31
 
 
 def _whole(value: Any, bits: int = 32) -> int:
-    """Return an integer, or the value of its text, that fits into Kafka's Int or Long; else raise ValueError."""
+    """Return an integer, or its text's value, within Kafka's Int or Long."""
     if type(value) is int and 0 <= value < _SURELY_AN_INT:  # nearly all are; a topic's znode may have 30,000
         return value
     if isinstance(value, bool) or not isinstance(value, int | str):
@@ -301,7 +301,7 @@ class PartitionStateNode:
 
     @classmethod
     def of(cls, state: Leadership) -> PartitionStateNode:
-        """Return the payload of a state; its partition epoch is the version that the write expects."""
+        """Return a state's payload; the write expects its partition epoch."""
         return cls(state.leader, state.leader_epoch, state.isr, state.controller_epoch, state.recovering)
 
     def at_version(self, version: int) -> Leadership:
@@ -394,7 +394,7 @@ def _is_relative_path(text: str) -> bool:
 
 
 def change_number(path: str) -> int:
-    """Return the sequence number of a change notification; raise MalformedZnode for another kind of name."""
+    """Return a change notification's sequence number; raise MalformedZnode for other names."""
     name = path.rpartition("/")[2]
     number = name.removeprefix(CONFIG_CHANGE_PREFIX.rpartition("/")[2])
     if number == name or not number.isdecimal():
@@ -479,5 +479,5 @@ _FEATURE = _encode({"features": {}, "version": 2, "status": 1})
 
 
 def encode_feature() -> bytes:
-    """Return the payload of ``/feature`` as a 3.9 controller in ZooKeeper mode writes it."""
+    """Return the payload of ``/feature`` that a 3.9 controller in ZooKeeper mode writes."""
     return _FEATURE

@@ -37,7 +37,7 @@ _VERSION = 1
 
 
 def store_of(pattern_type: PatternType, kind: ResourceType) -> str:
-    """Return the path below which lists of a type of pattern and a kind of resource are."""
+    """Return the path above the lists of a type and kind."""
     return f"{_STORES[pattern_type]}/{camel(kind.name)}"
 
 
@@ -88,7 +88,7 @@ def _entry(one: Any) -> Entry:
 
 
 def encode_change(pattern: Pattern) -> tuple[str, bytes]:
-    """Return the path of the change node to create, without its number, and its payload."""
+    """Return the path prefix of a new change node, and its payload."""
     if pattern.pattern_type is PatternType.LITERAL:
         return f"{CHANGES}/{CHANGE_PREFIX}", f"{pattern.kind.name}:{pattern.name}".encode()
     payload = {

@@ -19,7 +19,7 @@ def encode_credential(credential: ScramCredential) -> str:
 
 
 def decode_credential(text: str) -> ScramCredential:
-    """Read a credential as it stands in the znode: ``salt=...,stored_key=...,server_key=...,iterations=...``.
+    """Read a znode's credential: ``salt=...,stored_key=...,server_key=...,iterations=...``.
 
     Raises:
         ValueError: something is missing or malformed; the text of the error has nothing of the credential.

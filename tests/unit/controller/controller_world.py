@@ -119,7 +119,7 @@ class Broker:
         return ErrorCode.NONE
 
     def proposal(self, at: TopicPartition, topic_id: str, isr: tuple[int, ...]) -> AlterPartitionRequest:
-        """What it asks of the controller as the partition's leader."""
+        """Return its request to the controller as the partition's leader."""
         epochs = self.roles[at][1], self.partition_epochs[at]
         return AlterPartitionRequest(
             self.broker_id, self.broker_epoch, [IsrProposal(at, topic_id, epochs[0], isr, epochs[1])]
@@ -164,7 +164,7 @@ class World:
         self.brokers[broker_id].restart(self.zookeeper.register_broker(broker_id))
 
     def make_topic(self, topic: str) -> None:
-        """What the admin handler does, on the controller's broker."""
+        """Make the changes of the admin handler, on the controller's broker."""
         self.zookeeper.create(topic_config_path(topic), encode_config({}))
         self.step()
         self.zookeeper.create(topic_path(topic), TopicNode(ASSIGNMENT, f"{topic:A<22}"[:22]).encode())
@@ -214,7 +214,7 @@ class World:
                 self.responded(*self.responses.popleft())
 
     def look(self) -> None:
-        """What watches would make the controller look at."""
+        """Look at all that watches would make the controller look at."""
         context = self.term.context
         self.term.run(process_broker_change(context))
         self.term.run(process_topic_change(context))
@@ -247,7 +247,7 @@ class World:
                     leader.hear(verdict)
                 self.settle()
 
-    # What must hold
+    # Invariants
 
     def leader_epochs(self) -> dict[TopicPartition, int]:
         """Of the partitions that have a state znode."""

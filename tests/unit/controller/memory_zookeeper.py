@@ -71,7 +71,7 @@ class Term:
         return run(steps, self.respond)
 
     def take_sent(self) -> list[tuple[int, Any]]:
-        """What was sent since the last call."""
+        """Return the requests sent since the last call."""
         sent, self.sent = self.sent, []
         return sent
 

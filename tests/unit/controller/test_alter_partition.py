@@ -31,7 +31,7 @@ NONE = ErrorCode.NONE
 
 
 def term_of(*, isr: tuple[int, ...] = (1, 2, 3), recovering: bool = False) -> Term:
-    """Brokers 1 to 4; leader 1 in epoch 2, partition epoch 2; nothing sent yet."""
+    """Return a term: brokers 1 to 4, leader 1 in epoch 2."""
     zookeeper = MemoryZooKeeper()
     for broker_id in (1, 2, 3, 4):
         zookeeper.register_broker(broker_id)

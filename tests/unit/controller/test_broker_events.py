@@ -294,7 +294,7 @@ def test_new_bounced_and_dead_in_one_event():
     term.run(process_broker_change(term.context))
     assert term.queues == {2, 3}
     assert set(term.context.live) == {2, 3}
-    # 3 came; then 2 bounced and left the ISR of 1; then 1 died, the last member of both.
+    # 3 came. Then 2 bounced and left the ISR of 1. Then 1 died, the last member of both.
     assert row(term) == (NO_LEADER, (1,), 3)
     assert row(term, TopicPartition("orders", 1)) == (NO_LEADER, (1,), 3)
 
@@ -441,7 +441,7 @@ def test_an_election_that_memory_fails_is_held_again_over_what_is_there():
 
 
 def test_a_missing_state_fails_its_partition_alone():
-    """What is deleted by hand is found missing by the write, then by a read; the replica stays where it was."""
+    """The write finds the deleted znode missing, then a read does; the replica stays as it was."""
     term = term_of({0: (1, 2, 3), 1: (1, 2, 3)})
     term.zookeeper.write(DeleteNode(state_path(*AT)))
     die(term, 1)
@@ -471,7 +471,7 @@ def test_a_controller_that_was_replaced_writes_nothing():
 
 
 def test_a_failover_sends_the_live_brokers_and_all_partitions_first_then_each_replica_its_state():
-    """A broker that has just started would call each topic unknown between the first request and those of step 7."""
+    """A broker that has just started would call each topic unknown between the first request and step 7's."""
     term = term_of()
     die(term, 3)
     successor = Term(term.zookeeper, 9).start()

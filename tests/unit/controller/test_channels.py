@@ -28,7 +28,7 @@ def request(number: int) -> UpdateMetadataRequest:
 
 
 class Wire:
-    """What was sent to brokers; ``down`` names those that do not respond, ``hold`` keeps responses back."""
+    """The requests sent to brokers; ``down`` names brokers that do not respond, ``hold`` keeps responses back."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int]] = []
@@ -153,7 +153,7 @@ async def test_a_broker_that_moved_gets_its_requests_at_its_new_address(queues: 
 
 
 async def test_a_dead_broker_takes_its_queue_with_it(queues: Channels, wire: Wire) -> None:
-    """Also when it comes back at once: what was meant for its former registration is not sent to the new one."""
+    """Also when it comes back at once: requests for its former registration are not sent to the new one."""
     wire.down.add(AT_7.address)
     queues.add(AT_7)
     queues.send(7, request(1))

@@ -17,7 +17,7 @@ from tidegauge.znodes import TopicNode, broker_path, delete_topic_path, topic_pa
 from tidegauge_controller.zookeeper.decisions.leaders import elect_leaders, process_controlled_shutdown
 from tidegauge_controller.zookeeper.decisions.reassignment import alter_reassignments
 
-# What the controller is doing when it dies
+# The controller's work when it dies
 
 
 def create(world: World) -> None:

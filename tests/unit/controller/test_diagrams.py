@@ -1,4 +1,4 @@
-"""The diagrams in docs/controller.md are those of the tables that the code obeys."""
+"""The diagrams in docs/controller.md show the tables that the code obeys."""
 
 from __future__ import annotations
 

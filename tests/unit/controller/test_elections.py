@@ -1,7 +1,7 @@
 """Leader election strategies and ISR removal as tables (Election, PartitionLeaderElectionAlgorithms).
 
 Each row: the online brokers, the ISR, and the outcome. In all of them the leader epoch rises by one, the partition
-epoch is the version that the write expects, and the controller epoch is that of the deciding controller.
+epoch is the version that the write expects, and the controller epoch is the deciding controller's.
 """
 
 from __future__ import annotations

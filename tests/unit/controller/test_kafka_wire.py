@@ -79,7 +79,7 @@ def states(draw: Callable[[Any], Any], topics: dict[str, str]) -> PartitionState
 
 @st.composite
 def state_lists(draw: Callable[[Any], Any]) -> list[PartitionState]:
-    """Return states of several topics, those of a topic together, each partition once."""
+    """Return states of several topics, grouped by topic, each partition once."""
     topics = draw(st.dictionaries(names, topic_ids, min_size=1, max_size=3))
     by_id = {topic_id: name for name, topic_id in topics.items()}
     unique = {name: topic_id for topic_id, name in by_id.items()}

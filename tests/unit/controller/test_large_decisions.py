@@ -83,7 +83,7 @@ def assignment() -> dict[int, Sequence[int]]:
 
 
 def check(term: Counting, *names: str) -> None:
-    """What is costly was done with turns; a turn may have the rest of one broker's replicas and begin the next's."""
+    """The costly work was done with turns; a turn may have the rest of one broker's replicas and begin the next's."""
     assert set(names) <= set(term.most), "the decision did what is counted"
     assert max(term.most.values()) < 2 * ITEMS_PER_TURN
     assert term.turns >= 3 * COUNT // ITEMS_PER_TURN

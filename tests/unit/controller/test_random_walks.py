@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, states stay sound and all agree in the end.
+"""In any order of events, states stay sound and all agree in the end.
 
 Random walks through a model of the whole cluster: brokers die, bounce, shut down and return, topics come, grow and go,
 leaders propose in-sync replicas, replicas are reassigned, requests arrive late or not at all, controllers change, and a
@@ -54,7 +54,7 @@ class Walk(World):
         self._set = self.zookeeper.set
         self.zookeeper.set = self.checked_set  # type: ignore[method-assign]  # to look at every write
 
-    # What every write of a state must respect
+    # Rules for every write of a state
 
     def checked_set(self, path: str, data: bytes | None) -> int:
         if path.endswith("/state"):
@@ -219,7 +219,7 @@ class Walk(World):
     def rebalance(self) -> None:
         self.term.run(rebalance_leaders(self.term.context))
 
-    # What the controller sees, in an order of its own
+    # The controller's view of changes, in an order of its own
 
     def see_brokers(self) -> None:
         self.term.run(process_broker_change(self.term.context))

@@ -116,7 +116,7 @@ def states_of(term: Term, *broker_ids: int) -> list[ReplicaStatus | None]:
 
 
 def test_it_begins_with_the_topic_znode_the_epoch_and_new_replicas():
-    """U1, U2, A1, A2: RS = TRS then the removed ones; the leader epoch rises by one; isNew for the added ones alone."""
+    """U1, U2, A1, A2: RS is TRS, then the removed replicas. The leader epoch rises by one. isNew: only added ones."""
     term = term_of()
     assert alter(term, (4, 5, 3)) == IN_PLACE
     assert entry(term) == ((4, 5, 3, 1, 2), (4, 5), (1, 2))
@@ -242,7 +242,7 @@ def test_a_leader_that_stays_gets_a_new_epoch_and_the_shorter_list():
     ids=["grow", "shrink", "reorder", "same"],
 )
 def test_the_replication_factor_may_change(target: tuple[int, ...], isr_at_last: tuple[int, ...]):
-    """More replicas, fewer, only another order: what is in the ISR already ends at once."""
+    """More replicas, fewer, only another order: targets that are in the ISR already end at once."""
     term = term_of()
     assert alter(term, target) == IN_PLACE
     respond_to_deletions(term)
@@ -478,7 +478,7 @@ LISTS = st.lists(st.integers(0, 7), min_size=1, max_size=5, unique=True).map(tup
 def test_origin_and_target_are_kept_through_any_number_of_replacements(
     origin: tuple[int, ...], targets: list[tuple[int, ...]]
 ):
-    """RS begins with TRS in its order and holds all of ORS; AR and RR are the differences; a cancellation restores."""
+    """RS begins with TRS in its order and holds all of ORS. AR and RR are the differences. A cancellation restores."""
     assignment = Assignment(origin)
     for target in targets:
         assignment = assignment.reassigned_to(target)

@@ -1,7 +1,7 @@
-"""What many partitions cost a controller in requests: to ZooKeeper by the hundred, to brokers a fixed number.
+"""The cost of many partitions for a controller in requests: to ZooKeeper by the hundred, to brokers a fixed number.
 
-A state is read once in a term, by its take-over (docs/results/growth.md, "What a controller asks"). Counted at seams
-that a broker has: the driver's calls of ZooKeeper, and what goes into the brokers' queues.
+A state is read once in a term, by its take-over (docs/performance.md, "What a controller asks"). Counted at the seams
+that a broker has: the driver's calls of ZooKeeper, and the requests in the brokers' queues.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Term:
         )
 
     async def asks(self, decide: Callable[[ControllerContext], Steps[None]]) -> dict[str, int]:
-        """What a decision costs: requests to ZooKeeper by kind, and the most that any one broker gets."""
+        """Count a decision's requests to ZooKeeper by kind, and the most that any one broker gets."""
         self.zookeeper.asked.clear()
         self.reported.clear()
         await self.driver.run("event", decide(self.context))
@@ -178,7 +178,7 @@ async def deleted(term: Term) -> Counter[str]:
 
 @pytest.mark.parametrize("partitions", [30, 900])
 async def test_the_znodes_of_a_deleted_topic_go_by_the_hundred(partitions: int):
-    """States, partitions, and what is left one by one: their parent, the topic, its settings, the marker."""
+    """States, partitions, and the rest one by one: their parent, the topic, its settings, the marker."""
     term, _ = await cluster_of(partitions)
     assert await deleted(term) == {"transactions": 2 * transactions_for(partitions) + 4, "other reads": 2}
     assert not any(TOPIC in path for path in term.tree.nodes)

@@ -1,4 +1,4 @@
-"""What follows from a response depends on who was asked: a previous incarnation is not the present one."""
+"""The consequences of a response depend on its sender: a previous incarnation is not the present one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The switch at which a controller dies: the names are those of steps that exist, and it dies once."""
+"""The switch at which a controller dies: its names are names of existing steps, and it dies once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics as the admin changes them: what is written in which order, what is rejected, the effect of lost responses."""
+"""Topics as the admin changes them: the order of writes, the refusals, the effect of lost responses."""
 
 from __future__ import annotations
 

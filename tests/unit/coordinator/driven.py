@@ -15,7 +15,7 @@ MAX_TURNS = 50
 
 
 class Coordinator(Protocol):
-    """What is driven."""
+    """The coordinator under test."""
 
     def handle(self, event: Any, now_ms: int) -> list[Effect]: ...
     def step(self, now_ms: int) -> list[Effect]: ...
@@ -28,7 +28,7 @@ class Driven:
     coordinator: Coordinator
 
     loads_committed = True
-    """Whether the high watermark has reached the end of what is loaded."""
+    """Whether the high watermark has reached the end of the load."""
 
     def __init__(self, log: Sequence[bytes], now_ms: int) -> None:
         self.now_ms = now_ms

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: who may commit, in which state, what is stored, what a failed append means."""
+"""OffsetCommit and OffsetFetch: permitted senders and states, stored values, and the errors of a failed append."""
 
 import pytest
 from tests.unit.coordinator.harness import INITIAL_DELAY_MS, SESSION_MS, T0, T1, Harness

@@ -98,7 +98,7 @@ def assert_h_is_served(broker: Harness) -> None:
 
 
 def test_a_defect_in_a_request_costs_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A JoinGroup opens a join phase and fails: what is parked gets a response, no timer of the group is left."""
+    """A JoinGroup opens a join phase and fails: parked requests get responses, no timer of the group is left."""
     broker = broker_with_defects()
     first, second = ids_of(broker)
     parked = broker.join(first)

@@ -1,4 +1,4 @@
-"""The diagrams in docs/replication.md, groups.md and transactions.md are those of the tables that the code obeys."""
+"""The diagrams in docs/replication.md, groups.md and transactions.md show the tables that the code obeys."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ def test_an_id_whose_first_record_failed_keeps_its_producer_id():
 
 
 def test_the_timeout_and_the_start_of_the_last_transaction():
-    """The timeout is that of the last InitProducerId; the start stays in memory, but not in the record."""
+    """The timeout comes from the last InitProducerId; the start stays in memory, but not in the record."""
     harness = TransactionHarness()
     harness.ongoing(T0, T1)
     harness.end()

@@ -1,7 +1,7 @@
-"""Schedules behind bugs that Kafka's coordinators had, by their KAFKA numbers: what must come of them here.
+"""Schedules behind bugs that Kafka's coordinators had, by their KAFKA numbers, and their right outcome.
 
-Those that need a partition's leader stand in tests/unit/core/test_verification.py. Other tests bear the number of their
-bug too; docs/transactions.md lists them all.
+Schedules that need a partition's leader are in tests/unit/core/test_verification.py. Other tests bear the number of
+their bug too; docs/transactions.md lists them all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_kafka_10080_responses_to_markers_in_any_order_and_twice_complete_a_tran
 
 
 def test_kafka_16352_a_completion_of_one_epoch_leaves_the_transaction_of_the_next_epoch_alone():
-    """The late response to the markers of epoch 0 arrives while those of epoch 1 wait: each completes its own."""
+    """The late response to the markers of epoch 0 arrives while epoch 1's wait: each completes its own."""
     harness = TransactionHarness()
     harness.ongoing(T0)
     harness.holds_markers = True
@@ -212,7 +212,7 @@ def test_kafka_7909_pending_members_that_leave_and_expire_complete_the_join_phas
 
 
 def test_every_batch_of_a_schedule_has_an_offset_of_its_own():
-    """The harness' log is one that a leader could have: what these tests stand on."""
+    """The harness' log is one that a leader could have; these tests depend on it."""
     harness = TransactionHarness()
     harness.ongoing(T0)
     harness.end()

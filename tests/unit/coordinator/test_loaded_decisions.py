@@ -1,8 +1,8 @@
 """No marker is sent for a decision that was loaded before that decision is known to be committed.
 
-The log of __transaction_state is loaded to its LEO. Kafka 3.9 sends the markers of what it has loaded at once
-(TransactionStateManager.loadTransactionMetadata): where the record of the decision is lost afterwards, some partitions
-of the transaction have the marker of that decision, and the others that of the next coordinator's.
+The log of __transaction_state is loaded to its LEO. Kafka 3.9 sends the markers of the loaded decisions at once
+(TransactionStateManager.loadTransactionMetadata): if the record of the decision is lost afterwards, some partitions
+of the transaction have the marker of that decision, and the others the marker of the next coordinator's.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_a_fence_that_was_loaded_waits_too():
 
 
 def test_one_record_confirms_all_decisions_of_a_load():
-    """What lies before a committed record is committed: a load of many decided transactions writes one record."""
+    """Records before a committed record are committed: a load of many decided transactions writes one record."""
     former = TransactionHarness()
     former.holds_markers = True
     for number in range(5):
@@ -113,7 +113,7 @@ def test_a_load_without_a_decision_writes_nothing(state):
     "error", [E.NOT_ENOUGH_REPLICAS, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.REQUEST_TIMED_OUT, E.UNKNOWN_SERVER_ERROR]
 )
 def test_a_decision_that_could_not_be_written_is_written_again(error):
-    """Whatever the error: until it is committed, or the partition is another coordinator's."""
+    """Under any error: until it is committed, or the partition is another coordinator's."""
     harness = loaded(decided(T0))
     for _ in range(3):
         harness.release(error)

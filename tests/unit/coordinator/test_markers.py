@@ -1,4 +1,4 @@
-"""Markers: to whom they go, what is repeated, and the completion (TransactionMarkerChannelManager and its handler)."""
+"""Markers: their receivers, repetition, and the completion (TransactionMarkerChannelManager and its handler)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_kafka_9777_the_completion_is_written_once_after_the_last_marker():
 
 
 def test_one_request_is_in_flight_for_each_broker():
-    """What comes meanwhile waits, and leaves in one request."""
+    """Markers that come meanwhile wait, and leave in one request."""
     harness = decided(T0)
     for number, name in ((1, "a"), (2, "b")):
         harness.init(name=name)

@@ -1,6 +1,6 @@
-"""Records of the internal topics that are well formed, whatever they say, stop neither their reader nor other groups.
+"""Records of the internal topics that are well formed, with any content, stop neither their reader nor other groups.
 
-A record that makes no sense costs its group or transactional id; what is loaded can be lived with, through requests and
+A record that makes no sense costs its group or transactional id; the loaded rest can be used, through requests and
 timers, without an exception that the coordinator does not expect. In Kafka a client with the id ``__admin_client`` may
 write such records.
 """
@@ -75,7 +75,7 @@ def odd_offset(rng: random.Random) -> bytes:
 
 
 def odd_log(rng: random.Random) -> list[bytes]:
-    """Return batches of records about odd groups, about one that is sound, and about none."""
+    """Return batches about odd groups, one sound one, and none."""
     one = rng.choice
     records = [Record(one((b"", b"\0", b"\0\1\0\5a", b"\x00\x63x", b"\0\2\0\x09g")), one((None, b"x")))]
     for number in range(GROUPS):

@@ -1,8 +1,8 @@
-"""Records of Kafka 4's groups and share states that are well formed, whatever they say, stop neither reader nor others.
+"""Well-formed records of Kafka 4's groups and share states, with any content, stop neither reader nor others.
 
 As ``test_odd_records.py``, for the records of consumer groups (KIP-848), of share groups and of the states of share
 partitions (KIP-932), which are made from their schemas. A record that makes no sense costs its group or its share
-partition; what is loaded can be lived with, through requests and timers, without an exception that is not expected.
+partition; the loaded rest can be used, through requests and timers, without an unexpected exception.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OddRecords(OddRequests):
 
 
 def damaged(rng: random.Random, record: Record) -> Record:
-    """Return a record as it is, a tombstone of it, or one whose value cannot be read."""
+    """Return a record, its tombstone, or one with an unreadable value."""
     value = record.value
     assert value is not None
     return record._replace(value=rng.choice((*[value] * 12, None, value[:-1], b"\0\x63", b"")))

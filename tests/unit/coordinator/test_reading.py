@@ -66,7 +66,7 @@ def transactions() -> TransactionHarness:
 
 
 def state_of(coordinator: Any) -> tuple[Any, ...]:
-    """Return all that a coordinator shows of what it keeps, and when it acts next."""
+    """Return a coordinator's visible state, and its next deadline."""
     views = coordinator.group_views if hasattr(coordinator, "group_views") else coordinator.transaction_views
     return (
         views(),

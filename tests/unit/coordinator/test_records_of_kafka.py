@@ -142,7 +142,7 @@ def test_a_key_of_a_newer_broker_is_skipped_and_an_unknown_value_is_an_error():
 
 
 def test_kafkas_log_is_loaded():
-    """The transactional commit of 9, logged after that of 7, counts since its marker is a COMMIT."""
+    """The transactional commit of 9, logged after the commit of 7, counts since its marker is a COMMIT."""
     loader = Loader(1)
     loader.replay(LOGS[1].read_bytes())
     groups = {group.group_id: group for group in loader.loaded(0).groups}

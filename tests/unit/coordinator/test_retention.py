@@ -1,4 +1,4 @@
-"""What expires and when (KIP-211), what deletions leave behind, and the tombstones of both."""
+"""Expiration (KIP-211), the remains of deletions, and the tombstones of both."""
 
 import pytest
 from tests.unit.coordinator.harness import SESSION_MS, T0, T1, Harness, subscription

@@ -118,7 +118,7 @@ def test_a_load_restores_members_assignments_and_offsets():
 
 
 def test_the_time_of_the_state_is_the_one_of_the_record():
-    """What is written with an assignment is when the group entered CompletingRebalance; a reload restores that."""
+    """The time written with an assignment is when the group entered CompletingRebalance; a reload restores that."""
     broker = Harness()
     token = broker.join()
     broker.after(INITIAL_DELAY_MS)

@@ -1,4 +1,4 @@
-"""What is large is known of every request and event of a coordinator before it is decided about."""
+"""The size of every request and event of a coordinator is known before it is decided about."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_what_is_no_value_is_corrupt(value):
 
 
 def test_partitions_are_written_in_kafka_s_order():
-    """That of the Scala collections which hold them there, for transactions of 1 to 50 partitions."""
+    """It is the order of the Scala collections which hold them there, for transactions of 1 to 50 partitions."""
     partitions: dict[TopicPartition, None] = {}
     seen = 0
     for line in PARTITION_ORDERS.read_text().splitlines():

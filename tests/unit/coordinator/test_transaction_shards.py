@@ -270,7 +270,7 @@ def test_an_append_that_succeeds_during_the_next_load_says_so():
 
 
 def test_nothing_is_sent_for_a_decision_of_a_former_leadership():
-    """Its own load sends the markers, with the epoch of now; those of the old epoch must not follow."""
+    """Its own load sends the markers, with the current epoch; the old epoch's must not follow."""
     harness = TransactionHarness()
     harness.ongoing()
     harness.holds = harness.holds_markers = True

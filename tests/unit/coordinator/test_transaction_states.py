@@ -1,6 +1,6 @@
-"""Every request in every state of a transactional id: the error, and what becomes of the state.
+"""Every request in every state of a transactional id: the error, and the state afterwards.
 
-The rows are those of TransactionCoordinator (prepareInitProducerIdTransit, handleAddPartitionsToTransaction,
+The rows come from TransactionCoordinator (prepareInitProducerIdTransit, handleAddPartitionsToTransaction,
 handleVerifyPartitionsInTransaction, endTransaction) of Kafka 3.9.
 """
 
@@ -103,7 +103,7 @@ FENCED = {
     "verify in another epoch": E.PRODUCER_FENCED,
     "verify another producer": E.INVALID_PRODUCER_ID_MAPPING,
 }
-"""Who is not the present producer learns it in every state, pending or not: that check is the first."""
+"""A stale producer gets these in every state, pending or not: that check is the first."""
 
 
 @pytest.mark.parametrize("request_name", EXPECTED)

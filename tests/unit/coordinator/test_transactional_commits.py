@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: its checks, what is pending, and what the marker makes of it (KIP-98, KIP-447)."""
+"""TxnOffsetCommit: its checks, the pending offsets, and the effect of the marker (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_while_its_append_is_in_flight_a_commit_is_unstable():
     ],
 )
 def test_a_failed_append_leaves_nothing_pending(raw, seen):
-    """The log fences an old producer epoch; other errors are those of OffsetCommit."""
+    """The log fences an old producer epoch; other errors are the same as OffsetCommit's."""
     harness = Harness()
     harness.append_error = raw
     assert harness.committed(harness.commit_transactional(5)) is seen

@@ -22,7 +22,7 @@ EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT =
 
 
 class Written(NamedTuple):
-    """What a record of version 1 says."""
+    """The content of a record of version 1."""
 
     state: int
     producer_id: int
@@ -40,7 +40,7 @@ class Harness(TransactionHarness):
         super().__init__(**({"transaction_version": 2, "is_kafka_4": True} | settings))
 
     def produce(self, *partitions: TopicPartition, epoch: int = 0, producer_id: int = 0) -> ErrorCode:
-        """What a partition's leader asks for a Produce v12, or a coordinator of a group for a TxnOffsetCommit v5."""
+        """Send the request of a leader for a Produce v12, or of a group coordinator for a TxnOffsetCommit v5."""
         request = AddPartitionsToTxn("tx", producer_id, epoch, partitions or (T0,), is_implicit=True)
         return self.error(self.send(request))
 

@@ -1,4 +1,4 @@
-"""What coordinators store is in wall-clock time; what they wait for goes by a clock that never goes back."""
+"""Coordinators store wall-clock times; their waits follow a clock that never goes back."""
 
 from tests.unit.coordinator.harness import SESSION_MS, T0, Harness
 from tests.unit.coordinator.test_retention import CHECK_MS, RETENTION_MS, retaining

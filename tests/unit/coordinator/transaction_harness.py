@@ -190,7 +190,7 @@ class TransactionHarness(Driven):
         assert isinstance(result, ListTransactionsResult)
         return result
 
-    # What can be seen
+    # Views
 
     def view(self, name: str = "tx"):
         view = self.coordinator.transaction_view(name)
@@ -204,11 +204,11 @@ class TransactionHarness(Driven):
         return self.view(name).pending_state
 
     def records(self) -> list[tuple[str, Transaction | None]]:
-        """What the log holds, oldest first."""
+        """Return the content of the log, oldest first."""
         return [(name, None if value is None else read_transaction(name, value)) for name, value in self.values()]
 
     def values(self) -> list[tuple[str, bytes | None]]:
-        """What the log holds, oldest first, as it is written."""
+        """Return the content of the log, oldest first, as it is written."""
         return [
             (name, value)
             for stored in self.log

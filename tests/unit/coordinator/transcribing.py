@@ -1,4 +1,4 @@
-"""Writes down every event and every effect of a coordinator, as a text that stands in ``transcripts``."""
+"""Writes down every event and every effect of a coordinator, as a text that is kept in ``transcripts``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REWRITE = "REWRITE_TRANSCRIPTS"
 
 
 class Transcribing(Driven):
-    """Stands before the harness whose events and effects are written down."""
+    """Wraps the harness whose events and effects are written down."""
 
     def __init__(self, about: str, **settings) -> None:
         self.lines_of_story = [*(f"# {line}" for line in textwrap.wrap(about, 110)), ""]
@@ -86,7 +86,7 @@ class Transcribing(Driven):
 
 
 def assert_the_same(story: Callable[[], Transcribing], directory: Path) -> None:
-    """Compare a story with its file; write the file instead where that is asked for."""
+    """Compare a story with its file, or write the file if requested."""
     path = directory / f"{story.__name__}.txt"
     text = story().text()
     if os.environ.get(REWRITE):

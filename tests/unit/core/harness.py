@@ -79,13 +79,13 @@ class Pending:
 
     @property
     def result(self) -> Any:
-        """That of the only partition."""
+        """Return the only partition's result."""
         (result,) = self.results
         return result
 
     @property
     def error(self) -> ErrorCode | None:
-        """The only partition's error; None where it still waits."""
+        """Return the only partition's error; None while it waits."""
         error: ErrorCode | None = self.result.error if self.is_completed else None
         return error
 
@@ -259,7 +259,7 @@ class Cluster:
         self._decide(process_broker_change(self.term.context))
 
     def advance(self, ms: int) -> None:
-        """Time goes on; each broker looks what is due."""
+        """Advance the time; each broker runs its expired timers."""
         self.now_ms += ms
         for broker in self.brokers.values():
             if broker.is_running:
@@ -288,7 +288,7 @@ class Cluster:
     def consume(
         self, broker_id: int, *offsets: int, wait_ms: int = 0, epoch: int | None = None, rack: str | None = None
     ) -> Pending:
-        """A consumer's fetch; offset number i is that of partition i. ``rack``: it knows of KIP-392."""
+        """Send a consumer's fetch; offset number i is partition i's. ``rack``: it knows of KIP-392."""
         broker = self.brokers[broker_id]
         pending = Pending(broker.fetched)
         wanted = [FetchPartition(TopicPartition(AT.topic, i), o, 1 << 20, epoch) for i, o in enumerate(offsets)]
@@ -299,7 +299,7 @@ class Cluster:
     # Followers
 
     def ask(self, follower: int, leader: int | None = None) -> Exchange | None:
-        """The follower makes its next round (of this leader, or of the only one); None where there is none now."""
+        """Let the follower make its next round (of this leader, or of the only one); None if there is none now."""
         broker = self.brokers[follower]
         leaders = broker.core.leaders_followed() if leader is None else {leader}
         if not leaders:
@@ -412,7 +412,7 @@ class Cluster:
             before = after
         raise AssertionError("it does not settle")
 
-    # What can be seen
+    # Views
 
     def partition(self, broker_id: int, at: TopicPartition = AT) -> Partition:
         partition = self.brokers[broker_id].core.partition(at)
@@ -435,12 +435,12 @@ class Cluster:
 
     @property
     def state(self) -> tuple[int, tuple[int, ...], int, int]:
-        """Leader, ISR, leader epoch and partition epoch of AT, as they stand in ZooKeeper."""
+        """Read leader, ISR, leader epoch and partition epoch of AT in ZooKeeper."""
         node = self.zookeeper.state(AT)
         return node.leader, node.isr, node.leader_epoch, self.zookeeper.version(AT)
 
     def records(self, broker_id: int, at: TopicPartition = AT) -> list[str]:
-        """What a broker's disk holds, as ``value@epoch``, in the order of the offsets."""
+        """Read the records on a broker's disk, as ``value@epoch``, in the order of the offsets."""
         found = self.brokers[broker_id].disk[at].batches
         return [
             f"{record.value.decode()}@{header.leader_epoch}"

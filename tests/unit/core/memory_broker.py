@@ -1,7 +1,7 @@
 """One broker of a cluster in memory: a real BrokerCore, a log of bytes, a metadata cache fed by UpdateMetadata.
 
 ``Broker.execute`` hands the core's effects to the ``EffectExecutor`` of the broker process, to which it is both ports,
-and then checks what must hold on every broker after every step: the core's log end and epochs are those of the log
+and then checks the invariants of every broker after every step: the core's log end and epochs equal the log's
 (I3, I6, I7), log start <= high watermark <= log end (I1), a leader is in its ISR and the ISR within the assigned
 replicas (I4), a leader's high watermark never falls within its leadership (I2), epochs never fall (I5), and no log
 effect of a partition follows a response or a proposal about it (I8). A test's disk may fail (``faulty``).
@@ -57,7 +57,7 @@ START_MS = 1_000_000
 
 
 def result_of(fetched: FetchedPartition) -> FetchResult:
-    """Return the result of which a partition of a response was made, as far as the follower sees it."""
+    """Return the result behind a response's partition, as the follower sees it."""
     return FetchResult(
         fetched.topic_partition,
         fetched.error,
@@ -398,7 +398,7 @@ class Broker:
         return self.disk[topic_partition].read(from_offset, upper_bound, max_bytes)
 
     def check(self) -> None:
-        """What must hold on this broker after every step."""
+        """Check the invariants of this broker after a step."""
         for at, log in self.disk.items():
             partition = self.core.partition(at)
             if partition is None or partition.role is Role.OFFLINE:

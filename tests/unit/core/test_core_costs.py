@@ -1,7 +1,7 @@
-"""A regression guard: what a partition without news costs a round of replication, beside the least that names it.
+"""A regression guard: the cost of a partition without news in a round of replication, beside the least that names it.
 
-A round asks for every partition that is followed, thousands perhaps: what is done for each is the price of a broker
-with many partitions. The bound is about twice of what was measured when it was written.
+A round asks for every partition that is followed, thousands perhaps: the work for each is the price of a broker
+with many partitions. The bound is about twice the value measured when it was written.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def test_the_cache_does_what_its_twin_does(operations: list[tuple[str, int]]):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(EPOCHS, min_size=1, max_size=20))
 def test_a_known_epoch_ends_at_the_first_record_of_a_later_one(epochs: list[int]):
-    """What the cache is for: its result is the one that a look at every record gives."""
+    """The cache's purpose: it gives the same result as a look at every record."""
     records = sorted(epochs)
     cache = EpochCache()
     for offset, epoch in enumerate(records):

@@ -106,7 +106,7 @@ def test_a_produce_that_waits_hears_of_the_failure_at_once() -> None:
 
 
 def test_a_follower_takes_the_records_of_all_partitions_but_the_one_that_failed() -> None:
-    """Else the next fetch would acknowledge what is not in the log."""
+    """Else the next fetch would acknowledge records that are not in the log."""
     broker = broker_of(A, B, C)
     role(broker, OTHER, 0)
     refuse(broker, AppendAsFollower, at=A)

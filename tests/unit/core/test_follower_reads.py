@@ -26,7 +26,7 @@ def settled(*values: str) -> Cluster:
 
 
 def racks(cluster: Cluster, **by_broker: str) -> None:
-    """Turn the selector on at the leader; ``b2="east"``: broker 2 stands in rack east."""
+    """Turn the selector on at the leader; ``b2="east"``: broker 2 is in rack east."""
     cluster.brokers[1].core.fetches.rack_of = lambda broker_id: by_broker.get(f"b{broker_id}")
 
 

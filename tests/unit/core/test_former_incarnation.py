@@ -1,4 +1,4 @@
-"""Which states a new process takes for those of the process before it (hosted.targets_previous_incarnation)."""
+"""Which states a new process takes for states of its previous incarnation (hosted.targets_previous_incarnation)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a future replica does next (ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica)."""
+"""The next step of a future replica (ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica)."""
 
 from __future__ import annotations
 

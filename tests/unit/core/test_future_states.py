@@ -66,7 +66,7 @@ def test_a_row_of_the_table_is_taken(change: Change) -> None:
 
 
 def test_every_row_of_the_table_is_among_them() -> None:
-    """A future replica's first state is that of each of them."""
+    """All of them share a future replica's first state."""
     assert {*ACTS, (None, STOPPED)} == ALLOWED
     assert len(ALLOWED) == len(TRANSITIONS)
 
@@ -83,7 +83,7 @@ def test_what_is_not_in_the_table_is_refused() -> None:
 
 @pytest.mark.parametrize("state", FutureState)
 def test_what_finds_nothing_to_change_changes_nothing(state: FutureState) -> None:
-    """The controller resumes what is copied already, and stops what is stopped (becomeLeaderOrFollower)."""
+    """The controller resumes copied replicas, and stops stopped ones (becomeLeaderOrFollower)."""
     acts = [FutureReplica.followed, FutureReplica.stop, FutureReplica.begin, FutureReplica.flushed]
     for act in (act for act in acts if all(change[0] is not state or one is not act for change, one in ACTS.items())):
         replica = replica_in(state)
@@ -92,7 +92,7 @@ def test_what_finds_nothing_to_change_changes_nothing(state: FutureState) -> Non
 
 
 def test_a_flush_that_a_truncation_overtakes_does_not_count() -> None:
-    """What was brought to the disk is not what the copy holds now."""
+    """The flushed records are not the copy's present ones."""
     replica = replica_in(FLUSHING)
     replica.followed()
     replica.flushed()

@@ -185,7 +185,7 @@ def test_the_leader_does_what_its_twin_does(
                 offset = max(twin.end - behind, 0)
                 leader.fetch(FetchPartition(AT, offset, 1 << 20), broker, twin.now_ms, twin.alive, out)
                 twin.fetch(broker, offset)
-            case "follow", [broker]:  # it asks for what was the leader's end when it last fetched
+            case "follow", [broker]:  # it asks for the leader's end as of its last fetch
                 offset = twin.fetches[broker][-1].leader_end if twin.fetches[broker] else twin.end
                 leader.fetch(FetchPartition(AT, offset, 1 << 20), broker, twin.now_ms, twin.alive, out)
                 twin.fetch(broker, offset)

@@ -36,7 +36,7 @@ def lost(at: TopicPartition, epoch: int) -> LeadershipChanged:
 
 
 def leading(*partitions: TopicPartition, epoch: int = 4) -> LoneBroker:
-    """Return a broker that leads these partitions since an epoch; what it reported of that is taken away."""
+    """Return a broker leading partitions since an epoch, its reports cleared."""
     broker = broker_of(*partitions)
     role(broker, ME, epoch)
     broker.leaderships.clear()
@@ -77,7 +77,7 @@ def test_the_change_is_reported_after_the_state_has_moved_and_behind_the_log_eff
 
 
 def test_a_later_epoch_of_the_same_leader_is_no_news() -> None:
-    """As in Kafka, where the coordinator epoch stays that of the takeover."""
+    """As in Kafka, which keeps the takeover's coordinator epoch."""
     broker = leading(OFFSETS)
     role(broker, ME, 5, isr=[ME])
     assert broker.leaderships == []

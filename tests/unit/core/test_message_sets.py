@@ -1,4 +1,4 @@
-"""What a leader does with message sets of old producers, with the topic's codec, and with sizes that change."""
+"""Message sets of old producers at a leader, with the topic's codec, and with sizes that change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_message_set_becomes_one_batch_at_the_logs_end() -> None:
 
 @pytest.mark.parametrize("acks", [ACKS_ALL, 1])
 def test_an_empty_set_is_no_error(acks: int) -> None:
-    """UnifiedLog.append returns where nothing is valid; the base offset is -1."""
+    """UnifiedLog.append returns if nothing is valid; the base offset is -1."""
     cluster = alone()
     result = send(cluster, b"", acks=acks)
     assert (result.error, result.base_offset, result.log_start_offset) == (ErrorCode.NONE, -1, 0)
@@ -113,7 +113,7 @@ def test_the_topics_codec_is_that_of_the_stored_batch() -> None:
 
 
 def test_a_batch_that_grows_beyond_the_limit_is_refused() -> None:
-    """UnifiedLog.append looks at the size again where it may have changed."""
+    """UnifiedLog.append checks the size again if it may have changed."""
     plain = make_batch("x" * 2000)
     recompressed = recompress(plain, read_header(plain), Codec(GZIP))
     assert recompressed is not None

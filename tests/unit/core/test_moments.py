@@ -1,4 +1,4 @@
-"""What the fold of events shows of replicas is what the cores that wrote the events hold (timeline/moment.py)."""
+"""The fold of events shows the replicas that the cores which wrote the events hold (timeline/moment.py)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Only what may have news is looked at in a round, and no result differs from looking at all of it.
 
 Two clusters live through the same random history. In one the leader looks at each partition of each fetch, the follower
-at each partition that follows, and a session compares all that it stands for: the plain rule. In the other
-``StandingFetch`` and ``StandingRounds`` keep account of what has changed. After each event both have asked, named,
+at each partition that follows, and a session compares all its partitions: the plain rule. In the other
+``StandingFetch`` and ``StandingRounds`` keep account of changes. After each event both have asked, named,
 responded, proposed and noted the same in the same order, and every replica shows the same state, the times at which
 followers were caught up too.
 """
@@ -92,7 +92,7 @@ class Side(Cluster):
 
     Attributes:
         looks_at_all: whether it is the one with the plain rule.
-        story: what has happened since it was last compared.
+        story: the events since the last comparison.
     """
 
     def __init__(self, *, looks_at_all: bool) -> None:
@@ -128,7 +128,7 @@ class Side(Cluster):
         return Telling(broker_id, settings, rules)
 
     def state(self) -> list[Any]:  # type: ignore[override]
-        """What each broker's replicas show, and how much waits."""
+        """Return the views of each broker's replicas, and how much waits."""
         return [
             (core.describe(self.now_ms), core.waiting_operations(), len(core.following.rounds), core.next_deadline_ms())
             for core in (broker.core for broker in self.brokers.values() if broker.is_running)

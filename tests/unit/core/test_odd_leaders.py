@@ -1,4 +1,4 @@
-"""What an odd leader sends is an error of the follower, and never reaches an assertion.
+"""Odd messages of a leader are errors of the follower, and never reach an assertion.
 
 Kafka: Partition.appendRecordsToFollowerOrFutureReplica, LogSegment.ensureOffsetInRange.
 """

@@ -33,7 +33,7 @@ def dumb_twin(batches: list[Batch], high_watermark: int) -> int:
     st.lists(st.integers(0, 4), min_size=30, max_size=30),
 )
 def test_the_last_stable_offset_is_that_of_a_dumb_twin(batches: list[Batch], steps: list[int]) -> None:
-    """Whatever is appended, and however the high watermark follows: no offset is readable whose marker is not."""
+    """After any appends and moves of the high watermark: no offset is readable whose marker is not."""
     transactions, high_watermark = OpenTransactions(), 0
     for end, ((kind, producer_id), step) in enumerate(zip(batches, steps, strict=False), start=1):
         if kind == "data":

@@ -157,7 +157,7 @@ def test_a_check_changes_nothing_and_a_snapshot_restores_all():
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.integers(1, 3)), max_size=25))
 def test_against_a_twin_that_keeps_every_batch(offered: list[tuple[int, int, int]]):
-    """Rules 1 to 4 by their wording, over the whole history of what was appended."""
+    """Rules 1 to 4 by their wording, over the whole history of appends."""
     state = ProducerState()
     history: list[BatchHeader] = []
     for offset, (epoch, sequence, count) in enumerate(offered):

@@ -1,6 +1,6 @@
-"""Purgatories, and what produce and fetch come to (DelayedProduce, DelayedFetch).
+"""Purgatories, and the outcome of produce and fetch (DelayedProduce, DelayedFetch).
 
-What wakes what (Partition.tryCompleteDelayedRequests) is held event by event; so are both errors of
+Each wake-up (Partition.tryCompleteDelayedRequests) is tested event by event. So are both errors of
 min.insync.replicas, the timeouts, and that each operation responds exactly once. The harness refuses a second response
 to any token.
 """
@@ -264,7 +264,7 @@ def test_the_time_is_over_but_the_record_stays_and_commits_later():
 
 
 def test_too_few_in_sync_replicas_before_the_append_refuse_it():
-    """Error 19; nothing is appended; acks 0 and 1 do not ask."""
+    """Error 19. Nothing is appended. Acks 0 and 1 do not ask."""
     cluster = quiet(rules=TopicRules(min_insync_replicas=2))
     cluster.impose(1, [1])
     cluster.deliver()
@@ -375,7 +375,7 @@ def test_a_partition_may_stand_once_in_a_request():
     assert cluster.ends(1) == [(1, 0)]
 
 
-# Produce: what is refused, and which error comes first (UnifiedLog.append)
+# Produce: refusals, and which error comes first (UnifiedLog.append)
 
 
 def patched(**fields: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Consumers that read only what was committed (KIP-98): the last stable offset, and the aborted transactions.
+"""Readers of committed records (KIP-98): the last stable offset, and the aborted transactions.
 
 The leader's log holds transactions of Apache Kafka's making when its process starts; the followers copy them.
 """

@@ -1,4 +1,4 @@
-"""What a fetch reads, against the rule written down plainly (Partition.readRecords).
+"""The reads of a fetch, against the rule written down plainly (Partition.readRecords).
 
 ``Leader.read`` has a short way for the partition of an idle follower, which a round asks for thousands of times.
 """
@@ -30,7 +30,7 @@ AT = TopicPartition("t", 0)
 
 
 class Log(NamedTuple):
-    """Where it begins, its high watermark, where it ends, and where epochs begin in it."""
+    """A log's start, high watermark, end, and the starts of its epochs."""
 
     start: int
     high_watermark: int
@@ -79,7 +79,7 @@ def test_a_fetch_reads_what_the_rule_says(log: Log, offset: int, epoch: int | No
 
 
 def test_a_reader_of_committed_data_that_must_truncate_is_given_no_list_of_aborted_transactions() -> None:
-    """An empty list is that of records without aborted ones; there are no records here (``FetchDataInfo.empty``)."""
+    """An empty list means records without aborted ones; there are no records here (``FetchDataInfo.empty``)."""
     loaded = LoadedLog(0, 9, 9, [EpochEntry(0, 0), EpochEntry(2, 5)], ProducerState())
     leader = Leader(Partition(AT, 1, CoreSettings(), TopicRules(), "", loaded))
     diverging = leader.read(FetchPartition(AT, 7, 100, None, 1), CONSUMER, reads_committed=True)

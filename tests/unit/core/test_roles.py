@@ -109,7 +109,7 @@ def test_a_leader_loses_its_role_when_metadata_name_none() -> None:
 
 
 def test_every_row_of_the_table_is_among_them() -> None:
-    """A replica's first role is that of each of them."""
+    """All of them share a replica's first role."""
     assert {*ACTS, (None, Role.NONE)} == ALLOWED
     assert len(ALLOWED) == len(TRANSITIONS)
 
@@ -152,7 +152,7 @@ def test_a_replica_obeys_the_table() -> None:
 
 
 def changes(events: Iterable[dict[str, object]]) -> set[Change]:
-    """Return the changes of role that the replicas of a history report, each process's beginning with NONE."""
+    """Return the role changes in a history; each process begins with NONE."""
     known: dict[tuple[object, object, object], Role] = {}
     found: set[Change] = set()
     for event in events:

@@ -1,4 +1,4 @@
-"""What each truncation rule decides (KIP-101, KIP-279, KIP-320), and the look-up before the first fetch.
+"""The decisions of each truncation rule (KIP-101, KIP-279, KIP-320), and the look-up before the first fetch.
 
 The tables are the differences between the steps of Kafka's history; test_stories.py shows what they are worth.
 """

@@ -1,6 +1,6 @@
-"""The leader's account of a follower's session: what a fetch looks at, and what it counts for (``standing_fetch.py``).
+"""The leader's account of a follower's session: the partitions looked at, and the covered ones (``standing_fetch.py``).
 
-``test_news.py`` compares it with looking at everything; here stand the rules one by one.
+``test_news.py`` compares it with looking at everything; this file has the rules one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WAIT_MS = 500
 
 
 def leader() -> tuple[LoneBroker, StandingFetch]:
-    """Return the leader of two partitions, and a session for both of a follower that has all."""
+    """Return a leader of two partitions, and a caught-up follower's session."""
     broker = broker_of(A, B)
     role(broker, ME, 0)
     session = StandingFetch()
@@ -27,7 +27,7 @@ def leader() -> tuple[LoneBroker, StandingFetch]:
 
 
 def fetch(broker: LoneBroker, session: StandingFetch, *, epoch: int = 1) -> tuple[list[TopicPartition], object]:
-    """Let the follower fetch; return what is looked at, and the token of the fetch, which may wait."""
+    """Let the follower fetch; return the partitions looked at, and the token of the fetch, which may wait."""
     token = object()
     partitions = session.asked_by(OTHER, epoch)
     request = FetchRequest(OTHER, WAIT_MS, 1, BIG, partitions, epoch, standing=session)
@@ -45,7 +45,7 @@ def respond(broker: LoneBroker, session: StandingFetch, token: object) -> list[F
 
 
 def quiet() -> tuple[LoneBroker, StandingFetch]:
-    """Return a leader and a session that has been sent all that there is."""
+    """Return a leader and a session that is up to date."""
     broker, session = leader()
     respond(broker, session, fetch(broker, session)[1])
     return broker, session
@@ -120,7 +120,7 @@ def test_a_partition_that_is_forgotten_is_looked_at_no_more_and_no_fetch_counts_
 
 
 def test_the_time_of_a_followers_latest_fetch_is_that_of_its_session() -> None:
-    """What proves a leadership without ZooKeeper (``leadership_proof``): also for a partition that is not looked at."""
+    """It proves a leadership without ZooKeeper (``leadership_proof``), also for partitions that are not looked at."""
     broker, session = quiet()
     broker.now_ms += 7_000
     fetch(broker, session)

@@ -1,11 +1,11 @@
-"""Why the truncation rules are what they are: five stories, each under the rule that fails and those that cure it.
+"""Why the truncation rules are as they are: five stories, each under the rule that fails and the rules that cure it.
 
 KIP-101, KIP-279, KIP-320 (`replica.truncation.rule`). S1 loses an acknowledged record by a change of leader, S2 by a
 restart, S3 lets two logs differ below the high watermark (all three: truncation to the high watermark); S4 is the
 fast fail-over of KIP-279, S5 the follower of KAFKA-6880 that missed an election. After each step the log end offset
-and high watermark of the replicas are stated, and the ISR, leader epoch and epoch caches where they move.
+and high watermark of the replicas are stated, and the ISR, leader epoch and epoch caches if they change.
 
-Nothing moves by itself: a follower is "held" where no test makes it fetch, and "partitioned" where its control requests
+Nothing moves by itself: a follower is "held" if no test makes it fetch, and "partitioned" if its control requests
 wait. Records are written ``value@epoch``.
 """
 
@@ -140,7 +140,7 @@ def until_the_leader_dies(rule: str, *, unclean: bool) -> Cluster:
 
 @pytest.mark.parametrize("checkpoint", [0, 2])
 def test_s2_a_restart_loses_an_acknowledged_record_under_the_high_watermark_rule(checkpoint: int):
-    """Whatever 1 finds in its checkpoint: it truncates, or it is out of the new leader's range and truncates then."""
+    """With any checkpoint of 1: it truncates, or it is out of the new leader's range and truncates then."""
     cluster = until_the_leader_dies(HIGH_WATERMARK, unclean=True)
     assert lead_and_isr(cluster) == (2, (2,), 2)
     assert cluster.ends(2) == [(1, 1)]
@@ -338,7 +338,7 @@ def test_s5_a_follower_that_missed_an_election_copies_what_does_not_fit_under_ki
     cluster.fetch(3)
     assert cluster.records(3) == ["m0@1", "m2@3"]
     assert cluster.ends(1, 3) == [(2, 1), (2, 0)]
-    cluster.settle()  # heals 3, too: its latest epoch is the leader's, and ends where it should
+    cluster.settle()  # heals 3, too: its latest epoch is the leader's, and ends at the right offset
     assert cluster.records(1) == ["m1@3", "m2@3"]
     assert cluster.records(3) == ["m0@1", "m2@3"]
     assert cluster.ends(1, 3) == [(2, 2)] * 2

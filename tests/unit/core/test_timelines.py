@@ -1,6 +1,6 @@
 """Worked timelines of acks=all, a stall, a restart, elections and KIP-279, step by step.
 
-Each step asserts log end offset (LEO) and high watermark (HW) of the replicas, and where they move the ISR, the leader
+Each step asserts log end offset (LEO) and high watermark (HW) of the replicas, and, if they change, the ISR, the leader
 epoch, the partition epoch and the epoch caches. Controller decisions are the real ones (PartitionStateMachine).
 """
 

@@ -48,7 +48,7 @@ def begin(broker: LoneBroker, sequence: int, epoch: int, *, adds: bool = True) -
 
 
 def produce(broker: LoneBroker, sequence: int, epoch: int, *, adds: bool = True) -> ErrorCode:
-    """What the service does: begin, and append if the partition was added to the transaction."""
+    """Do as the service: begin, and append if the partition was added to the transaction."""
     begun = begin(broker, sequence, epoch, adds=adds)
     return begun if isinstance(begun, ErrorCode) else send(broker, data(sequence, epoch), begun)
 

@@ -3,7 +3,7 @@
 | trap | mutation that its test kills |
 |---|---|
 | 1 | the high watermark of a response taken after the fetch's own effect; a moved mark waking parked followers |
-| 2 | only the ISR counted; the committed instead of the maximal ISR; the mark moving below min.insync.replicas |
+| 2 | only the ISR counted, the committed instead of the maximal ISR, or the mark moving below min.insync.replicas |
 | 3 | min.insync.replicas not capped by the replication factor |
 | 4 | joining at the high watermark alone; leaving without the equality escape |
 | 5 | a LeaderAndIsr of an equal epoch applied; AlterPartition as a new epoch |
@@ -526,7 +526,7 @@ def test_the_response_to_a_duplicate_has_its_offset_and_nothing_is_appended():
 
 
 def test_a_duplicate_is_recognised_by_the_next_leader():
-    """KIP-98: the state travels with the batches; also after a truncation it knows just what is left."""
+    """KIP-98: the state travels with the batches; also after a truncation it knows just the rest."""
     cluster = settled("a")
     batch = {"producer_id": 5, "producer_epoch": 0}
     cluster.produce(1, "b", sequence=0, **batch)

@@ -1,4 +1,4 @@
-"""What stands behind a sound header: each record of a producer's batch, compressed or not (LogValidator; 2.1).
+"""Checks behind a sound header: each record of a producer's batch, compressed or not (LogValidator; 2.1).
 
 The batches are put together byte by byte here, since no codec would make them.
 """

@@ -1,6 +1,6 @@
 """Requests that append in one turn wake the fetches that wait for them once (ReplicaManager.tryCompleteActions).
 
-What ``wake_later`` leaves parked is completed by ``wake_fetches``, whatever happens to the partitions in between.
+``wake_fetches`` completes the fetches that ``wake_later`` leaves parked, after any changes of the partitions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A cluster that writes down what happens: each event that a core handles, and below it every effect that came of it.
+"""A cluster that writes down each event that a core handles, and below it every resulting effect.
 
-The lines are what ``transcripts/*.txt`` hold. An event begins at the margin, its effects are indented and stand in the
+``transcripts/*.txt`` hold the lines. An event begins at the margin. Its effects are indented, in the
 order in which the core returned them, which is the order in which they are carried out. Comments begin with ``#``.
 """
 
@@ -63,7 +63,7 @@ class WritingBroker(Broker):
 
 
 class Transcribed(Cluster):
-    """See the module. ``lines`` is the transcript so far."""
+    """A cluster that writes down its transcript. ``lines`` is the transcript so far."""
 
     def __init__(self, title: str, brokers: Sequence[int] = (1, 2, 3), **options: Any) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Every schedule of a small cluster: the exploration is right about the core, and what it says of the rules.
+"""Every schedule of a small cluster: the exploration is right about the core, and about the rules.
 
 The twin plays every schedule from its first step on brokers that are never frozen or remembered; it must find the same
 states. docs/results/explorations.md compares each rule with the reports of the public TLA+ models; its claims for
@@ -203,7 +203,7 @@ def test_it_stops_where_it_should():
     assert (result.states, result.complete) == (100, False)
 
 
-# What the rules lose
+# Records that the rules lose
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_crashes_break_nothing_under_kip_320():
 
 
 def test_crashes_make_high_watermark_lose():
-    """KAFKA-1211: a crash, a restart, and the ISR has lost what was committed."""
+    """KAFKA-1211: a crash, a restart, and the ISR has lost committed records."""
     bounds = Bounds(replicas=2, records=2, elections=4, controller=KAFKA, crashes=2)
     found = explore(bounds, "high-watermark", fail_fast=True).found
     assert [one.invariant for one in found] == ["WeakIsr"]

@@ -1,4 +1,4 @@
-"""Codecs as Kafka's brokers use them: others decompress what is compressed, and gzip and LZ4 have Kafka's headers."""
+"""Codecs as Kafka's brokers use them: others can decompress the results, and gzip and LZ4 have Kafka's headers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_gzip_is_javas() -> None:
 
 
 def test_lz4_blocks_are_kafkas() -> None:
-    """Blocks of 64 KB, independent, stored where they would grow; no checksums, no content size."""
+    """Blocks of 64 KB, independent, stored if they would grow; no checksums, no content size."""
     incompressible = bytes((index * 7919 >> 3 ^ index * 31) & 0xFF for index in range(20))
     frame = compress(LZ4, incompressible)
     assert frame == bytes.fromhex("04224d18604082") + b"\x14\0\0\x80" + incompressible + bytes(4)

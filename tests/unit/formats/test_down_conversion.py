@@ -64,7 +64,7 @@ def filler(room_bytes: int) -> bytes:
 
 
 def test_the_room_that_is_left_is_filled_with_a_message_that_does_not_fit() -> None:
-    """Rule 4: the response is as long as what is stored, or as the first batch when it is converted."""
+    """Rule 4: the response is as long as the stored batches, or as the first converted one."""
     small = single(b"v", 0)
     messages = 34 + 1
     assert down_convert(small, 1, 0).records[messages:] == filler(len(small) - messages)

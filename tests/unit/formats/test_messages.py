@@ -1,4 +1,4 @@
-"""Message formats 0 and 1: what other libraries write is read, and they read what is written (KIP-31, KIP-32)."""
+"""Message formats 0 and 1: other libraries' messages are read, and they read ours (KIP-31, KIP-32)."""
 
 from __future__ import annotations
 

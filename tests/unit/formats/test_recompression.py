@@ -1,4 +1,4 @@
-"""What ``compression.type`` of a topic makes of a batch (LogValidator.buildRecordsAndAssignOffsets)."""
+"""The effect of a topic's ``compression.type`` on a batch (LogValidator.buildRecordsAndAssignOffsets)."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ class _ProducerIds:
 
 
 class HostileBroker:
-    """See the module. Make it inside a running loop, and ``close`` it."""
+    """A broker in memory for hostile input. Make it inside a running loop, and ``close`` it."""
 
     def __init__(self, log_directories: int = 1, **settings: str) -> None:
         self._scratch = tempfile.TemporaryDirectory()
@@ -449,7 +449,7 @@ class HostileBroker:
         self._scratch.cleanup()
 
     def abandon(self) -> None:
-        """End as if killed; what is on the disk is not looked at."""
+        """End as if killed, without a look at the disk."""
         self.replicas.close()
         self.logs.close({}, clean=False)
         self._scratch.cleanup()
@@ -507,7 +507,7 @@ class _Context:
 
 
 def errors_in(message: Message) -> list[int]:
-    """The error numbers in a response, wherever they stand."""
+    """Return the error numbers in a response, at any depth."""
     found: list[int] = []
     for field, value in message.ListFields():
         if field.enum_type is not None and field.enum_type.name == "ErrorCode":

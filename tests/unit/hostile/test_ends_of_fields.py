@@ -44,7 +44,7 @@ MOST_TURNS = 400
 QUIET_TURNS = 25
 """Turns in which a broker that has nothing to do does nothing."""
 OBEYED = {LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN}
-"""What these say is obeyed, the highest controller epoch too: each number meets a broker of its own."""
+"""These requests are obeyed, the highest controller epoch too: each number meets a broker of its own."""
 UNKNOWN = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 REFUSED_AS_UNKNOWN = {"isolation_level", "match_type", "max_num_offsets"}
 """Kafka responds UNKNOWN_SERVER_ERROR to these too (IsolationLevel.forId, and exceptions of its JVM)."""
@@ -65,7 +65,7 @@ FEATURES = Features(1, {"group.version": 1, "share.version": 1, "transaction.ver
 IN_ZOOKEEPER_MODE = Serving(BROKER_PROTOCOL, SERVED, HANDLERS)
 IN_KRAFT_MODE = serving_of(_NoController(), lambda: FEATURES, serves_consumer_groups=True, serves_share_groups=True)
 HANDLED_IN_KRAFT_MODE = sorted(IN_KRAFT_MODE.handlers.keys() - FORWARDED)
-"""What a broker hands on is its controllers' (``tests/unit/server/test_quorum_controller_fuzz.py``)."""
+"""The controllers handle forwarded APIs (``tests/unit/server/test_quorum_controller_fuzz.py``)."""
 
 
 class _Broker(Listener):

@@ -69,7 +69,7 @@ class FailingLogs:
 
 @dataclass
 class Played:
-    """What came of a sequence of requests: which offsets of each partition were acknowledged."""
+    """The outcome of a sequence of requests: the acknowledged offsets of each partition."""
 
     acknowledged: dict[int, list[int]] = field(default_factory=lambda: {at: [] for at in LED})
 

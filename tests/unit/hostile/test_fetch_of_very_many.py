@@ -40,7 +40,7 @@ def asked(version: int, count: int) -> FetchRequest:
 
 
 async def read(broker: HostileBroker, version: int, request: FetchRequest) -> tuple[FetchResponse, int]:
-    """Return the response, and how many turns the event loop had until it was there."""
+    """Return the response, and the event loop's turns until then."""
     sessions = FetchSessionCache(10, itertools.count(1).__next__)
     header = RequestHeader(FETCH, version, 1, "c", 0)
     context = Context(broker.service, Caller("c", "PLAINTEXT"), sessions, lambda: NOW_MS, header)

@@ -16,7 +16,7 @@ AT = TopicPartition("t", 0)
 
 
 async def test_what_a_truncation_lowers_while_the_checkpoint_waits_for_the_pool_stays_lowered() -> None:
-    """A process that dies before the next checkpoint would take for committed what was appended behind it."""
+    """A process that dies before the next checkpoint would take records appended behind it for committed."""
     broker = await HostileBroker().begin()
     for _ in range(3):
         future = broker.replicas.produce(ProduceRequest(1, 0, [ProducePartition(AT, record_batch())]))

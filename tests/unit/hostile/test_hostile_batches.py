@@ -44,7 +44,7 @@ def sound(records: int = 3, codec: int = 0) -> bytes:
 
 
 def with_payload(payload: bytes, codec: int = 0, **fields: int) -> bytes:
-    """A sound header, and a CRC that fits, before whatever is given."""
+    """Return any payload behind a sound header with a fitting CRC."""
     header = read_header(sound())
     return make_batch(header._replace(attributes=codec, **fields), payload)
 

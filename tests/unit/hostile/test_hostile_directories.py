@@ -1,6 +1,6 @@
 """A cluster's directory that a stranger has made, as in a repository that was cloned (containment.py, notes.py).
 
-Whatever its files hold, a verb works or refuses with one sentence, and nothing outside the directory changes.
+With any content of its files, a verb works or refuses with one sentence, and nothing outside the directory changes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def everything(root: Path) -> dict[str, str | None]:
 
 
 def rules_from(path: Path) -> list[SetRule]:
-    """Return the rules that a broker has from its start, as it reads them."""
+    """Return a broker's rules from its start, as it reads them."""
     return rules_from_start(cast("Values", {"lab.rules.file": str(path)}))
 
 

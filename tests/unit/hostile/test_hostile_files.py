@@ -1,7 +1,7 @@
 """Files that a disk, an editor or an attacker has changed: a broker starts or says why, and serves only sound batches.
 
-Whatever becomes of a log directory's small files, what the .log files hold is not lost for it below the
-log start offset that they name; whatever becomes of a .log file, its log ends at the first bad batch.
+With any damage to a log directory's small files, its .log files lose nothing except below the
+log start offset that they name. With any damage to a .log file, its log ends at the first bad batch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SMALL_FILES = (
     "t-0/leader-epoch-checkpoint",
     "t-0/partition.metadata",
 )
-"""Nothing depends on what stands in these but time."""
+"""Nothing depends on the content of these but time."""
 LOG_SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
 TRIED_ALONE = ("log-start-offset-checkpoint", "meta.properties")
 
@@ -100,7 +100,7 @@ def served(directory: Path) -> list[int]:
             assert part, f"nothing to read at {position} below {log.log_end_offset}"
             found += [offset for offset in part if offset >= position]
             position = found[-1] + 1
-        for offset in reversed(found):  # from the index: a reader that goes on where it stopped needs none
+        for offset in reversed(found):  # from the index: a sequential reader needs none
             (first, *_) = offsets_in(log.read(offset, log.log_end_offset, 1, at_least_one_batch=True))
             assert first == offset
         for timestamp_ms in (NOW_MS, NOW_MS + 31):
@@ -206,7 +206,7 @@ def test_a_mutilated_file_of_a_log_is_found_or_does_no_harm(
     """Bits flipped, bytes removed, zeros, rubbish appended; after a crash, and after a clean stop for the indexes.
 
     After a clean stop Kafka, too, believes the .log files; so they are mutilated after a crash only. A batch's base
-    offset stands outside its CRC, and compaction leaves gaps: one that was raised is believed, as in Kafka. So is a
+    offset is outside its CRC, and compaction leaves gaps: one that was raised is believed, as in Kafka. So is a
     segment that ends between two batches: the next begins after a gap, as after compaction (LogLoader.recoverLog).
     """
     random_ = random.Random(seed)

@@ -194,7 +194,7 @@ def random_value(field: FieldDescriptor, random_: random.Random) -> Any:
 @example(3714)  # a marker is written though its coordinator has disconnected (TransactionService.write_markers)
 @example(62503)  # a rule whose file has a name that is too long
 def test_calls_that_are_almost_right_get_errors_of_the_table(seed: int) -> None:
-    """What a client sends that is only a little wrong, which gets further than noise."""
+    """Requests that are only a little wrong get further than noise."""
     random_ = random.Random(seed)
     wanted = []
     for _ in range(12):
@@ -220,15 +220,15 @@ def test_sensible_calls_succeed() -> None:
 
     assert set(SENSIBLE) == set(rpcs()) - {"InitProducerId", "ExpireSession"}, "each RPC has a sensible message"
     refused = {name: errors for name, errors in asyncio.run(run()).items() if any(errors)}
-    # What waits for the controller is late here; DeleteTopics and CreatePartitions come before their topic. SetFault
-    # repeats the error that others shall get.
+    # Requests that wait for the controller are late here; DeleteTopics and CreatePartitions come before their topic.
+    # SetFault repeats the error that others shall get.
     # Transactional id x has no producer.
     late = {"CreateTopics", "CreatePartitions", "DeleteTopics", "ElectLeaders"}
     assert set(refused) <= late | {"VerifyPartitions", "SetFault"}, refused
 
 
 def services_of_the_proto_files() -> Iterator[ServiceDescriptor]:
-    """Those of every file, whether or not anybody knows it here."""
+    """Yield the services of every file, known here or not."""
     for file in pkgutil.iter_modules(v1.__path__):
         if file.name.endswith("_pb2"):
             yield from importlib.import_module(f"{v1.__name__}.{file.name}").DESCRIPTOR.services_by_name.values()

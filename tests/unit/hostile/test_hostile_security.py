@@ -62,7 +62,7 @@ def request(key: int, version: int, message: Any) -> bytes:
 
 
 def unsecured(claims: object) -> bytes:
-    """Return a client's first message of OAUTHBEARER with an unsecured token of these claims."""
+    """Return OAUTHBEARER's first client message, with an unsecured token of claims."""
     parts = [json.dumps({"alg": "none"}), json.dumps(claims)]
     texts = [base64.urlsafe_b64encode(one.encode()).rstrip(b"=").decode() for one in parts]
     return f"n,,\x01auth=Bearer {texts[0]}.{texts[1]}.\x01\x01".encode()
@@ -255,7 +255,7 @@ PAYLOADS = st.one_of(
 @example({"a": json.dumps({"version": 1, "config": {"SCRAM-SHA-256": "iterations=" + "9" * 5_000}}).encode()})
 @example({"a": json.dumps({"version": 1, "config": {"SCRAM-SHA-256": "iterations=99999999999"}}).encode()})
 def test_any_znode_of_a_user_is_read_or_left_out(nodes: dict[str, bytes]) -> None:
-    """What is read can be described to a client, and hides no other user's."""
+    """A readable credential can be described to a client, and hides no other user's."""
     good = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
 
     async def look() -> None:

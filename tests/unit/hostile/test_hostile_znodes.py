@@ -1,4 +1,4 @@
-"""Any program may write into ZooKeeper: whatever stands in a znode is read, or refused as malformed."""
+"""Any program may write into ZooKeeper: any content of a znode is read, or refused as malformed."""
 
 from __future__ import annotations
 

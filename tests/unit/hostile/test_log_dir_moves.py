@@ -422,7 +422,7 @@ async def test_a_copy_from_before_a_compaction_begins_again(broker: Moving, *, i
 
     The broker may have been killed before the cleaner checkpoint was written.
 
-    What compaction has removed since must not come back with the copy, perhaps without the tombstone that deleted it.
+    Records that compaction has removed since must not come back with the copy, perhaps without the tombstone of them.
     """
     await broker.hold()
     home, target = broker.home, broker.others[0]

@@ -50,7 +50,7 @@ class _Broker(Listener):
 
 
 class Traffic:
-    """What the broker reads from its log and writes, the record sets among it, and where records are walked."""
+    """The broker's reads and writes of its log, the record sets among them, and the places that walk records."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.received: list[bytes] = []
@@ -106,7 +106,7 @@ def send(broker: _Broker, key: int, message: Any) -> None:
 async def test_a_produced_record_set_is_copied_once_and_its_records_are_walked_once(
     broker: _Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What goes to the file is a view of the frame, which is the one copy: out of the buffer that the socket fills."""
+    """The file gets a view of the frame, which is the one copy: out of the buffer that the socket fills."""
     traffic = Traffic(monkeypatch)
     send(broker, PRODUCE, PRODUCE_REQUEST)
     (written,) = traffic.to_log

@@ -1,4 +1,4 @@
-"""The numbers that stand in each request's header (Kafka's ApiKeys), and what is allowed where nothing is denied."""
+"""The numbers in each request's header (Kafka's ApiKeys), and the permissions if nothing is denied."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_request_carries_tags_in_flexible_versions_alone() -> None:
 
 
 def test_a_response_carries_tags_in_flexible_versions_alone() -> None:
-    """That of ApiVersions never has tagged fields (KIP-511)."""
+    """ApiVersions' response never has tagged fields (KIP-511)."""
     body = joined(response_frame(FETCH, 17, 3, FetchResponse()))
     fetch = codec_of(FETCH, 17)
     tagged = joined(fetch.response_frame(3, [bytes(10)], Tags(9)))

@@ -71,7 +71,7 @@ async def test_the_highest_version_that_both_know_is_used() -> None:
 
 
 async def test_the_logical_clock_goes_with_requests_and_is_advanced_by_responses() -> None:
-    """What a response causes is stamped later than all that its sender had noted (Lamport)."""
+    """An event caused by a response is stamped later than all that its sender had noted (Lamport)."""
     now_us = 1_000_000
     clock = LogicalClock(lambda: now_us)
     clock.receive(now_us + 40)
@@ -137,7 +137,7 @@ async def test_a_caller_that_gives_up_leaves_the_others_their_responses() -> Non
 
 @pytest.mark.parametrize("key", [HEARTBEAT, JOIN_GROUP, SYNC_GROUP, OFFSET_COMMIT, LEAVE_GROUP, END_TXN])
 async def test_a_request_that_is_given_up_at_any_turn_leaves_the_channel_to_the_next(key: int) -> None:
-    """Whoever cancels a member's request, also while the channel connects, takes no response from a later request."""
+    """A cancelled request of a member, also while the channel connects, takes no response from a later request."""
 
     async def given_up_after(turns: int) -> bool:
         codec = codec_of(key, APIS[key].last)
@@ -159,7 +159,7 @@ async def test_a_request_that_is_given_up_at_any_turn_leaves_the_channel_to_the_
 
 
 async def test_no_response_in_time_closes_the_connection() -> None:
-    """NetworkClient.handleTimedOutRequests: a late response must not become that of a later request."""
+    """NetworkClient.handleTimedOutRequests: a late response must not count as a later request's."""
     peer = MemoryPeer({HEARTBEAT: echo})
     channel = channel_to(peer)
     with pytest.raises(TidegaugeError) as caught:  # the connection is not even made
@@ -245,7 +245,7 @@ async def test_requests_that_follow_each_other_share_one_timer(monkeypatch: pyte
 
 
 async def test_a_connection_that_breaks_fails_what_is_in_flight_and_the_next_request_connects() -> None:
-    """InFlightRequests.clearAll: whatever had been sent has an unknown outcome."""
+    """InFlightRequests.clearAll: all sent requests have an unknown outcome."""
     peer = MemoryPeer({HEARTBEAT: silent})
     channel = channel_to(peer)
     waiting = [asyncio.ensure_future(beat(channel, one)) for one in (1, 2)]
@@ -391,7 +391,7 @@ async def test_controlled_shutdown_has_its_header_of_old() -> None:
 
 
 async def test_a_request_without_response_leaves_the_order_of_the_others() -> None:
-    """A Produce with acks=0: the next response is that of the next request."""
+    """A Produce with acks=0: the next response belongs to the next request."""
     peer = MemoryPeer(
         {HEARTBEAT: lambda request, version: None if request.member_id == "-" else echo(request, version)}
     )

@@ -26,7 +26,7 @@ TOPIC_ID = bytes(range(16))
 
 
 def test_a_frame_is_a_version_a_type_a_version_and_the_message():
-    """MetadataRecordSerde: three unsigned varints stand before the message."""
+    """MetadataRecordSerde: three unsigned varints precede the message."""
     value = encode_record(FeatureLevelRecord("metadata.version", 30), 0)
     assert value == bytes.fromhex("01 0c 00 11") + b"metadata.version" + bytes.fromhex("00 1e 00")
     decoded = decode_record(value)
@@ -36,7 +36,7 @@ def test_a_frame_is_a_version_a_type_a_version_and_the_message():
 
 @pytest.mark.parametrize("record", RECORD_TYPES.values(), ids=lambda record: record.message)
 def test_every_record_of_every_version_survives(record):
-    """What is encoded decodes to the same bytes; damage raises MalformedMessage alone."""
+    """Encoded records decode to the same bytes; damage raises MalformedMessage alone."""
     for version in range(record.last + 1):
         rng = random.Random(f"{record.message} {version}")
         value = encode_record(random_struct(record_class(record.key), version, rng), version)

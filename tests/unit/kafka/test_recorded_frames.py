@@ -1,7 +1,7 @@
 """Frames recorded between real clients and Apache Kafka 3.9.1 decode to their last byte and encode to the same bytes.
 
 The clients: Kafka's console tools 3.9 and 4.3, Spark's connector, librdkafka 2.0 and 2.16, aiokafka, kafka-python,
-franz-go, sarama, kafkajs. Each API version that one of them sent stands there, in both directions.
+franz-go, sarama, kafkajs. Each API version that one of them sent is there, in both directions.
 """
 
 import pytest

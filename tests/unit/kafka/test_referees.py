@@ -35,7 +35,7 @@ def test_kio_reads_what_we_write_and_writes_the_same_bytes(key: int):
 
 
 class Collected:
-    """What kio writes to."""
+    """The buffer that kio writes to."""
 
     def __init__(self) -> None:
         self.data = bytearray()

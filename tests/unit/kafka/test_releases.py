@@ -16,7 +16,7 @@ from tidegauge_lab.local.as_kafka import as_kafka
 
 @pytest.mark.parametrize(("name", "is_kraft"), [("3.9", False), ("4.3", True)])
 def test_the_release_that_a_mode_is_true_to_has_all_that_is_served(name: str, is_kraft: bool) -> None:
-    """The tables of this project and those of the release's own definitions are the same."""
+    """The tables of this project and the release's own definitions are the same."""
     protocol = KRAFT_BROKER_PROTOCOL if is_kraft else BROKER_PROTOCOL
     found = Release(name).served(protocol).apis
     missing = {api.name for key, api in protocol.apis.items() if found.get(key) != api}

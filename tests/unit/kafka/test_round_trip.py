@@ -1,4 +1,4 @@
-"""Every message of every version: what is encoded decodes to the same values, and hostile bytes raise one error."""
+"""Every message of every version: encoded values decode to the same values, and hostile bytes raise one error."""
 
 import random
 import struct

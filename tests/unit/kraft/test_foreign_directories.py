@@ -1,4 +1,4 @@
-"""What a node in KRaft mode does with a directory that is not its own: one sentence with the way out, nothing changed.
+"""A node in KRaft mode refuses a directory that is not its own: one sentence with the way out, nothing changed.
 
 It is refused before anything is bound or dialled.
 """

@@ -67,7 +67,7 @@ class Controller:
 def served(
     controller: Controller, group_version: int = 0, share_version: int = 0, *, has_consumer: bool = True
 ) -> Serving:
-    """What a broker serves that hands requests on to this controller."""
+    """Return the APIs of a broker that forwards requests to this controller."""
     finalized = {"metadata.version": 30, "group.version": group_version, "share.version": share_version}
     features = Features(41, finalized, {"metadata.version": (25, 30), "kraft.version": (0, 1)})
     return serving_of(controller, lambda: features, serves_consumer_groups=has_consumer, serves_share_groups=True)

@@ -1,4 +1,4 @@
-"""The order of an ISR's members in AlterPartition: that of a leader of Kafka 4.3.1.
+"""The order of an ISR's members in AlterPartition, as a leader of Kafka 4.3.1 has it.
 
 The rows are what Scala 2.13.18 returns for ``Partition.prepareIsrExpand`` and ``prepareIsrShrink``.
 """
@@ -54,7 +54,7 @@ def test_an_isr_that_shrinks_is_listed_in_the_order_of_a_table_that_was_filled(
 
 
 def test_a_table_of_sixteen_grows_with_its_twelfth_member() -> None:
-    """``mutable.HashSet`` grows at three quarters: member 16 stands before 1 in sixteen places, after it in 32."""
+    """``mutable.HashSet`` grows at three quarters: member 16 comes before 1 in sixteen places, after it in 32."""
     assert order_of_shrinking([16, *range(1, 11)]) == [16, *range(1, 11)]
     assert order_of_shrinking([16, *range(1, 12)]) == [*range(1, 12), 16]
 
@@ -83,7 +83,7 @@ class Channel:
 async def test_each_member_keeps_its_broker_epoch_in_that_order(
     new_isr: Sequence[int], joiner_epoch: int, sent: list[tuple[int, int]]
 ) -> None:
-    """The last member of a proposal is the one that joins; its epoch is that of its fetch (KIP-903)."""
+    """The last member of a proposal is the one that joins; its epoch is its fetch's (KIP-903)."""
     channel: Any = Channel()
     requests = KRaftRequests(2, lambda: 5, lambda member: 10 + member, channel, *cast("Any", (None,) * 3), 1.0)
     proposal = IsrProposal(TopicPartition("t", 0), TOPIC_ID, 3, tuple(new_isr), 4, joiner_epoch=joiner_epoch)

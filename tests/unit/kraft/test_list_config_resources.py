@@ -23,7 +23,10 @@ ALL = {
 
 
 def listed(version: int, *kinds: int) -> tuple[int, set[tuple[int, str]]]:
-    """Return the error and the resources of a cluster of one broker, two topics and a group with settings."""
+    """Return the error and the resources of a small cluster.
+
+    It has one broker, two topics and a group with settings.
+    """
 
     def metadata(_caller: object, topics: Any, *, may_create: bool) -> Any:
         assert not may_create

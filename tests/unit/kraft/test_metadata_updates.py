@@ -1,4 +1,4 @@
-"""What the step from one image to another changes in a broker's view of its cluster (KRaftMetadataCache)."""
+"""The changes of a broker's view of its cluster between two images (KRaftMetadataCache)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _OF_BOTH = {
 
 
 def broker_of(**texts: str) -> dict[str, str]:
-    """Return a broker's settings among those of a node."""
+    """Return a broker's settings in a node's settings."""
     found = {**_NODE, **texts}
     return as_broker(found, kraft_node(found, "localhost"))
 
@@ -46,7 +46,7 @@ def test_nothing_of_the_controllers_alone_is_unknown_to_the_broker() -> None:
 
 
 def test_the_authorizer_of_kraft_is_the_brokers() -> None:
-    """Its rules are those of access control lists in ZooKeeper."""
+    """Its rules equal ZooKeeper mode's."""
     found = broker_of(**{"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
     assert found["authorizer.class.name"] == "kafka.security.authorizer.AclAuthorizer"
     settings, _ = parse_broker_settings(found)

@@ -41,7 +41,7 @@ def led_by(leader: int, epoch: int, directory: str = UNASSIGNED) -> PartitionReg
 
 
 class World:
-    """What a publisher looks at, and what it calls; ``fails`` names the step that raises.
+    """A publisher's inputs, and the calls that it makes; ``fails`` names the step that raises.
 
     Attributes:
         calls: the steps in their order, with the offset that heartbeats would report at that moment.
@@ -106,7 +106,7 @@ class World:
 
 @pytest.fixture
 async def world() -> World:
-    """A world whose first image is in force; heartbeats reported what was loaded until then."""
+    """Make a world whose first image is in force; until then heartbeats reported the loaded offset."""
     made = World(image(10, led_by(ME, 0)))
     assert made.publisher.applied_offset == 10, "before the first image is in force"
     await made.publisher._publish()

@@ -134,7 +134,7 @@ def test_a_rule_that_observes_counts_and_lets_the_next_one_decide(tmp_path: Path
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"keys": ["Produce"]}, "say what is done"),
+        ({"keys": ["Produce"]}, "give an effect"),
         ({"keys": ["Produce"], "error": "NONE"}, "NONE is no error"),
         ({"keys": ["Produce"], "error": "NO_SUCH"}, "no error 'NO_SUCH'"),
         ({"keys": ["Produced"], "error": "NOT_ENOUGH_REPLICAS"}, "no API 'Produced'"),

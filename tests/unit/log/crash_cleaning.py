@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_ROUNDS = 6
 _MOST_APPENDS = 30
 _OF_ONE_KEY = 30
-"""What ``World.append`` makes a batch without a producer of: one record with a value, and no gap before it."""
+"""``World.append`` makes a batch without a producer of it: one record with a value, and no gap before it."""
 _BEHIND_A_GAP = 13
 _DISTURBANCES = ("truncate", "truncate", "truncate", "empty", "move", "topic", "policy")
 

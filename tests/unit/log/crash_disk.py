@@ -1,13 +1,13 @@
-"""A disk on which a process dies before any chosen change, and which may then lose what was not synced.
+"""A disk on which a process dies before any chosen change, and which may then lose unsynced changes.
 
 Contract: one ``Fate`` serves all log directories of a process, so that changes are counted over all of them. A
 ``JournalDisk`` belongs to one log directory and outlives the processes.
 
 Rules:
     1. A kill leaves everything that was written. An append may have been half done.
-    2. A loss of power leaves of each file the bytes that were synced, and perhaps some of those behind; of the changes
-       of names and of truncations those up to some moment that is not before the last sync of a directory: a file
-       system's journal keeps their order. Files that are created, renamed, replaced, removed and truncated count.
+    2. A power loss leaves of each file the synced bytes, and perhaps some of those behind. Of the changes
+       of names and of truncations it leaves those up to some moment that is not before the last sync of a directory: a
+       file system's journal keeps their order. Files that are created, renamed, replaced, removed and truncated count.
        A ``.log`` that loses some of its bytes, not all of them, never loses whole batches alone: a page ends anywhere.
     3. A disk that fails refuses every change until ``failing`` is taken back.
 """
@@ -60,11 +60,11 @@ class Fate:
 
 
 class JournalDisk(Disk):
-    """See the module.
+    """The disk of one log directory, with a journal.
 
     Args:
         root: the log directory.
-        attic: where files are kept that a loss of power may bring back.
+        attic: keeps the files that a power loss may bring back.
     """
 
     def __init__(self, root: Path, attic: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is in a replica's log: its records, epochs and producers, and what a reader of committed data gets of it."""
+"""The content of a replica's log: its records, epochs and producers, and the view of a reader of committed data."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def at_once(call: Callable[[], None]) -> None:
 
 
 def moves_of(replicas: Any, now_ms: Callable[[], int]) -> Moves:
-    """Return the moves of a broker's replicas, which copy at most 200 bytes at a time."""
+    """Return the moves of a broker's replicas, by 200 bytes at most."""
     return Moves(replicas, MoveLimits(step_bytes=200), at_once, now_ms)
 
 

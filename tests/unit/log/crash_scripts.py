@@ -53,7 +53,7 @@ _LATE = (20, 40, 60)
 
 
 def script_of(seed: int) -> Script:
-    """Return a seed's script; each process is short, so that many of them end in the middle of something."""
+    """Return a seed's script, of short processes that often end midway."""
     random = Random(seed)
     if random.random() < 0.4:
         return tuple(_any_process(random, at) for at in range(random.randint(1, 6)))

@@ -1,19 +1,19 @@
-"""What must be found in a replica after a crash: a twin made of lists, and the comparison with what was found. Pure.
+"""The expected content of a replica after a crash: a twin made of lists, and the comparison. Pure.
 
 Rules:
-    1. After a kill a replica holds what was written; where a step was in progress, what was there before it or
-       what comes of it, or a prefix of either that has all that the two share.
-    2. After a loss of power it holds a prefix of that, or of what stood there before a truncation that was not
+    1. After a kill a replica holds all that was written. If a step was in progress, it holds the state before it or
+       after it, or a prefix of either that has all that the two share.
+    2. After a power loss it holds a prefix of that, or of the log before a truncation that was not
        synced; nothing below ``flushed`` is lost.
     3. The log start offset is at or above the one last written to a checkpoint, and at most the one that was set.
-    4. Leader epochs and producers are those of the batches that are left. Of a producer whose batches lie below
+    4. Leader epochs and producers are those of the remaining batches. Of a producer whose batches lie below
        the log start nothing need be known.
     5. Of a compacted log every record is there that no compaction may have removed (``Twin.compacted``); the last one
-       of each key is, unless it is a tombstone. Nothing is left of a key that is older than what was removed of it.
-       So it is after a crash, too: a compaction goes by nothing that a loss of power could take.
+       of each key is, unless it is a tombstone. No record of a key is left that is older than a removed one.
+       So it is after a crash, too: a compaction depends on nothing that a power loss could take.
     6. A reader of committed data gets all of the committed records that are left and no other.
-    7. What a truncation takes out of a part that was compacted (as after an unclean election) may be why something
-       before it was removed. So of what could have been removed until then nothing need be there or known any more.
+    7. Records that a truncation removes from a part that was compacted (as after an unclean election) may be why some
+       before them were removed. So records that could have been removed until then may be missing or unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 class Batch(NamedTuple):
-    """A batch as it stands in the log; ``outcome`` is that of a marker, which has no rows: commit or abort."""
+    """A batch of the log; ``outcome`` is a marker's (commit or abort), which has no rows."""
 
     base_offset: int
     data: bytes
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """What a log knows of a producer; ``last_sequence`` is -1 where no batch is kept."""
+    """The state of a producer in a log; ``last_sequence`` is -1 without a batch."""
 
     producer_epoch: int
     last_sequence: int
@@ -59,13 +59,13 @@ class Twin:
     Attributes:
         batches: all that were appended and not truncated, those below the log start too.
         flushed: below this a loss of power takes nothing.
-        former: what stood there before truncations that may not be synced yet.
+        former: the batches before truncations that may not be synced yet.
         start_written: the log start offset that a checkpoint or the files had in the end.
         high_watermark_written: the high watermark that a checkpoint has.
         truncations: how many there were.
         was_emptied: the log began again, which may not be synced yet.
         removable: the records that a compaction may have removed, and the batches of producers.
-        excused: those of them that a truncation came after (rule 7).
+        excused: the ones among them before a truncation (rule 7).
     """
 
     topic_id: str
@@ -109,8 +109,8 @@ class Twin:
     def compacted(self, end_offset: int, mapped_end: int) -> Twin:
         """Compact what lies below an offset, by what lies below another one.
 
-        May go: what another record of the key follows, what was aborted, and a tombstone; of a producer all but its
-        last batch of records.
+        Removable: a record that another one of its key follows, an aborted one, and a tombstone; of a producer all but
+        its last batch of records.
         """
         aborted = self.aborted(self.end)
         newest: dict[bytes | None, Row] = {}
@@ -131,7 +131,9 @@ class Twin:
         return replace(self, removable=self.removable | removed | left_out)
 
     def sure_end(self, offset: int) -> int:
-        """Return where what must be there ends, at or below an offset: rule 7 excuses the last batches.
+        """Return the end of the records that must be there.
+
+        It is at most the given offset; rule 7 excuses the last batches.
 
         A compacted log whose last batch was truncated behind a gap ends before the gap when it is loaded.
         """
@@ -185,7 +187,7 @@ class Twin:
         return min((start for start in starts if start is not None), default=end_offset)
 
     def aborted(self, end_offset: int) -> set[int]:
-        """Return the base offsets of the batches of aborted transactions whose markers lie below an offset."""
+        """Return the base offsets of batches aborted below an offset."""
         open_batches: dict[int, list[int]] = {}
         found: set[int] = set()
         for batch in self.batches:
@@ -224,7 +226,7 @@ class Found:
 
 
 def differences(found: Found, before: Twin, after: Twin | None, *, power_lost: bool) -> list[str]:
-    """Return why a replica can't be what was left of a twin; empty: it can.
+    """Return why a replica can't be a twin's remnant; empty: it can.
 
     Args:
         found: the replica.
@@ -245,7 +247,7 @@ def differences(found: Found, before: Twin, after: Twin | None, *, power_lost: b
 def _judged(
     found: Found, before: Twin, after: Twin | None, *, power_lost: bool
 ) -> Iterator[tuple[tuple[Batch, ...], str | None]]:
-    """Yield the logs of which it may be what was left, the newest first, and why it can't be; None: it can."""
+    """Yield the logs of which it may be the remnant, the newest first, and why it can't be; None: it can."""
     last = after or before
     shared = _shared_end(before.batches, last.batches)
     floor = min(before.flushed, last.flushed, shared) if power_lost else shared
@@ -259,7 +261,7 @@ def _judged(
 
 
 def adopted(found: Found, before: Twin, after: Twin | None, *, power_lost: bool) -> Twin:
-    """Return the twin to go on with, where ``differences`` finds none: what was found, and what the disk has of it."""
+    """Return the next twin, if ``differences`` finds none, from the remnant."""
     last = after or before
     judged = _judged(found, before, after, power_lost=power_lost)
     batches = next(batches for batches, reason in judged if reason is None)
@@ -267,7 +269,7 @@ def adopted(found: Found, before: Twin, after: Twin | None, *, power_lost: bool)
     return replace(
         last,
         batches=kept,
-        epoch=last.epoch + (found.end < max(before.end, last.end)),  # what is written there now is of another leader
+        epoch=last.epoch + (found.end < max(before.end, last.end)),  # records written there now are another leader's
         start=found.start,
         end=found.end,
         start_written=min(found.start, last.start_written),
@@ -290,7 +292,7 @@ def _shared_end(one: Sequence[Batch], other: Sequence[Batch]) -> int:
 
 
 def _against(found: Found, twin: Twin, floor: int, before: Twin, last: Twin, *, emptied: bool) -> Iterator[str]:
-    """Yield why what was found can't be a prefix of ``twin``."""
+    """Yield why the replica can't be a prefix of ``twin``."""
     there = [batch for batch in twin.batches if batch.end_offset <= found.end]
     floor = twin.sure_end(floor)
     if found.end < floor:

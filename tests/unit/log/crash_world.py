@@ -1,9 +1,9 @@
 """A broker's logs in two log directories, driven by a script beside their twins, through crashes and starts.
 
-A script is a list of processes. A process is a list of steps, each with two numbers that are taken modulo what is
-there, so that every part of a script is a script; and its end: cleanly, by a kill or by a loss of power, after its
+A script is a list of processes. A process is a list of steps, each with two numbers that are taken modulo the
+choices, so that every part of a script is a script; and its end: cleanly, by a kill or by a power loss, after its
 steps or before one of the changes of files that it makes (its start counts). After each start everything is compared
-with the twins (``crash_twin.py``), and what the controller would repeat is repeated.
+with the twins (``crash_twin.py``), and the requests that the controller would repeat are repeated.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Step = tuple[str, int, int]
 
 
 class Process(NamedTuple):
-    """What a process does, and how it ends.
+    """A process's steps, and its end.
 
     Attributes:
         end: "clean", "kill" or "power".
         last: the change of a file before which it ends; None: after its steps.
-        counts: which changes ``last`` counts: "all", those of the last step ("late"), or the "renames" in it.
+        counts: which changes ``last`` counts: "all", only the last step's ("late"), or the "renames" in it.
         torn: half of that change happens, if it is an append.
         seed: of what a loss of power leaves.
         failing: the log directory that fails from the start, if any.
@@ -77,13 +77,13 @@ class Wrong(AssertionError):
 
 
 class World:
-    """See the module."""
+    """A broker's logs, driven by a script beside their twins."""
 
     def __init__(self, directory: Path) -> None:
         self.disks = [JournalDisk(directory / name, directory / f"attic-{name}") for name in "ab"]
         self.twins: dict[TopicPartition, Twin | None] = dict.fromkeys(PARTITIONS)
         self.after: dict[TopicPartition, Twin | None] = {}
-        """What comes of the step in progress, where it changes a replica; None: no replica."""
+        """The result of the step in progress, if it changes a replica; None: no replica."""
         self.power_lost: set[TopicPartition] = set()
         """The replicas that were not looked at since."""
         self.compacts = True
@@ -181,7 +181,7 @@ class World:
         self._repeat_requests()
 
     def _repeat_requests(self) -> None:
-        """As the controller does: what was not completed is asked for again."""
+        """Repeat incomplete requests, as the controller does."""
         for topic in {at.topic for at in PARTITIONS}:
             asked = [at for at in PARTITIONS if at.topic == topic and self._is_request(at)]
             if any(self.after[at] is None for at in asked):
@@ -211,10 +211,10 @@ class World:
                 twin.synced(), high_watermark_written=twin.high_watermark, start_written=twin.start
             )
 
-    # What is compared
+    # Comparisons
 
     def check(self) -> None:
-        """Compare everything with the twins; then go on with what is there."""
+        """Compare everything with the twins; then continue with the found state."""
         self._check_directories()
         for at in PARTITIONS:
             self._check_replica(at)
@@ -222,7 +222,7 @@ class World:
         self.after = {at: twin for at, twin in self.after.items() if self._is_request(at) or at in away}
 
     def _is_request(self, at: TopicPartition) -> bool:
-        """Return whether a creation or a deletion is in progress: it is asked for again, a change of a log is not."""
+        """Whether a creation or a deletion is in progress: it is requested again, a change of a log is not."""
         return at in self.after and (self.after[at] is None or self.twins[at] is None)
 
     def _check_directories(self) -> None:
@@ -265,7 +265,7 @@ class World:
         self.power_lost.discard(at)
         offline = self.logs.offline_directories
         if offline and at in self._former_places:
-            self._former_places[at] = offline[0]  # the replica goes on where it is now
+            self._former_places[at] = offline[0]  # the replica continues in its present directory
         if before is not None:
             self.twins[at] = adopted(found, before, after, power_lost=power_lost)
 
@@ -362,7 +362,7 @@ class World:
     def append(self, at: TopicPartition, twin: Twin, log: PartitionLog, other: int) -> None:
         """A batch without a producer, of an idempotent one, or of a transactional one.
 
-        That of a compacted topic may come from a leader that has no batches just before it any more: it leaves a gap.
+        A compacted topic's may come from a leader that has no batches just before it any more: it leaves a gap.
         """
         base = twin.end + (1 + other % 3 if twin.is_compacted and other % 13 == 0 else 0)
         producer_id = (-1, -1, 5, 11, 12)[other % 5]

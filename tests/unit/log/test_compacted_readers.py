@@ -1,4 +1,4 @@
-"""What readers get of a compacted log: records from any offset on, never a batch without records instead of them."""
+"""Readers of a compacted log: records from any offset on, never a batch without records instead of them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def old_client(log, start, max_bytes):
     return found
 
 
-# What is left (Cleaner.cleanInto, MemoryRecords.filterTo)
+# The rest after compaction (Cleaner.cleanInto, MemoryRecords.filterTo)
 
 
 def test_segments_of_which_nothing_is_needed_are_empty_files(bench, writer):
@@ -95,7 +95,7 @@ def test_only_the_batch_that_ends_the_round_stays_without_records(bench, writer)
 
 
 def test_a_batch_beyond_the_map_ends_no_round(bench, writer):
-    """Kafka compares with the first uncleanable offset, not with the end of what was mapped."""
+    """Kafka compares with the first uncleanable offset, not with the end of the mapped part."""
     writer.put((b"a", b"1"))
     writer.put((None, b"1"))
     writer.put((b"b", b"1"))
@@ -133,7 +133,7 @@ def test_a_producers_last_batch_alone_in_its_segment_is_not_given_alone(bench, w
 
 
 def test_what_was_aborted_is_named_for_bytes_of_several_segments(bench, writer):
-    """The list is that of the whole response (LocalLog.addAbortedTransactions)."""
+    """The list covers the whole response (LocalLog.addAbortedTransactions)."""
     bench.settings["log.segment.bytes"] = "160"
     writer.put((b"a", b"1" * 70), producer_id=7, sequence=0)
     writer.roll()
@@ -333,7 +333,7 @@ _steps = st.lists(
 def test_every_reader_gets_on_from_every_offset_and_sees_the_same(
     tmp_path_factory, make_bench, keyed_batch, steps, limits
 ):
-    """Any offset, any limit: what is read is what the files hold, and no response lacks records if some follow."""
+    """Any offset, any limit: the reads equal the files' content, and no response lacks records if some follow."""
     bench = make_bench(tmp_path_factory.mktemp("readers") / "data")
     bench.settings |= {
         "log.cleanup.policy": "compact",

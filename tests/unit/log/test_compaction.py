@@ -1,4 +1,4 @@
-"""Compaction (LogCleaner; KIP-58, KIP-354): what is chosen, what stays, and what a restart makes of it."""
+"""Compaction (LogCleaner; KIP-58, KIP-354): the choice of logs, the remaining records, and the effect of a restart."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_compacted_log_rolls_in_time_for_max_compaction_lag(bench, writer):
 
 
 def test_a_tombstone_stays_for_its_time_after_the_compaction_that_met_it(bench, writer):
-    """KIP-534: the horizon is set once, at the first compaction, and stands in the batch."""
+    """KIP-534: the horizon is set once, at the first compaction, and kept in the batch."""
     bench.settings["log.cleaner.delete.retention.ms"] = str(HOUR_MS)
     writer.put((b"a", b"1"), (b"b", b"1"))
     writer.put((b"a", None))
@@ -380,7 +380,7 @@ _steps = st.lists(
 def test_a_compacted_log_is_its_twin_without_what_later_records_replaced(
     tmp_path_factory, make_bench, keyed_batch, steps
 ):
-    """A dumb twin: all records ever appended and not truncated. What is missing was replaced, or is old enough."""
+    """A dumb twin: all records ever appended and not truncated. Missing ones were replaced, or are old enough."""
     bench = make_bench(tmp_path_factory.mktemp("compaction") / "data")
     bench.settings |= {
         "log.cleanup.policy": "compact",

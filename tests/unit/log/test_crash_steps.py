@@ -1,9 +1,9 @@
 """A crash before every single change of a file, with and without a loss of power.
 
 A scenario is run once for each change that its files see - an append, a sync, a rename, ... - and the process dies just
-before that change; an append may also die half-way. With a power loss, every file then loses what was not synced. After
-it, recovery must give a prefix of what was written; all of it was there, without a power loss, and all that was
-flushed, with one; the producers' sequences fit; and the log goes on.
+before that change; an append may also die half-way. With a power loss, every file then loses its unsynced bytes.
+After it, recovery must give a prefix of the written batches: all of them without a power loss, all
+flushed ones with one. The producers' sequences fit, and the log can be used.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CrashingDisk(SyncedDisk):
         self.changes += 1
 
     def begin_crashing(self) -> None:
-        """What came before is the stage; only changes from now on are worth a crash."""
+        """Begin to crash; changes before this call prepare the scene and are not worth a crash."""
         self.first = self.changes
 
     def create(self, path: Path) -> int:
@@ -94,10 +94,10 @@ class CrashingDisk(SyncedDisk):
 
 @dataclass
 class Scene:
-    """A log, and what must be found in it after a crash.
+    """A log, and its expected content after a crash.
 
     Attributes:
-        content: the batches as they stand in the log, each with the records it holds.
+        content: the batches of the log, each with the records it holds.
         other: what they would be if the step in progress were done already, or not at all.
         kept: minimum number of them after a kill.
         flushed: minimum number of them after a power loss.
@@ -204,7 +204,7 @@ def close_and_open(scene: Scene) -> None:
 
 @pytest.fixture(autouse=True)
 def no_real_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is synced is noted all the same; the disk of the machine need not take part in a thousand syncs."""
+    """Syncs are noted all the same; the disk of the machine need not take part in a thousand of them."""
     monkeypatch.setattr("tidegauge_broker.log.files.os.fsync", lambda _descriptor: None)
 
 
@@ -297,7 +297,7 @@ _lives = st.lists(
     max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_log_lives_through_one_crash_after_another(make_bench, tmp_path_factory, batch, lives):
-    """Any steps, a crash at any change, a power loss or none; the next process goes on with what was left."""
+    """Any steps, a crash at any change, a power loss or none; the next process continues with the rest."""
     bench = make_bench(
         tmp_path_factory.mktemp("lives") / "data", {"log.segment.bytes": "350", "log.index.interval.bytes": "0"}
     )
@@ -397,7 +397,7 @@ def test_a_crash_at_any_step_of_a_compaction_keeps_the_last_record_of_each_key(m
 
 
 def test_a_crash_at_any_step_of_a_compaction_leaves_the_aborted_transactions_named(make_bench, tmp_path, keyed_batch):
-    """What is left of an aborted transaction is named by .txnindex, and what is named has its marker still.
+    """The rest of an aborted transaction is named by .txnindex, and a named one has its marker still.
 
     Else a reader of committed data gets aborted records, or leaves out what the producer has committed later. The first
     compaction's map is full before the second transaction, which therefore stays, in a segment that is replaced.

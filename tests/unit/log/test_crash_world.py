@@ -19,7 +19,7 @@ from tests.unit.log.crash_world import Process, World, Wrong
 
 @pytest.fixture(autouse=True)
 def no_real_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is synced is noted all the same."""
+    """Syncs are noted all the same."""
     monkeypatch.setattr("tidegauge_broker.log.files.os.fsync", lambda _descriptor: None)
 
 

@@ -1,4 +1,4 @@
-"""Many new logs at once: what is on disk, what is known when, what a failing disk leaves."""
+"""Many new logs at once: the files on disk, the logs known at each step, and the remains of a failing disk."""
 
 from __future__ import annotations
 

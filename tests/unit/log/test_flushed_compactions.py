@@ -1,7 +1,7 @@
-"""A loss of power after a compaction: what the compaction went by is on the disk, as what it left out is not.
+"""A power loss after a compaction: the records that the compaction depended on are on the disk.
 
-Kafka 3.9 compacts by what it knows at the moment (Cleaner.cleanSegments: the log's lastRecordsOfActiveProducers), of
-which a loss of power can take what is in the active segment.
+Kafka 3.9 compacts by its knowledge at the moment (Cleaner.cleanSegments: the log's lastRecordsOfActiveProducers),
+of which a power loss can take the part in the active segment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegauge.transaction_marker import Outcome, TransactionMarker, make_marker
 
 
 class Least(Random):
-    """Of a file the first choice of a loss of power: what was synced, and each change of a name."""
+    """The first choice of a power loss for each file: the synced bytes, and each change of a name."""
 
     def choice(self, seq):
         return seq[0]

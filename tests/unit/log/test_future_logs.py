@@ -274,7 +274,7 @@ def test_neither_retention_nor_the_cleaner_touches_a_log_that_moves(two: Two, ba
 def test_a_move_ends_a_compaction_in_progress(two: Two, batch: Any) -> None:
     """LogManager.abortAndPauseCleaning; else the copy, made of the segments as they were, would count as clean.
 
-    What counts as clean is not looked at again: a record whose deletion is compacted away afterwards would come back.
+    A clean part is not looked at again: a record whose deletion is compacted away afterwards would come back.
     """
     two.settings |= {"log.cleanup.policy": "compact"}
     two.restart()
@@ -330,7 +330,7 @@ def test_a_name_that_leaves_no_room_for_the_suffix() -> None:
 
 
 def test_a_truncation_above_what_was_copied_takes_nothing_from_the_future_log(two: Two, batch: Any) -> None:
-    """What the future log copies later lies in the truncated log already."""
+    """The records that the future log copies later lie in the truncated log already."""
     two.append(batch, 4)
     two.begin()
     two.copy()

@@ -42,7 +42,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def after_a_start() -> dict[str, bytes]:
-    """What is there when Kafka has started: of the stray snapshots the last (removeStraySnapshots)."""
+    """Return the files after Kafka's start: of the stray snapshots the last (removeStraySnapshots)."""
     last = {f"{partition}/{last_snapshot_of(partition).name}" for partition in PARTITIONS}
     return {name: data for name, data in files_of(DIRECTORY).items() if not name.endswith(".snapshot") or name in last}
 

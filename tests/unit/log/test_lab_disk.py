@@ -1,4 +1,4 @@
-"""Disks that are slow or fail on demand: the directory goes offline, and what was acknowledged is there afterwards."""
+"""Disks that are slow or fail on demand: the directory goes offline, and acknowledged records are there afterwards."""
 
 from __future__ import annotations
 

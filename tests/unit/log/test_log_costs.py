@@ -1,6 +1,6 @@
-"""A regression guard: what the log's hot path costs beside plain system calls on the same bytes.
+"""A regression guard: the cost of the log's hot path beside plain system calls on the same bytes.
 
-The bounds are about twice of what was measured when they were written (the figure stands beside each), so they trip
+The bounds are about twice the values measured when they were written (the figure is beside each), so they trip
 over per-record work or a copy more, not over noise. Rule: the hot path touches bytes, not records.
 """
 

@@ -24,7 +24,7 @@ class Held(NamedTuple):
 
 
 class Twin:
-    """What the log should hold."""
+    """The expected content of the log."""
 
     def __init__(self):
         self.batches: list[Held] = []

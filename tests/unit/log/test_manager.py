@@ -224,7 +224,7 @@ def test_high_watermarks_come_back_clamped_to_the_log(bench, batch):
 
 
 def test_a_checkpoint_never_stands_above_the_logs_end(bench, batch):
-    """Else what is written after a loss would count as committed when the process dies before the next checkpoint."""
+    """Else records written after a loss would count as committed when the process dies before the next checkpoint."""
     checkpoint = bench.directory / "replication-offset-checkpoint"
     bench.append(batch(5))
     bench.append(batch(5))
@@ -336,7 +336,7 @@ def test_a_deleted_log_goes_after_a_restart_too(bench, batch):
 def test_a_loss_of_power_does_not_bring_back_what_a_start_has_found_deleted(bench, batch, tmp_path):
     """The process before was killed behind the rename of the log's directory, before it was synced.
 
-    The log has no recovery point yet: where it has one, the start's change of that checkpoint syncs the rename, too.
+    The log has no recovery point yet: if it has one, the start's change of that checkpoint syncs the rename, too.
     """
     bench.disk = JournalDisk(bench.directory, tmp_path / "attic")
     bench.append(batch(5))

@@ -57,5 +57,5 @@ def test_an_empty_last_segment_has_no_end_of_its_own(log: Any) -> None:
     ("upper_bound", "found"), [(25, [25, 20, 10, 3]), (22, [22, 20, 10, 3]), (20, [20, 20, 10, 3])]
 )
 def test_the_readers_end_stands_for_all_above_it(log: Any, upper_bound: int, found: list[int]) -> None:
-    """Partition.legacyFetchOffsetsForTimestamp: the high watermark before what is not above it."""
+    """Partition.legacyFetchOffsetsForTimestamp: the high watermark before the offsets that are not above it."""
     assert old_style_offsets(log, LATEST, 9, upper_bound, NOW_MS) == found

@@ -112,7 +112,7 @@ def test_bytes_between_counts_the_bytes_a_read_would_give(bench, batch):
 
 
 def test_a_segment_is_rolled_when_the_append_would_exceed_its_size(bench, batch):
-    """Names are 20 digits of the base offset; a snapshot of the producers stands at each new base."""
+    """Names are 20 digits of the base offset; each new base has a snapshot of the producers."""
     size = len(batch(5))
     bench.settings["log.segment.bytes"] = str(2 * size)
     for _ in range(5):
@@ -413,7 +413,7 @@ def test_flush_ms_bounds_how_long_records_are_not_on_disk(bench, batch):
 
 
 def test_a_truncation_while_a_pool_thread_flushes_is_not_forgotten(bench, batch, monkeypatch):
-    """What was synced has been truncated: the recovery point must not jump above the new end."""
+    """The synced bytes have been truncated: the recovery point must not jump above the new end."""
     bench.append(batch(10))
     log = bench.log()
     sync = LogSegment.sync
@@ -430,7 +430,7 @@ def test_a_truncation_while_a_pool_thread_flushes_is_not_forgotten(bench, batch,
 
 
 def test_a_flush_that_begins_in_the_middle_of_a_truncation_does_not_know_the_old_end(bench, batch):
-    """The recovery point must not jump above the new end: what is appended there would count as synced."""
+    """The recovery point must not jump above the new end: records appended there would count as synced."""
     syncing, truncated = threading.Event(), threading.Event()
 
     class Held(Disk):

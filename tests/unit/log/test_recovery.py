@@ -25,7 +25,7 @@ def newest_log(bench):
 
 
 def test_nothing_is_lost_by_a_kill_of_the_process(bench, batch):
-    """What was written is in the page cache; no fsync is needed for that."""
+    """Written records are in the page cache; no fsync is needed for that."""
     bench.settings["log.segment.bytes"] = "300"
     for _ in range(7):
         bench.append(batch(2))
@@ -282,7 +282,7 @@ def test_a_segment_that_lost_its_unsynced_end_ends_the_log(bench, batch, tmp_pat
     """A loss of power may leave the segment after it. Offsets that are missing must not lie within the log.
 
     A replica would never fetch them again, and as a leader it would pass over them. Nor may the segments that recovery
-    has removed come back with the next loss of power, behind what was appended since.
+    has removed come back with the next power loss, behind later appends.
     """
     bench.disk = disk = JournalDisk(bench.directory, tmp_path / "attic")
     bench.settings["log.segment.bytes"] = "300"
@@ -331,7 +331,7 @@ def starts_killed_at_each_change(bench, disk, prepare):
 
 
 class NoUnsyncedByteStays:
-    """For ``JournalDisk.lose_power``: files keep their names, and lose what was not synced."""
+    """For ``JournalDisk.lose_power``: files keep their names, and lose their unsynced bytes."""
 
     def choice(self, options):
         return options[0]

@@ -152,7 +152,7 @@ def test_snapshots_above_the_first_segment_that_is_scanned_are_not_trusted(bench
 
 
 def test_recovery_begins_at_the_snapshot_of_the_segment_with_the_recovery_point(bench, batch, monkeypatch):
-    """What lies before need not be read again."""
+    """Batches before it need not be read again."""
     fill(bench, batch, 4)
     bench.log().flush_rolled()
     bench.manager.write_recovery_points()
@@ -170,7 +170,7 @@ def test_recovery_begins_at_the_snapshot_of_the_segment_with_the_recovery_point(
 
 
 def test_after_two_kills_the_last_five_batches_are_still_known(bench, batch):
-    """A snapshot keeps one batch of a producer; recovery reads the scanned segments' batches, not that of the end."""
+    """A snapshot keeps one batch of a producer; recovery reads the scanned segments, not the end's snapshot."""
     for at in range(6):
         bench.append(batch(2, producer_id=7, sequence=2 * at))
     bench.restart(clean=False)

@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def five_segments(bench, batch):
-    """One batch of ten records in each of five segments, an hour apart; the bench's clock stands at the last."""
+    """Make five segments with one batch of ten records each, an hour apart; the bench's clock shows the last hour."""
     bench.settings["log.segment.bytes"] = "300"
     for index in range(5):
         bench.append(batch(10, time_ms=bench.now_ms + index * HOUR_MS))

@@ -1,4 +1,4 @@
-"""What a loss of power leaves: exactly the length last synced of every file, whatever it is."""
+"""A power loss leaves exactly the last synced length of every file."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def test_the_index_goes_with_its_segment(bench, writer):
     assert bench.files(".txnindex.deleted") == ["00000000000000000000.txnindex.deleted"]
 
 
-# What a reader of committed data must leave out
+# Records that a reader of committed data must leave out
 
 
 def test_a_read_lists_the_aborted_transactions_that_it_overlaps(bench, writer):
@@ -328,7 +328,7 @@ def compact(bench, last_stable_offset=None):
 
 
 def kept(bench):
-    """What a whole read finds: (offset, key, value) of records, (offset, outcome) of markers, (offset,) of headers."""
+    """A read of everything: (offset, key, value) of records, (offset, outcome) of markers, (offset,) of headers."""
     log, found, offset = bench.log(), [], 0
     while data := log.read(offset, log.log_end_offset, 1 << 20, at_least_one_batch=True):
         for header in iterate_headers(data):
@@ -383,7 +383,7 @@ def test_a_marker_without_data_goes_when_its_delete_horizon_has_passed(bench, wr
     compact(bench)
     first = [row for row in kept(bench) if row[0] < 4]
     assert first == [(1, "COMMIT"), (2, b"a", b"2"), (3, "COMMIT")]
-    assert round_of_the_cleaner() == first  # the horizon stands since then
+    assert round_of_the_cleaner() == first  # the horizon is set since then
     bench.now_ms += HOUR_MS - 1
     assert round_of_the_cleaner() == first
     bench.now_ms += 1

@@ -48,7 +48,7 @@ def golden_events(name: str) -> list[GoldenEvent]:
 
 
 def _divided(offset: int, records: list[MetadataRecord]) -> list[tuple[int, str, list[MetadataRecord]]]:
-    """Divide a batch: changes of partitions belong to the registration or its change that they stand beside."""
+    """Divide a batch: changes of partitions belong to the registration or change beside them."""
     events: list[tuple[int, str, list[MetadataRecord]]] = []
     at = 0
     while at < len(records):
@@ -92,7 +92,7 @@ def _change_kind(change: BrokerRegistrationChangeRecord) -> str:
 
 
 def texts(records: Any) -> list[str]:
-    """Return records as sorted texts, field by field: Kafka's order of partitions is that of a hash map."""
+    """Return records as sorted texts: Kafka's order follows a hash map."""
     return sorted(
         f"{record.type.label} {record.version} {json_text(record.message, record.version)}" for record in records
     )

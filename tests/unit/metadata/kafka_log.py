@@ -34,7 +34,7 @@ class LoggedBatch(NamedTuple):
 
 @functools.cache
 def kafka_log(name: str) -> tuple[LoggedBatch, ...]:
-    """Return the batches of a log, without those of control records."""
+    """Return the batches of a log, without control batches."""
     found = json.loads(gzip.decompress(FILE.read_bytes()))[name]
     return tuple(LoggedBatch(one["step"], one["base"], one["epoch"], _with_no_ops(one)) for one in found)
 
@@ -59,7 +59,7 @@ def record_of(dumped: dict[str, Any]) -> MetadataRecord:
 
 
 def message_of(cls: type, data: dict[str, Any]) -> Any:
-    """Return the message of a JSON object; a field that is absent has its default."""
+    """Return a JSON object's message; absent fields have their defaults."""
     values = {}
     for field in dataclasses.fields(cls):
         wire: Wire = field.metadata[WIRE]

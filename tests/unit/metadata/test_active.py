@@ -56,7 +56,7 @@ class Walk:
     """Random requests, some of them senseless, at a controller whose records are committed late or never.
 
     Attributes:
-        log: all records that were appended, in order; those of a controller that lost its leadership are taken back.
+        log: all appended records, in order; records of a controller that lost its leadership are taken back.
     """
 
     def __init__(self, seed: int, *, elr: bool) -> None:
@@ -247,7 +247,7 @@ def check_partition(image: MetadataImage, state: PartitionRegistration) -> None:
 @pytest.mark.parametrize("elr", [True, False])
 @pytest.mark.parametrize("seed", range(25))
 def test_random_decisions_keep_the_invariants(seed: int, elr: bool) -> None:
-    """Epochs rise, ISR and ELR are disjoint and alive, and what is committed is the replay of the log."""
+    """Epochs rise, ISR and ELR are disjoint and alive, and the committed image is the replay of the log."""
     walk = Walk(seed, elr=elr)
     for number in range(250):
         walk.step()

@@ -66,7 +66,10 @@ def with_topic(**options: object) -> World:
 def altered(
     world: World, resource: ConfigResource, **keys: tuple[Op, str | None]
 ) -> tuple[str, list[tuple[str, str | None]]]:
-    """Return the refusal of an alteration, and the settings that it writes; names have underscores for dots."""
+    """Return an alteration's refusal, and the settings that it writes.
+
+    Names have underscores for dots.
+    """
     wanted = {resource: {key.replace("_", "."): Alteration(*how) for key, how in keys.items()}}
     decision = alter_configs(world.view, wanted)
     world.take(decision)

@@ -1,4 +1,4 @@
-"""What ``tidegauge format`` writes, and which requests it refuses with Kafka's sentences (Formatter, StorageTool)."""
+"""The files of ``tidegauge format``, and its refusals with Kafka's sentences (Formatter, StorageTool)."""
 
 import dataclasses
 import re
@@ -129,7 +129,7 @@ def test_every_stable_level_has_a_release():
     ],
 )
 def test_levels_that_do_not_fit_are_refused(changes, sentence: str):
-    """The sentences are those of kafka-storage 4.3.1."""
+    """The sentences are kafka-storage 4.3.1's."""
     with pytest.raises(TidegaugeError, match=re.escape(sentence)):
         dataclasses.replace(DYNAMIC, **changes).levels()
 

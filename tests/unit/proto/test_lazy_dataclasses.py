@@ -31,7 +31,7 @@ class Bare:
 
 
 def span_of(dataclass: Decorate, **options: bool) -> Any:
-    """Return a class with a default, a factory, a constant and a check of its own."""
+    """Return a class with a default, factory, constant and check."""
 
     @dataclass(slots=True, **options)
     class Span:

@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_refused(
 
 
 def test_a_grpc_listener_is_advertised_beside_kafkas_protocol_among_brokers() -> None:
-    """What only gRPC has goes there, whichever listener the followers use."""
+    """Requests that only gRPC has go there, with any listener of the followers."""
     with pytest.raises(TidegaugeError, match="no gRPC listener is advertised"):
         resolve_listeners("A://h:1,GRPC://h:2", "A://h:1", "A", PLAIN)
 

@@ -43,7 +43,7 @@ def test_an_event_that_happened_before_another_has_the_smaller_stamp(walk):
 
 
 def test_the_floor_orders_what_no_message_connects():
-    """An election that ZooKeeper brought about stands behind the death that caused it."""
+    """An election that ZooKeeper brought about comes after the death that caused it."""
     wall = [5_000]
     died, elected = LogicalClock(lambda: wall[0]), LogicalClock(lambda: wall[0])
     death = died.tick()

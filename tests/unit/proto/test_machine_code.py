@@ -1,4 +1,4 @@
-"""Machine code is used where it is installed, fits and is wanted; else the sources run, and a reason is given."""
+"""Machine code is used if it is installed, fits and is wanted; else the sources run, and a reason is given."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ACTIONS = st.lists(
 
 
 def history(actions: list[tuple[str, int, int]]) -> list[dict[str, Any] | None]:
-    """What replicas do that obey the rule: logs grow, high watermarks move below their ends; None: take now."""
+    """Make events of replicas that obey the rule: logs grow, high watermarks move below their ends; None: take now."""
     ends, marks = [0] * REPLICAS, [0] * REPLICAS
     events: list[dict[str, Any] | None] = []
     for kind, replica, amount in actions:
@@ -30,7 +30,7 @@ def history(actions: list[tuple[str, int, int]]) -> list[dict[str, Any] | None]:
         if kind == TAKE:
             events.append(None)
             continue
-        # A follower's high watermark may also fall: to that of a new leader, which learnt it a round late.
+        # A follower's high watermark may also fall: to a new leader's, which learnt it a round late.
         new = old + amount if kind == LOG_END_OFFSET else min(ends[replica], max(0, old + amount - 2))
         if new != old:
             values[replica] = new
@@ -42,7 +42,7 @@ def history(actions: list[tuple[str, int, int]]) -> list[dict[str, Any] | None]:
 
 
 def merged(events: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
-    """All lines; what is left is taken at the end."""
+    """Merge all events into lines; the rest is taken at the end."""
     runs = MergedOffsets()
     lines: list[dict[str, Any]] = []
     for event in [*events, None]:

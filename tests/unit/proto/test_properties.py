@@ -1,4 +1,4 @@
-"""Properties files are read as java.util.Properties reads them, and what is written is read again."""
+"""Properties files are read as java.util.Properties reads them, and written ones are read again."""
 
 from __future__ import annotations
 

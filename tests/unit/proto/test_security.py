@@ -103,7 +103,7 @@ def test_what_can_not_be_used_is_refused_with_the_settings_name(
 
 
 def test_credentials_of_a_python_client_have_kafka_pythons_names(authority: Authority) -> None:
-    """Over gRPC under TLS alone; what has no effect is refused."""
+    """Over gRPC under TLS alone; arguments without effect are refused."""
     user = {"sasl_plain_username": "alice", "sasl_plain_password": "alice-secret"}
     made = security_of_files("SASL_SSL", authority.certificate, sasl_mechanism="SCRAM-SHA-512", **user)
     assert made.is_tls
@@ -231,7 +231,7 @@ FORMS = {
     "continued lines": lambda text: text.strip().replace("\n", " \\\n  "),
     "continued lines with escapes": lambda text: text.strip().replace("\n", "\\n\\\n"),
 }
-"""How a PEM text may stand in a properties file of Kafka's."""
+"""The forms of a PEM text in a properties file of Kafka's."""
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -79,7 +79,7 @@ def test_a_topic_view_names_the_brokers_setting():
 
 
 def test_a_broker_view_has_no_names_before_its_own():
-    """ConfigHelper.configSynonyms drops what stands before the name that is described."""
+    """ConfigHelper.configSynonyms drops the synonyms before the described name."""
     views = {view.name: view for view in broker(log_retention_minutes="5").views()}
     assert views["log.retention.ms"].value is None
     assert views["log.retention.ms"].source == "DEFAULT_CONFIG"

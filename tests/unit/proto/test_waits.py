@@ -43,7 +43,7 @@ async def test_a_wait_that_is_cancelled_after_the_event_swallows_nothing(turns: 
 
 
 def test_the_product_does_not_call_wait_for() -> None:
-    """See the module; a condition's own ``wait_for`` is another method."""
+    """The module says why; a condition's own ``wait_for`` is another method."""
     for name in ("broker", "client", "controller", "lab", "proto", "spark_jobs"):
         for path in (ROOT / name).rglob("*.py"):
             calls = [

@@ -1,4 +1,4 @@
-"""What clients are throttled for: ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager."""
+"""Throttling of clients: ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager."""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ def test_the_first_level_that_is_set_holds(first: int) -> None:
     ],
 )
 def test_who_shares_a_quota(entity: QuotaEntity, shared: Sharers) -> None:
-    """A quota of a user is for all its clients together, one of a client id for all users, that of a pair for the pair.
+    """All clients of a user share its quota, all users of a client id share that one's, and a pair has its own.
 
-    So it is where this kind of quota is the only one, and beside quotas of other kinds that do not hold for the client.
+    This holds if this kind of quota is the only one, and beside quotas of other kinds that do not hold for the client.
     """
     assert limits_of(entity).sharers("alice", "app") == shared
     others = [QuotaEntity("bob", None), QuotaEntity("bob", "x"), QuotaEntity(None, "x")]
@@ -65,7 +65,7 @@ def test_who_shares_a_quota(entity: QuotaEntity, shared: Sharers) -> None:
 
 
 def test_a_client_without_a_client_id_has_no_quota_of_client_ids() -> None:
-    """DefaultQuotaCallback.quotaLimit looks at a client id only where there is one."""
+    """DefaultQuotaCallback.quotaLimit looks at a client id only if there is one."""
     assert held(limits_of(QuotaEntity(None, DEFAULT)), "alice", "") is None
     assert held(limits_of(QuotaEntity("alice", DEFAULT), QuotaEntity("alice", None)), "alice", "") == 2
 

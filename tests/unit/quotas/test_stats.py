@@ -127,7 +127,7 @@ def test_the_throttle_time_brings_the_rate_down_to_the_limit() -> None:
 
 
 def test_an_endless_throttle_time_is_none_as_in_kafka() -> None:
-    """Of a limit of 0, ``Math.round(Infinity).toInt`` is -1, and only what is above 0 throttles."""
+    """With a limit of 0, ``Math.round(Infinity).toInt`` is -1, and only a time above 0 throttles."""
     assert to_int(2**63 - 1) == -1
     assert to_int(2**31) == -(2**31)
     assert to_int(1_234) == 1_234

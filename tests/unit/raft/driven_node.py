@@ -191,7 +191,7 @@ def driven(
 
     Args:
         node_id: its id.
-        voters: static ones, or with ``bootstrap`` those of the snapshot of a formatted node.
+        voters: static ones, or with ``bootstrap`` the voters of a formatted node's snapshot.
         batches: its log.
         election: what its quorum-state says.
         bootstrap: whether the voters come from the snapshot (0, 0), under kraft.version 1.

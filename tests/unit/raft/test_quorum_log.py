@@ -36,7 +36,7 @@ THREE = static_voters(0, 1, 2)
 
 
 def leader(*batches: object, holds_disk: bool = False, **settings: int) -> Driven:
-    """Return node 0 as the leader of epoch 1, or of the epoch behind its log."""
+    """Make node 0 the leader of epoch 1, or of the epoch behind its log."""
     node = driven(0, THREE, *batches, **settings)  # type: ignore[arg-type]
     node.elect(to=1)
     node.holds_disk = holds_disk
@@ -355,7 +355,10 @@ def test_a_late_response_of_a_former_state_changes_nothing():
 
 
 def with_two_fetches_in_flight() -> tuple[Driven, effects.Send, effects.Send]:
-    """Return a follower whose leader's slot backed off, so that a bootstrap server, the leader too, was asked."""
+    """Return a follower with two fetches in flight.
+
+    Its leader's slot backed off, so a bootstrap server, the leader too, was asked.
+    """
     node = follower(batch(0, 1), request_timeout_ms=100)
     first = node.last_send(FetchRequest)
     node.wait(100)
@@ -385,7 +388,7 @@ def test_the_later_of_two_responses_in_flight_is_no_regression():
     "late", [{"diverging": OffsetAndEpoch(0, 0)}, {"snapshot": OffsetAndEpoch(9, 1)}], ids=["diverging", "snapshot"]
 )
 def test_the_later_of_two_responses_takes_nothing_back(late: dict[str, OffsetAndEpoch]):
-    """What it says is about a log that ended elsewhere: records that came meanwhile stay."""
+    """The response is about a log that ended elsewhere: records that came meanwhile stay."""
     node, to_bootstrap, to_leader = with_two_fetches_in_flight()
     node.respond(to_leader, FetchResponse(leader_id=1, epoch=1, high_watermark=1, batches=(batch(1, 1),)))
     node.respond(to_bootstrap, FetchResponse(leader_id=1, epoch=1, **late))  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ THREE = static_voters(0, 1, 2)
 
 
 def test_epochs_are_compared_before_offsets():
-    """A longer log of an older epoch may lack what was committed (Raft paper, section 5.4.1)."""
+    """A longer log of an older epoch may lack committed records (Raft paper, section 5.4.1)."""
     node = driven(0, THREE, batch(0, 1), batch(1, 2))
     longer = node.ask(VoteRequest(CLUSTER, key(0), 5, key(1), 1, 9, False))
     later = node.ask(VoteRequest(CLUSTER, key(0), 6, key(2), 3, 1, False))

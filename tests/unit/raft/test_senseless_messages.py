@@ -51,7 +51,7 @@ STRANGER = ReplicaKey(0, bytes([9]) * 16)
 
 
 def leader(**settings: int) -> Driven:
-    """Return node 0 as the leader of epoch 1 by the votes of nodes 0 and 1."""
+    """Make node 0 the leader of epoch 1, by the votes of nodes 0 and 1."""
     node = driven(0, THREE, **settings)
     node.elect(to=1)
     return node
@@ -134,7 +134,7 @@ def test_an_update_without_a_directory_is_invalid(directory: bytes | None):
 
 
 def test_a_voter_with_a_negative_id_is_not_added():
-    """Negative ids are those of bootstrap servers in the node's slots."""
+    """Negative ids are the bootstrap servers' ids in the node's slots."""
     voters = voters_in_log(0, 1, 2)
     node = driven(0, voters, first_batch(1, 0, voters, in_log=True))
     node.elect(to=1)
@@ -164,7 +164,7 @@ def test_a_limit_that_makes_no_sense_is_raised(limit: int):
     assert node.of(effects.Respond)[-1].max_bytes >= 0
 
 
-# What a leader would never send
+# Messages that a leader would never send
 
 
 def test_a_batch_of_a_later_epoch_than_the_leaders_is_not_appended():
@@ -384,7 +384,7 @@ class Chance:
 
 
 def any_node(chance: Chance) -> Driven:
-    """Return a node of a state and settings that are drawn, with static voters or with voters in the log."""
+    """Return a node with drawn state, settings, and static or logged voters."""
     in_log = chance.random.random() < 0.5
     voters = voters_in_log(0, 1, 2) if in_log else static_voters(*range(chance.random.choice((1, 3))))
     election = chance.random.choice((None, ElectionState(1, 1), ElectionState(2), ElectionState(2, 0, key(0))))

@@ -32,7 +32,7 @@ THREE = voters_in_log(0, 1, 2)
 
 
 def leader(*, is_committed: bool = True) -> Driven:
-    """Return node 0 as the leader of a formatted quorum with voters in the log."""
+    """Return node 0 as leader of a formatted quorum with logged voters."""
     node = driven(0, THREE, bootstrap=True)
     node.elect(to=1)
     if is_committed:

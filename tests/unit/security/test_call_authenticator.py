@@ -1,4 +1,4 @@
-"""The credential of a gRPC call: what it carries, whose it is, and what is remembered of it."""
+"""The credential of a gRPC call: its content, its user, and the memory of it."""
 
 from __future__ import annotations
 

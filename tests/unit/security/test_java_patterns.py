@@ -1,4 +1,4 @@
-"""Patterns mean what they mean to Java: the verdicts are those of ``java.util.regex.Matcher.matches()`` of a JDK 17."""
+"""Patterns have Java's meaning: the verdicts come from ``java.util.regex.Matcher.matches()`` of a JDK 17."""
 
 from __future__ import annotations
 

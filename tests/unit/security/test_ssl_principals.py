@@ -147,7 +147,7 @@ def test_a_replacement_has_groups_and_escapes(rule: str, name: str) -> None:
     ],
 )
 def test_commas_separate_rules_but_not_within_one(rules: str, split: str) -> None:
-    """What Kafka's SslPrincipalMapper prints of the same texts."""
+    """Kafka's SslPrincipalMapper prints the same texts so."""
     assert str(SslPrincipalMapper(rules)) == split
 
 

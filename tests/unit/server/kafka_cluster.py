@@ -1,8 +1,8 @@
 """Brokers that replicate over Kafka's protocol in one process and one thread: real connections, cores and logs.
 
-Broker 0 leads all partitions and the others follow; there are no sockets and no controller. What a client or a follower
-writes is read by the other end in the next turn of the event loop, so the CPU time of a produce with acks=all is that
-of the client's request, the followers' rounds and all that the leader does with them.
+Broker 0 leads all partitions and the others follow; there are no sockets and no controller. Bytes that a client or a
+follower writes are read by the other end in the next turn of the event loop, so the CPU time of a produce with acks=all
+is the time of the client's request, the followers' rounds and all that the leader does with them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LEADER = 0
 
 
 class Pipe(asyncio.Transport):
-    """One end of a connection in memory: what is written is read by the other end in the next turn of the loop."""
+    """One end of a connection in memory: the other end reads its bytes in the next turn of the loop."""
 
     other: Pipe
     protocol: Any
@@ -94,7 +94,7 @@ class Pipe(asyncio.Transport):
         return False
 
     def pause_reading(self) -> None:
-        """What is written is delivered all the same: the connection keeps it."""
+        """Deliver written bytes all the same: the connection keeps them."""
 
     resume_reading = pause_reading
 
@@ -239,7 +239,7 @@ class Broker:
 
 
 class KafkaCluster:
-    """See the module. Make it inside a running loop, ``start`` it, and ``close`` it.
+    """Brokers that replicate over Kafka's protocol. Make it inside a running loop, ``start`` it, and ``close`` it.
 
     Args:
         directory: holds the logs.

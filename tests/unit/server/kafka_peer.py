@@ -17,7 +17,7 @@ from tidegauge_broker.server.wire.kafka.turns import Turns
 
 
 class Transport(asyncio.Transport):
-    """Keeps what is written; reads nothing by itself."""
+    """Keeps written bytes; reads nothing by itself."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.9", 5)})

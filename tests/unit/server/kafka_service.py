@@ -46,7 +46,7 @@ async def ask(
     principal: Principal = ANONYMOUS,
     protocol: Protocol = BROKER_PROTOCOL,
 ) -> Any:
-    """Return a handler's response as a client of that version reads it: encoded and decoded."""
+    """Return a handler's response, encoded and decoded in a client's version."""
     key = KEYS[name]
     sent = memoryview(joined(encode(key, version, request, protocol)))
     request, _ = decode(key, version, sent, protocol=protocol)

@@ -1,6 +1,6 @@
 """A controller whole in one test's event loop: node, disk, queue and handlers; the only voter of its quorum.
 
-Requests go through the codec and the handlers, as those of a connection do. Flushes of the log wait while a test holds
+Requests go through the codec and the handlers, as a connection's do. Flushes of the log wait while a test holds
 them, and then nothing is committed.
 """
 
@@ -77,7 +77,7 @@ class HeldStore(MetadataStore):
 
 
 class OneController:
-    """See the module.
+    """A controller in one test's event loop, the only voter of its quorum.
 
     Args:
         directory: of its files; formatted if it is empty.

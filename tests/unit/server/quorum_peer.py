@@ -14,7 +14,7 @@ from tidegauge_broker.server.wire.kafka.turns import Turns
 
 
 class Wire:
-    """A transport that keeps what is written, and whether it is read from."""
+    """A transport that keeps written bytes, and whether it is read from."""
 
     def __init__(self) -> None:
         self.written = b""

@@ -44,7 +44,7 @@ CHOSEN = {
 
 
 def each_request() -> Iterator[tuple[int, int, str]]:
-    """Yield key, version and kind of all samples of what is served: full, and with null wherever that may stand."""
+    """Yield key, version and kind of all served samples: full, and with null in every field that may be null."""
     for api in (one for one in APIS.values() if one.key in SERVED):
         for version in range(api.first, api.last + 1):
             yield api.key, version, "full"

@@ -38,7 +38,7 @@ Acquired = list[tuple[int, int, int]]
 
 
 class States:
-    """The share coordinator: a state for each share partition, and what is written.
+    """The share coordinator: a state for each share partition, and its writes.
 
     Attributes:
         errors: of the next requests, one after the other; then there are none.
@@ -69,7 +69,7 @@ class States:
 
 
 class ShareBroker:
-    """See the module. Make it inside a running loop, ``start`` it, and ``close`` it."""
+    """A broker with share partitions. Make it inside a running loop, ``start`` it, and ``close`` it."""
 
     def __init__(self, directory: Path, partitions: int = 1, settings: ShareSettings | None = None) -> None:
         self.cluster = KafkaCluster(directory, partitions, 1)
@@ -169,5 +169,5 @@ class ShareBroker:
 
 
 def acquired(found: Mapping[PartitionId, Fetched], partition: int = 0) -> Acquired:
-    """Return what was acquired of a partition."""
+    """Return the acquired records of a partition."""
     return [tuple(one) for one in found.get(PartitionId(TOPIC_ID_BYTES, partition), Fetched()).acquired]

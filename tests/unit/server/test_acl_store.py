@@ -1,4 +1,4 @@
-"""Access control lists in ZooKeeper: what is written, what is refused, and what is in force when."""
+"""Access control lists in ZooKeeper: writes, refusals, and the lists in force at each step."""
 
 from __future__ import annotations
 

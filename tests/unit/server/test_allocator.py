@@ -31,7 +31,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def _run(argument: str, environment: Mapping[str, str]) -> tuple[int, str]:
-    """Return the page faults of four responses after the first, and what ``keep_freed_memory`` has returned."""
+    """Return the page faults of four responses, and ``keep_freed_memory``'s result."""
     done = subprocess.run(
         [sys.executable, "-c", COUNT_FAULTS, argument], env=environment, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""What brokers in KRaft mode respond otherwise than those in ZooKeeper mode: as Apache Kafka 4.3.1."""
+"""The responses of brokers in KRaft mode that differ from ZooKeeper mode: as Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each API needs to be allowed (KafkaApis): a refusal has Kafka's error, and nothing of it reaches the handler."""
+"""The permissions that each API needs (KafkaApis): a refusal has Kafka's error, and does not reach the handler."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ async def test_who_may_nothing_gets_the_error_and_nothing_is_done(
     api = Api(name, version)
     response = await api.ask(message(name, **fields))
     assert errors_in(response) == errors
-    for request in api.seen:  # what is left of it names nothing
+    for request in api.seen:  # the rest of it names nothing
         assert not any(getattr(request, field, None) for field in NAMING)
 
 
@@ -395,7 +395,7 @@ async def test_settings_counts_and_id_of_a_created_topic_are_for_those_who_may_d
 
 
 async def test_a_creation_that_failed_has_no_error_of_the_settings() -> None:
-    """The creation's failure clears it (handleCreateTopicsResults); a refusal and a name that stands twice keep it."""
+    """The creation's failure clears it (handleCreateTopicsResults); a refusal and a repeated name keep it."""
     api = Api("CreateTopics", 7, (Operation.CREATE, ResourceType.TOPIC, "there"))
     twice = a_created("twice", ErrorCode.INVALID_REQUEST)
     api.response = CreateTopicsResponse(topics=[a_created("there", ErrorCode.TOPIC_ALREADY_EXISTS), twice])
@@ -445,7 +445,7 @@ async def test_an_error_of_the_group_names_no_topics(version: int) -> None:
 
 
 class Lists:
-    """What the handlers need of the lists."""
+    """The lists, as handlers need them."""
 
     def __init__(self) -> None:
         self.authorizer = AclAuthorizer(Rules())
@@ -477,7 +477,7 @@ async def test_a_filter_with_what_is_not_known_matches_nothing_by_chance() -> No
     assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
-# The order of results: that of the request where Kafka keeps it
+# The order of results: the request's if Kafka keeps it
 
 REQUEST_S_ORDER = ["a", "b", "c"]
 REFUSED_FIRST = ["a", "c", "b"]

@@ -127,7 +127,7 @@ class Call:
 
 
 class Lists(AclStore):
-    """Access control lists that note what is asked of them."""
+    """Access control lists that note the questions they get."""
 
     def __init__(self, rights: set[Right]) -> None:
         authorizer = AclAuthorizer(Rules())
@@ -230,7 +230,7 @@ def test_both_wires_ask_the_same_of_the_lists(
 
 
 def errors_of(response: Message) -> set[int]:
-    """Return the errors in a response, NONE too, and check that each has a sentence."""
+    """Return a response's errors, NONE too; check that each has a sentence."""
     found: set[int] = set()
     fields = response.DESCRIPTOR.fields_by_name
     if "error" in fields:

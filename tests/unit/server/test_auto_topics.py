@@ -34,7 +34,7 @@ def test_the_topic_of_offsets_is_compacted_and_replicated_exactly_as_set() -> No
 
 
 def test_the_states_of_share_groups_are_kept_and_not_compacted() -> None:
-    """ShareCoordinatorService.shareGroupStateTopicConfigs: the coordinator itself deletes what is needless."""
+    """ShareCoordinatorService.shareGroupStateTopicConfigs: the coordinator itself deletes needless records."""
     values, _ = parse_broker_settings(
         {"broker.id": "0", "zookeeper.connect": "z:1", "share.coordinator.state.topic.num.partitions": "7"}
     )

@@ -1,4 +1,4 @@
-"""Quotas and SCRAM credentials in ZooKeeper: which are refused, what is written, what a filter finds."""
+"""Quotas and SCRAM credentials in ZooKeeper: refusals, writes, and the matches of a filter."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def listening() -> Iterator[socket.socket]:
 
 
 async def test_the_oldest_connections_of_an_address_stay(listening: socket.socket) -> None:
-    """max.connections.per.ip: what is above is shut down, and the descriptor stays its owner's."""
+    """max.connections.per.ip: connections above it are shut down, and the descriptor stays its owner's."""
     port = listening.getsockname()[1]
     connections = Connections({port: "PLAINTEXT"}, 2)
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What a broker asks of the controller: proposals for the ISR until they have a response, and blocks of producer ids.
+"""Requests of a broker to the controller: ISR proposals until they have a response, and blocks of producer ids.
 
 Sources: AlterPartitionManager (one request in flight, the rest waits for the next; an error of the whole request is
 retried without end) and RPCProducerIdManager.
@@ -81,7 +81,7 @@ async def test_a_frozen_controller_is_given_up_when_another_one_is_known(monkeyp
     monkeypatch.setattr(controller_client, "LOOK_AGAIN_SECONDS", 0)
     verdict = IsrVerdict(A, NONE, 1, 0, (1, 2), 1)
     successor = Controller(AlterPartitionResponse(NONE, [verdict]))
-    now: list[int | None] = [3, None, None, 2]  # it sleeps; its session ends; another is elected
+    now: list[int | None] = [3, None, None, 2]  # it sleeps. Its session ends. Another is elected
 
     def controller_id() -> int | None:
         return now.pop(0) if len(now) > 1 else now[0]

@@ -146,7 +146,7 @@ async def test_what_brokers_alone_have_is_refused_with_the_reason(method: str, w
 
 
 def test_a_controller_without_lab_listener_has_no_lab() -> None:
-    """Nothing of gRPC is loaded, listens, or stands before a request."""
+    """Nothing of gRPC is loaded or listens, and no gate wraps a request."""
     plain = lab_of(3000, "")
     assert type(plain) is NodeLab
     served = {VOTE: Served(VOTE, lambda _: None)}

@@ -1,4 +1,4 @@
-"""The settings that a broker gives its coordinators, where nothing is set: the coordinators' own defaults."""
+"""A broker's settings for its coordinators, if nothing is set: the coordinators' own defaults."""
 
 from __future__ import annotations
 

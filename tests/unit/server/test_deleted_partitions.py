@@ -1,4 +1,4 @@
-"""A partition is deleted if ZooKeeper has no assignment of it; where that can't be read, nothing is deleted."""
+"""A partition is deleted if ZooKeeper has no assignment of it; if that can't be read, nothing is deleted."""
 
 from __future__ import annotations
 

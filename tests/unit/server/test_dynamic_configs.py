@@ -143,7 +143,7 @@ async def test_a_change_that_could_not_be_applied_is_tried_again_with_the_next(z
 
 
 async def test_a_change_of_addresses_is_applied_when_they_are_registered(zookeeper, brokers, monkeypatch):
-    """DynamicListenerConfig.reconfigure; by the broker alone, and what is deleted is that of its file again."""
+    """DynamicListenerConfig.reconfigure: by the broker alone; deleted settings return to the file's values."""
     registered = asyncio.Event()
     register = Broker.advertise
 
@@ -173,7 +173,7 @@ async def test_addresses_are_registered_with_what_a_new_session_reads(zookeeper,
 @pytest.mark.parametrize("validate_only", [True, False])
 @pytest.mark.parametrize(("name", "value"), [("1", "OTHER://h:1"), ("1", ""), ("", MOVED), ("0", MOVED)])
 async def test_addresses_that_are_refused_are_not_written(zookeeper, brokers, name, value, validate_only):
-    """ConfigAdminManager.validateBrokerConfigChange: INVALID_REQUEST, also of what is only validated."""
+    """ConfigAdminManager.validateBrokerConfigChange: INVALID_REQUEST, also with validate_only."""
     before = dict(zookeeper.nodes)
     with pytest.raises(TidegaugeError) as caught:
         await brokers[1].configs.alter_broker(name, {ADVERTISED: value}, [], validate_only=validate_only)
@@ -251,7 +251,7 @@ async def test_of_two_alterations_at_once_neither_is_lost(zookeeper, brokers):
 
 
 async def test_of_two_that_add_to_a_list_at_once_neither_is_lost(zookeeper, brokers):
-    """What a list gains or loses is applied to what the write expects to find (Kafka's later one wins)."""
+    """Gains and losses of a list apply to the list that the write expects to find (Kafka's later one wins)."""
 
     def other(policy: str):
         def write() -> None:
@@ -273,7 +273,7 @@ async def test_of_two_that_add_to_a_list_at_once_neither_is_lost(zookeeper, brok
 
 @pytest.mark.parametrize("entity", ["topics/t", "brokers/0"])
 async def test_of_two_that_replace_all_settings_at_once_the_later_one_stands_alone(zookeeper, brokers, entity):
-    """AlterConfigs: what is not named returns to its default, also what was set since the request was read."""
+    """AlterConfigs: settings without a name return to their default, also those set since the request was read."""
     first, second = ("retention.ms", "segment.ms") if entity == "topics/t" else ("log.retention.ms", "log.roll.ms")
 
     def other() -> None:
@@ -341,7 +341,7 @@ async def test_topics_that_were_deleted_while_the_session_was_lost_are_forgotten
     ],
 )
 def test_a_list_gains_behind_and_loses(change: ListChange, current: str | None, expected: str) -> None:
-    """KIP-339: what is there is not added again; a list that the entity has not is the one in force."""
+    """KIP-339: a present part is not added again; a list that the entity lacks is the one in force."""
     assert change.of(current) == expected
 
 
@@ -367,7 +367,7 @@ class SilentAfter:
 
 @pytest.mark.parametrize("responses", range(5))
 async def test_an_alteration_whose_client_leaves_is_notified_or_not_written(zookeeper, brokers, responses):
-    """The handler is cancelled where it waits: no broker would hear of settings without a notification."""
+    """The handler is cancelled at its wait: no broker would hear of settings without a notification."""
     admin = ConfigAdmin(SilentAfter(zookeeper, responses))
     task = asyncio.get_running_loop().create_task(admin.alter("topics/t", lambda _: {MIN_ISR: "2"}))
     await settle()
@@ -419,7 +419,7 @@ async def test_the_controller_hears_when_unclean_elections_become_allowed(zookee
 
 
 async def test_descriptions(zookeeper, brokers):
-    """ConfigHelper: topics from ZooKeeper, brokers from what is in force, the default only what is set there."""
+    """ConfigHelper: topics from ZooKeeper, brokers from the values in force, the default only from its own settings."""
     await brokers[0].configs.alter_topic("t", {MIN_ISR: "2"}, [])
     await brokers[0].configs.alter_broker("", {"log.segment.bytes": "1000"}, [])
     await settle()

@@ -40,7 +40,7 @@ NOT_NAMED = {
     (apis.ALTER_SHARE_GROUP_OFFSETS, 0),
     (apis.DELETE_SHARE_GROUP_OFFSETS, 0),
 }
-"""Requests whose topics Kafka's response to a failure does not name: the error stands at its top, or nowhere."""
+"""Requests whose topics Kafka's response to a failure does not name: the error is at its top, or nowhere."""
 NOWHERE = {
     *((apis.DESCRIBE_LOG_DIRS, version, kind) for version in range(3) for kind in ("full", "null")),
     *((apis.METADATA, version, "null") for version in range(1, 13)),
@@ -72,7 +72,7 @@ def received(key: int, version: int, response: Any) -> Any:
 
 
 def comparable(value: Any) -> Any:
-    """A message as tuples; lists sorted, since Kafka's come out of hash maps; empty records like null ones."""
+    """Turn a message into tuples: lists sorted, since Kafka's come out of hash maps; empty records like null ones."""
     if dataclasses.is_dataclass(value):
         return tuple((one.name, comparable(getattr(value, one.name))) for one in dataclasses.fields(value))
     if isinstance(value, (list, tuple)):
@@ -93,7 +93,7 @@ def test_a_failure_has_the_response_of_kafkas_own_classes(number: int, key: int,
     ours = received(key, version, SERVED[key].refusal(version, sample(key, version, kind), UNKNOWN))
     *name, body = KAFKAS[number].split(" ", 3)
     assert name == [str(key), str(version), kind]
-    if key == apis.DESCRIBE_USER_SCRAM_CREDENTIALS:  # Kafka's has no names, and fails itself where there are no users
+    if key == apis.DESCRIBE_USER_SCRAM_CREDENTIALS:  # Kafka's has no names, and fails itself if there are no users
         assert [one.user for one in ours.results] == (["name-1", "name-2"] if kind == "full" else [])
         return
     theirs, end = decode(key, version, memoryview(bytes.fromhex(body)), 0, response=True)
@@ -115,7 +115,7 @@ def values(message: Any, names: tuple[str, ...]) -> set[Any]:
 
 
 def topics_of(request: Any) -> Iterator[tuple[str | bytes, set[int]]]:
-    """The topics that a request names, by id where they have no name, and their partitions."""
+    """Yield the topics that a request names, by id if they have no name, and their partitions."""
     owners = [request, *(getattr(request, "markers", None) or ()), *(getattr(request, "dirs", None) or ())]
     for topic in [one for owner in owners for field in TOPICS for one in getattr(owner, field, None) or ()]:
         if isinstance(topic, str):
@@ -136,7 +136,7 @@ def test_a_failure_says_so_and_names_each_topic_and_partition_of_the_request(key
         return
     topics = list(topics_of(request))
     assert {name for name, _ in topics} <= values(response, NAMES)
-    if key not in {apis.CREATE_TOPICS, apis.CREATE_PARTITIONS}:  # their results are those of topics
+    if key not in {apis.CREATE_TOPICS, apis.CREATE_PARTITIONS}:  # they have a result for each topic
         assert {number for _, numbers in topics for number in numbers} <= values(response, NUMBERS)
 
 

@@ -87,7 +87,7 @@ def test_each_line_is_one_json_object_with_the_common_fields(tmp_path):
 
 
 def test_a_merged_line_has_the_times_and_the_cause_of_its_last_change_and_counts_its_changes(tmp_path):
-    """So what the line says is true at its time; what came before it in another process stands before it."""
+    """So the line is true at its time; earlier events of another process come before it."""
     timers, clock = Timers(), LogicalClock(lambda: 0)
     log = EventLogWriter(tmp_path / "events.jsonl", "broker-1", lambda: 1, timers, logical_clock=clock)
     log.note("log_end_offset", "Produce", {"old": 0, "new": 1}, AT)

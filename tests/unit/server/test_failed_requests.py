@@ -133,7 +133,7 @@ def framed(key: int, version: int, message: Any) -> memoryview:
 
 
 def repr_of(message: Any) -> str:
-    """What a message says; a view of bytes has no value of its own in its text."""
+    """Describe a message's content; a view of bytes has no value of its own in its text."""
     records = [
         bytes(one.records or b"")
         for topic in getattr(message, "responses", ())

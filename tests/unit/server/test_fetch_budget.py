@@ -27,7 +27,7 @@ class TenBatches:
 
 
 class Stand:
-    """What a ReplicaManager asks of the core and of the logs, for this one response."""
+    """The core and the logs of a ReplicaManager, for this one response."""
 
     def __init__(self, results: list[FetchResult], max_bytes: int) -> None:
         self.results = results
@@ -49,7 +49,7 @@ class Stand:
         (10_000, 10_000, [10, 10, 10]),
         (1_500, 10_000, [10, 5, 0]),  # the whole is full
         (10_000, 300, [3, 3, 3]),  # each partition has its own limit
-        (10, 10_000, [1, 0, 0]),  # the first batch always comes, and only that of the first partition
+        (10, 10_000, [1, 0, 0]),  # the first batch always comes, and only the first partition's
         (10_000, 10, [1, 0, 0]),
         (150, 10_000, [1, 0, 0]),  # whole batches only
     ],

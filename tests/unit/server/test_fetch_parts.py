@@ -178,7 +178,7 @@ async def test_a_fetcher_that_ends_takes_its_response_to_the_end(cluster: KafkaC
 async def test_nothing_is_appended_behind_a_part_that_was_not_taken_whole(
     cluster: KafkaCluster, follower: Follower
 ) -> None:
-    """What follows a damaged batch, or one of a newer epoch, would leave a gap in the log."""
+    """Batches behind a damaged one, or one of a newer epoch, would leave a gap in the log."""
     records = bytearray(records_of(cluster, 12))
     records[len(BATCH) * 3 + 65] ^= 1  # inside the records of the fourth batch
     chosen = follower.ask()

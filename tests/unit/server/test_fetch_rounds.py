@@ -1,4 +1,4 @@
-"""What a fetcher's round and a round stepped by the lab have in common: the core, and the causal order of events."""
+"""A fetcher's round and a round stepped by the lab share the core, and the causal order of events."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def at(number: int, offset: int) -> FetchPartition:
 
 
 def named(request: fetch_pb2.ReplicaFetchRequest) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return the partitions that a request names, with their offsets, and those that it forgets."""
+    """Return a request's partitions with their offsets, and the forgotten ones."""
     return [(one.partition, one.fetch_offset) for one in request.partitions], [
         one.partition for one in request.forgotten
     ]

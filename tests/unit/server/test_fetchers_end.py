@@ -1,4 +1,4 @@
-"""A fetcher ends when it is cancelled, whatever has just woken it."""
+"""A fetcher ends when it is cancelled, after any wake-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of Kafka's protocol are those of the whole stream, wherever reads end (NetworkReceive)."""
+"""Frames of Kafka's protocol are the whole stream's, wherever reads end (NetworkReceive)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Log:
-    """The log of the one partition: what was appended, and perhaps a disk that refuses."""
+    """The log of the one partition: its batches, and perhaps a disk that refuses."""
 
     log_start_offset = 0
 
@@ -194,7 +194,7 @@ async def test_it_loads_in_the_background_and_rejects_meanwhile(world: Any) -> N
 
 
 async def test_a_log_that_cannot_be_read_leaves_the_partition_without_a_coordinator(world: Any) -> None:
-    """What was read may not be the latest; CoordinatorRuntime, CoordinatorState.FAILED."""
+    """The records read may not be the latest; CoordinatorRuntime, CoordinatorState.FAILED."""
     runner, replicas = world
     replicas.log.batches.append(b"")
     replicas.log.refuses = True

@@ -104,7 +104,7 @@ async def seen_by_handler(key: int, version: int, request: Any, *allowed: str) -
 
 @pytest.mark.parametrize(("key", "version"), SAMPLES)
 async def test_without_rights_no_name_reaches_a_handler(key: int, version: int) -> None:
-    """A name that stands twice is no way round a list, nor is a request without items."""
+    """A repeated name is no way round a list, nor is a request without items."""
     request = sample(key, version, "full")
     names = of_items(request, 0) | of_items(request, 1)
     for shape in (request, twice(request)):

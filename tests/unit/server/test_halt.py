@@ -20,7 +20,7 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
 
 class Broken:
-    """A core that fails where no partition is to blame."""
+    """A core that fails outside of any partition."""
 
     def fetch(self, *_: Any) -> Any:
         raise RuntimeError("a purgatory")

@@ -122,7 +122,7 @@ async def test_a_connection_that_ends_leaves_nothing_held(broker: Broker, after_
 
 
 async def test_a_request_that_outlives_its_connection_takes_effect_at_the_release(broker: Broker) -> None:
-    """KafkaRequestHandler takes from the RequestChannel what is in it, whether its connection is open or not."""
+    """KafkaRequestHandler takes requests from the RequestChannel, whether their connections are open or not."""
     broker.hold("JoinGroup", outlives_connection=True, times=1)
     client, again = Client(broker.listener), Client(broker.listener)
     await ask(client, JOIN_GROUP, 1, join())

@@ -43,7 +43,7 @@ async def test_the_caller_of_a_kafka_connection_has_javas_form() -> None:
 
 
 async def test_a_grpc_connection_is_closed_by_the_name_that_grpc_gives_it() -> None:
-    """An IPv6 host stands in brackets, escaped."""
+    """An IPv6 host has brackets, escaped."""
     with listening() as server, contextlib.ExitStack() as stack:
         port = server.getsockname()[1]
         client = stack.enter_context(socket.create_connection(("::1", port)))

@@ -62,7 +62,7 @@ async def test_an_end_of_version_5_returns_what_the_producer_goes_on_with(versio
 
 @pytest.mark.parametrize("verify_only", [True, False])
 async def test_a_broker_verifies_partitions_or_adds_them(verify_only: bool):
-    """AddPartitionsToTxn v4 and later: what is not verified is added for a producer of transactions v2."""
+    """AddPartitionsToTxn v4 and later: partitions to add are for a producer of transactions v2."""
     service = SimpleNamespace(
         transactions=FakeService(add_partitions=coming(transactions.AddPartitionsToTxnResult({A0: ErrorCode.NONE})))
     )
@@ -280,7 +280,7 @@ async def test_transactional_ids_are_listed_by_a_pattern(pattern: str | None, ma
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
 @pytest.mark.parametrize("pattern", ["(?!pay).*", "(a{1000}){1000}"])
 async def test_a_bad_pattern_of_transactional_ids_is_refused_after_the_coordinator(error: ErrorCode, pattern: str):
-    """TransactionStateManager.listTransactionStates: the coordinator's error goes before that of the pattern."""
+    """TransactionStateManager.listTransactionStates: the coordinator's error precedes the pattern's."""
     service = transaction_service(transactions.ListTransactionsResult(error, ("Odd",), () if error else LISTED))
     asked = message("ListTransactions", transactional_id_pattern=pattern, state_filters=["Odd"])
     response = await ask(service, "ListTransactions", 2, asked)

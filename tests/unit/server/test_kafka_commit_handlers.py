@@ -20,7 +20,7 @@ T0, T4, U0 = TopicPartition("t", 0), TopicPartition("t", 4), TopicPartition("u",
 
 
 class Groups(FakeService):
-    """A coordinator that takes each commit but that of u-0."""
+    """A coordinator that takes each commit except u-0's."""
 
     async def commit_offsets(self, request: OffsetCommit) -> OffsetCommitResult:
         self.calls.append(("commit_offsets", (request,), {}))

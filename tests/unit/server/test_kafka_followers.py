@@ -58,7 +58,7 @@ def asked_of(made: FakeService) -> core.FetchRequest:
 
 @pytest.mark.parametrize("version", versions("Fetch"))
 async def test_a_fetch_with_a_replica_id_is_a_followers(version: int) -> None:
-    """FetchParams.isFromFollower: the id stands in the request up to version 14, then in a tagged field (KIP-903)."""
+    """FetchParams.isFromFollower: the id is in the request up to version 14, then in a tagged field (KIP-903)."""
     made = service()
     await ask(made, "Fetch", version, fetch(version, 2, 77))
     asked = asked_of(made)
@@ -144,7 +144,7 @@ def cache(slots: int) -> FetchSessionCache:
 
 
 def open_one(sessions: FetchSessionCache, size: int, *, follower: bool, now_ms: int = 0) -> int | None:
-    """Return the id of a new session with so many partitions; None: the cache gave none."""
+    """Return a new session's id; None: the cache gave none."""
     asked = {Place("t", number): Asked(0, 1, -1, -1, -1) for number in range(size)}
     found = sessions.open(0, 0, asked, (), uses_ids=False, now_ms=now_ms, is_privileged=follower)
     assert isinstance(found, Opened)

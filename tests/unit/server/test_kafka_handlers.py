@@ -1,6 +1,6 @@
 """Handlers of Kafka's protocol over a service that returns what a test says: versions, order of checks, errors.
 
-What a whole broker responds is compared with Kafka's responses by tests/integration/test_kafka_wire_responses.py.
+tests/integration/test_kafka_wire_responses.py compares a complete broker's responses with Kafka's.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def coming(value: Any) -> Any:
     return come
 
 
-# What a broker without an authorizer refuses
+# Refusals of a broker without an authorizer
 
 
 @pytest.mark.parametrize("version", versions("DescribeAcls"))
 async def test_acls_need_an_authorizer(version: int) -> None:
-    """AclApis: SECURITY_DISABLED, for each creation and filter where there are several."""
+    """AclApis: SECURITY_DISABLED, for each creation and filter if there are several."""
     without = FakeService(configs=SimpleNamespace(acls=None))
     described = await ask(without, "DescribeAcls", version, message("DescribeAcls", pattern_type_filter=3))
     assert (described.error_code, described.error_message) == (54, "No Authorizer is configured on the broker")

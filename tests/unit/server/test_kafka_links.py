@@ -226,7 +226,7 @@ async def test_topics_without_ids_are_named_in_version_12(leader: Leader) -> Non
 
 
 async def test_what_a_response_says_reaches_the_core(leader: Leader) -> None:
-    """Records untouched; a diverging epoch (KIP-320) and the leader's hint (KIP-951) where they are given."""
+    """Records untouched; a diverging epoch (KIP-320) and the leader's hint (KIP-951) if they are given."""
     leader.gives = {
         A: wire.PartitionData(0, 0, 12, 11, 2, records=b"batch"),
         B: wire.PartitionData(1, 0, 12, 11, 2, wire.EpochEndOffset(1, 6), records=b""),

@@ -1,4 +1,4 @@
-"""Handlers of offsets and of DeleteRecords, in Kafka's protocol: versions, errors, what is asked of the service."""
+"""Handlers of offsets and of DeleteRecords, in Kafka's protocol: versions, errors, and calls of the service."""
 
 from __future__ import annotations
 

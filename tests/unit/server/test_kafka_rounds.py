@@ -53,13 +53,13 @@ async def test_a_record_with_acks_all_waits_for_one_round_of_each_follower_and_f
 
 
 def epochs_on_disk(cluster: KafkaCluster, broker: int) -> list[str]:
-    """Return the entries of partition 0's leader-epoch-checkpoint, as lines; none where it is missing."""
+    """Return partition 0's leader-epoch-checkpoint entries; none if it is missing."""
     path = cluster.brokers[broker].directory / f"{TOPIC}-0" / "leader-epoch-checkpoint"
     return path.read_text().splitlines()[2:] if path.exists() else []
 
 
 async def test_a_follower_writes_the_epochs_of_a_round_in_the_pool_and_nothing_waits_for_them(tmp_path: Path) -> None:
-    """Each is a file that is synced, 2 ms of the event loop and more; a round may bring those of all partitions."""
+    """Each is a file that is synced, 2 ms of the event loop and more; a round may bring all partitions' epochs."""
     cluster = KafkaCluster(tmp_path, 2, 2)
     follower = cluster.brokers[1]
     try:
@@ -189,7 +189,7 @@ def test_other_topics_that_come_and_go_leave_a_session_as_it_is() -> None:
 
 
 async def test_a_record_in_one_of_many_partitions_has_the_leader_look_at_that_one_alone(tmp_path: Path) -> None:
-    """What a round costs grows with what has news, not with the partitions that it stands for."""
+    """The cost of a round grows with the partitions that have news, not with all that it covers."""
     cluster = KafkaCluster(tmp_path, 50, 3)
     looked_at: list[int] = []
     try:
@@ -218,7 +218,7 @@ async def test_a_record_in_one_of_many_partitions_has_the_leader_look_at_that_on
         replicas.begin_fetch = counted  # type: ignore[method-assign]
         for partition in (7, 7, 8):
             await produce(partition)
-        # What was written, and what was before it: the follower has not been sent that high watermark yet.
+        # The new record, and the one before it: the follower has not been sent that high watermark yet.
         assert max(looked_at) == 2
         assert cluster.offsets() == [(1, 1)] * 3
     finally:

@@ -117,7 +117,7 @@ async def test_a_transaction_that_the_response_leaves_out_is_not_verified() -> N
 
 
 async def test_a_coordinator_of_before_verification_is_not_asked() -> None:
-    """Versions up to 3 can't say what is to be verified; the callers try again."""
+    """Versions up to 3 can't name partitions to verify; the callers try again."""
     peer = MemoryPeer({}, {ADD_PARTITIONS_TO_TXN: (0, 3)})
     assert await transactions(peer).verify(1, WANTED) is None
     assert peer.requests == []

@@ -1,6 +1,7 @@
-"""Requests about thousands of partitions leave the event loop to others, over both wires; what they say stays whole.
+"""Requests about thousands of partitions leave the event loop to others, over both wires; their responses stay
+complete.
 
-Counted is what is made between two turns of the loop, never a duration.
+The tests count the items made between two turns of the loop, never a duration.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ async def test_a_disk_that_refuses_a_deletion_is_in_the_response(
 
 
 async def test_a_request_of_a_controller_that_is_replaced_meanwhile_ends_with_its_error(broker: Broker) -> None:
-    """The successor sends every state again; what was taken over before is judged by its leader epoch."""
+    """The successor sends every state again; states taken over before are judged by their leader epochs."""
     task = asyncio.ensure_future(become(broker, leader_and_isr()))
     while not broker.logs.logs:  # noqa: ASYNC110 - nothing else would tell
         await asyncio.sleep(0)
@@ -228,7 +228,7 @@ async def test_messages_of_thousands_of_partitions_are_converted_in_turns() -> N
 
 
 def test_what_a_broker_keeps_is_frozen_as_it_grows_and_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full collection looks at all that is not frozen; what is frozen and becomes garbage stays for good."""
+    """A full collection looks at all objects that are not frozen; frozen ones that become garbage stay for good."""
     done: list[str] = []
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))

@@ -103,7 +103,7 @@ async def test_later_requests_wait_for_a_large_decision_and_the_loop_does_not(st
 
 
 async def test_a_decision_made_under_a_leadership_that_ended_meanwhile_is_not_written(states: Any) -> None:
-    """It rests on a state that another leader may have changed (CoordinatorRuntime fails what is queued)."""
+    """It rests on a state that another leader may have changed (CoordinatorRuntime fails queued writes)."""
     runner, replicas, threads = states
     threads.may_go_on.clear()
     writing = runner.request(WriteShareState(KEY, 2, 0, 0, 0, BATCHES))

@@ -1,6 +1,6 @@
 """Decisions about many partitions are made in a thread, so that votes, fetches and heartbeats go on meanwhile.
 
-What is decided is the same; what arrives meanwhile is taken in behind it.
+The decisions are the same; events that arrive meanwhile are taken in behind them.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def test_a_large_topic_is_decided_and_encoded_in_threads_with_the_same_rec
 
 
 async def test_heartbeats_that_arrive_meanwhile_are_noted_behind_the_decision(one: OneController) -> None:
-    """The thread walks the contacts; a broker's session lasts by what has arrived all the same."""
+    """The thread walks the contacts; a broker's session lasts by new heartbeats all the same."""
     paused = Paused(one)
     await asyncio.to_thread(paused.begun.wait)
     active = one.controller.active

@@ -221,7 +221,7 @@ async def test_a_client_that_leaves_takes_no_proof_from_others() -> None:
 
 
 async def test_a_proof_that_fails_ends_no_other() -> None:
-    """A defect is that of the requests that share it."""
+    """A defect only fails the requests that share it."""
     proofs = Proofs()
     shared = SharedProofs(proofs.prove)
     failed = asyncio.ensure_future(shared.holds(AT))

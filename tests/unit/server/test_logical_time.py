@@ -13,7 +13,7 @@ from tidegauge_broker.server.wire.grpc.logical_time import LogicalTime
 
 
 def clock() -> LogicalClock:
-    """One whose wall clock stands at 0, so that only messages move it."""
+    """Make a clock whose wall clock is stopped at 0, so that only messages move it."""
     return LogicalClock(lambda: 0)
 
 

@@ -91,7 +91,7 @@ async def test_whoever_waits_for_a_change_is_woken_by_it():
 
 
 async def test_followers_and_the_control_plane_may_have_listeners_of_their_own():
-    """An endpoint's own address is the control plane's; ``address`` is that of followers, ``grpc_address`` gRPC's."""
+    """An endpoint's own address is the control plane's; ``address`` is the followers', ``grpc_address`` gRPC's."""
     listeners = (Listener("PLAINTEXT", "h", 1), Listener("GRPC", "h", 2))
     apart, over_kafka, over_grpc = MetadataCache("", "PLAINTEXT"), MetadataCache("GRPC"), MetadataCache()
     for cache in (apart, over_kafka, over_grpc):

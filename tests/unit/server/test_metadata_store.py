@@ -96,7 +96,7 @@ def test_a_formatted_directory_begins_with_its_voters(stores: Reopen):
 
 
 def test_log_epochs_voters_and_vote_survive(stores: Reopen):
-    """What a process leaves, flushed, is what the next one begins with."""
+    """A process begins with the flushed state of the one before."""
     store, opened = stores()
     changed = VOTERS.without(3002)
     log = [
@@ -119,7 +119,7 @@ def test_log_epochs_voters_and_vote_survive(stores: Reopen):
 
 
 def test_a_batch_that_a_leader_sent_keeps_its_bytes(stores: Reopen):
-    """Byte-equal logs: what is appended is what was fetched."""
+    """Byte-equal logs: the appended bytes are the fetched ones."""
     store, _ = stores()
     store.append(no_ops(0, 1, 2))
     sent = store.read(0, 1 << 20)
@@ -282,9 +282,9 @@ def test_a_directory_that_is_not_formatted_is_refused(tmp_path: Path):
 def test_a_damaged_log_ends_before_the_damage_and_says_so(
     stores: Reopen, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    """KafkaRaftLog.createLog recovers the whole log: a batch that is not what was written ends it.
+    """KafkaRaftLog.createLog recovers the whole log: a batch that differs from the written one ends it.
 
-    The voter has less than it had acknowledged, as Kafka's would; what it lacks it fetches from the leader.
+    The voter has less than it had acknowledged, as Kafka's would; it fetches the missing records from the leader.
     """
     store, opened = stores()
     for batch in (Batch(0, 1, 1, (LeaderChange(3000, VOTERS.keys, VOTERS.keys),)), no_ops(1, 1, 3), no_ops(4, 1)):

@@ -32,7 +32,7 @@ unused: Any = None
 
 
 class Replicas:
-    """What the service asks of the replica manager."""
+    """The replica manager, as the service calls it."""
 
     def __init__(self, *, is_parked: bool) -> None:
         self._is_parked = is_parked
@@ -116,7 +116,7 @@ async def test_consumers_and_followers_are_counted_apart() -> None:
 
 @pytest.mark.parametrize("is_parked", [False, True])
 async def test_a_follower_whose_fetch_is_begun_is_counted_when_it_has_its_response(*, is_parked: bool) -> None:
-    """A parked fetch counts with its response, and not at all where it is cancelled."""
+    """A parked fetch counts with its response, and not at all if it is cancelled."""
     service, meters = metered(is_parked=is_parked)
     request, pending = FetchRequest(2, 500, 1, 1 << 20, []), service.responses.for_follower("c")
     first, second = (service.begin_follower_fetch(A_CLIENT, request, pending) for _ in range(2))

@@ -238,7 +238,7 @@ def test_verifications_are_reported_by_the_names_of_kafkas_manager() -> None:
 
 
 def test_load_times_are_those_of_the_last_minute() -> None:
-    """partition-load-time-max and -avg; Kafka's Max and Avg are NaN where there is no sample."""
+    """partition-load-time-max and -avg; Kafka's Max and Avg are NaN if there is no sample."""
     meters = Meters()
     name = "kafka_server_transaction_coordinator_metrics_partition_load_time"
     meters.transaction_loads.took(-LOAD_WINDOW_MS, 900)
@@ -297,8 +297,9 @@ DASHBOARDS: dict[str, set[str]] = {
     },
     "kafka_server_sessionexpirelistener": {"zookeeperdisconnects_total", "zookeeperexpires_total"},
 }
-"""What public dashboards and alerts query of replication, where their names come from the exporter's example rules:
-strimzi-kafka.json, prometheus-kafka-rules.yaml, KafOpticon; jmx-monitoring-stacks, whose own rules keep PerSec."""
+"""The replication metrics that public dashboards and alerts query, if their names come from the exporter's example
+rules: strimzi-kafka.json, prometheus-kafka-rules.yaml, KafOpticon; jmx-monitoring-stacks, whose own rules keep PerSec.
+"""
 
 
 def test_what_public_dashboards_query_is_there() -> None:

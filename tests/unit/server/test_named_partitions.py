@@ -1,4 +1,4 @@
-"""What a request is about, for faults that mean some topics, partitions or groups only, on both wires."""
+"""The objects of a request, for faults that mean some topics, partitions or groups only, on both wires."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ZSTD = 4
 
 
 class Segment:
-    """A segment whose headers all claim a time that only the last batch's record has; counts what is walked."""
+    """A segment whose headers all claim a time that only the last batch's record has; counts the walked ones."""
 
     base_offset = 0
     largest_timestamp = (9, 0)
@@ -83,7 +83,7 @@ async def test_a_search_goes_on_behind_each_large_batch() -> None:
 
 @pytest.mark.parametrize("change", ["layout_version", "log_start_offset", "is_closed"])
 async def test_a_search_in_a_log_that_changes_counts_no_longer_and_large_batches_stay_known(change: str) -> None:
-    """What was searched is truncated, deleted or replaced; the next search is spared the work beside the loop."""
+    """The searched files are truncated, deleted or replaced; the next search is spared the work beside the loop."""
     segment, of_log, looked, asked = Segment(3), log(), Looked(), []
 
     async def look_elsewhere(question: Question) -> object:

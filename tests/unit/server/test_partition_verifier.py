@@ -209,7 +209,7 @@ def test_a_request_is_of_one_producer() -> None:
 
 
 def test_a_transactional_id_that_no_string_can_hold_is_refused_and_no_coordinator_is_asked() -> None:
-    """The request to the coordinator could not be written; those of others wait in the same one."""
+    """The request to the coordinator could not be written; others' partitions wait in the same one."""
     world = World(A, B)
     asked = request(records(), records())
     verified: Verified = world.verification.of(asked, "x" * 2**15, ABORTABLE)

@@ -43,7 +43,7 @@ def begun(checks: PasswordChecks, connection: str, password: str) -> asyncio.Tas
 
 
 async def turns() -> None:
-    """Let what was begun reach its first wait."""
+    """Let begun work reach its first wait."""
     for _ in range(3):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""What a broker finds or makes in ZooKeeper at its start (KafkaServer.startup, KafkaZkClient)."""
+"""A broker's preparation of ZooKeeper at its start (KafkaServer.startup, KafkaZkClient)."""
 
 from __future__ import annotations
 

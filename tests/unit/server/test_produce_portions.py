@@ -203,7 +203,7 @@ def check(service: Any, cluster: KafkaCluster) -> None:
 
 
 async def test_a_large_produce_over_grpc_is_appended_in_portions(service: BrokerService, cluster: KafkaCluster) -> None:
-    """The second batch of a partition that is named twice is refused, wherever it stands."""
+    """The second batch of a partition that is named twice is refused, in any portion."""
     servicer = BrokerServicer(service, lambda: NOW_MS, "L")
     context: Any = SimpleNamespace()
     response = await servicer.Produce(grpc_request(TWICE), context)

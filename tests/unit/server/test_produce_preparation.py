@@ -50,7 +50,7 @@ def message_set(count: int, codec: int) -> bytes:
 
 
 class Meter:
-    """Counts what is inflated and decoded, by whether it is done in the thread that made it."""
+    """Counts inflations and decodings, by whether they are done in the thread that made it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._thread = threading.get_ident()
@@ -137,7 +137,7 @@ async def test_a_heavy_batch_and_the_next_are_appended_in_the_order_of_the_conne
 
 
 async def test_one_batch_is_inflated_at_a_time() -> None:
-    """Whatever number of connections send one: the memory is that of one."""
+    """With any number of connections that send one: only one takes memory."""
     pool, busy, most = RecordsPool(), [0], [0]
 
     def work(pause: Callable[[], object]) -> None:

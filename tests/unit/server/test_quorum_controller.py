@@ -1,4 +1,4 @@
-"""The controller around its decisions: one queue, responses at the commit, and what is left when leadership is lost.
+"""The controller around its decisions: one queue, responses at the commit, and the state after a lost leadership.
 
 Kafka's ``QuorumController``; the decisions themselves have tests of their own (tests/unit/metadata).
 """
@@ -100,7 +100,7 @@ async def test_a_response_waits_until_its_records_are_committed(one: OneControll
 
 
 async def test_lost_leadership_fails_what_waits_and_leaves_the_committed_image(one: OneController):
-    """QuorumController.renounce: NOT_CONTROLLER to waiting and queued requests; memory is that of the log again."""
+    """QuorumController.renounce: NOT_CONTROLLER to waiting and queued requests; memory equals the log again."""
     await one.register(0)
     one.store.passes.clear()
     created = one.create("t")
@@ -364,7 +364,7 @@ async def test_no_op_records_are_written_while_nothing_happens(tmp_path: Path):
 
 
 async def test_the_image_of_a_restart_is_that_of_the_log(tmp_path: Path):
-    """What was responded to is there, whatever the log held beyond it; the next epoch goes on from it."""
+    """Acknowledged changes are there, whatever the log held beyond them; the next epoch begins behind them."""
     async with controller_at(tmp_path) as one:
         await one.register(0)
         await one.create("t", "u", partitions=3)

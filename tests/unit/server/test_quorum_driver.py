@@ -19,7 +19,7 @@ from tidegauge_controller.raft.values import Batch, ElectionState, OffsetAndEpoc
 
 
 class FakeStore:
-    """A disk that notes what is asked of it, and fails where a test says so."""
+    """A disk that notes its calls, and fails if a test says so."""
 
     def __init__(self) -> None:
         self.done: list[str] = []

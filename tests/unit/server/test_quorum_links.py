@@ -1,4 +1,4 @@
-"""What a node says of controllers that it can't use: it tries for ever, and the log must say why, once."""
+"""A node's log about controllers that it can't use: it tries for ever, and the log must say why, once."""
 
 from __future__ import annotations
 

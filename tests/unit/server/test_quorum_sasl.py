@@ -1,4 +1,4 @@
-"""A controller's listener with SASL: what is served before and after the authentication, and how a failure ends it."""
+"""A controller's listener with SASL: the APIs before and after the authentication, and how a failure ends it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Client:
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
 
     def ask(self, key: int, version: int, message: Any) -> Any:
-        """Send a request; return the response, None where there is none yet."""
+        """Send a request; return the response, None if there is none yet."""
         self.wire.written = b""
         codec = codec_of(key, version, KRAFT_PROTOCOL)
         give(self.connection, joined(codec.request_frame(7, "test", message)))

@@ -65,7 +65,7 @@ async def test_all_kinds_and_entities_are_followed(zookeeper: FakeZooKeeper) -> 
 
 
 async def test_a_broker_that_starts_or_has_a_new_session_reads_all(zookeeper: FakeZooKeeper) -> None:
-    """Notifications may have been purged meanwhile: what is no longer there holds no longer."""
+    """Notifications may have been purged meanwhile: removed quotas hold no longer."""
     writer, broker = configs_of(zookeeper), configs_of(zookeeper)
     await writer.quotas.alter({"user": "a", "client-id": None}, {"producer_byte_rate": 1.0}, validate_only=False)
     await writer.quotas.alter({"client-id": "c"}, {"producer_byte_rate": 2.0}, validate_only=False)
@@ -78,7 +78,7 @@ async def test_a_broker_that_starts_or_has_a_new_session_reads_all(zookeeper: Fa
 
 
 async def test_the_windows_are_settings(zookeeper: FakeZooKeeper) -> None:
-    """``quota.window.num`` and ``.size.seconds``, and those of the controller's own (KIP-599)."""
+    """``quota.window.num`` and ``.size.seconds``, and the controller's own ones (KIP-599)."""
     static = {"quota_window_num": "5", "quota_window_size_seconds": "2", "controller_quota_window_num": "3"}
     managers = configs_of(zookeeper, **static).quotas_in_force.managers
     assert managers.produce.window == managers.request.window == Window(5, 2_000)

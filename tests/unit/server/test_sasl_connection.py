@@ -1,4 +1,4 @@
-"""A connection of a listener with SASL: what is served when, and how a failure ends it."""
+"""A connection of a listener with SASL: the APIs at each stage, and how a failure ends it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SaslClient(Client):
         self._read = 0
 
     def ask(self, key: int, version: int, message: Any) -> Any:
-        """Send a request; return its response, None where none has come yet."""
+        """Send a request; return its response, None if none has come yet."""
         self.send(joined(request_frame(key, version, 3, "test", message)))
         return self.response(key, version)
 

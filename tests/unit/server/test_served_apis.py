@@ -1,4 +1,4 @@
-"""What a broker says of an API of Kafka stands in one value of its handler's module; all tables derive from these."""
+"""A broker's description of an API of Kafka is one value in its handler's module; all tables derive from these."""
 
 from __future__ import annotations
 

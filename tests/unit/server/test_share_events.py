@@ -1,4 +1,4 @@
-"""Share partitions in the event log: each change at once, and what is too much together (docs/events.md)."""
+"""Share partitions in the event log: each change at once, and the excess ones together (docs/events.md)."""
 
 from __future__ import annotations
 

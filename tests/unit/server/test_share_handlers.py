@@ -1,6 +1,6 @@
 """ShareFetch and ShareAcknowledge: order of checks, errors and forms of the responses (KIP-932).
 
-Each test names the part of ``KafkaApis`` whose rule it holds; what is said to be seen was seen at a broker of 4.3.1.
+Each test names the part of ``KafkaApis`` whose rule it holds; behaviour marked as seen was seen at a broker of 4.3.1.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ async def test_a_response_is_void_where_another_request_has_come_meanwhile(asked
 
 
 async def test_the_last_request_of_a_session_fetches_nothing_and_releases_the_rest(asked: Asked) -> None:
-    """Seen: the acknowledgement is written, then what is released."""
+    """Seen: the acknowledgement is written, then the release."""
     asked.broker.produce(1, 1)
     await asked.fetch(0, 0, max_records=2, batch_size=1)
     response = await asked.fetch(-1, acknowledging(0, (1, 1, ACCEPT)))
@@ -421,7 +421,7 @@ async def test_records_of_many_partitions_are_acquired_and_responded_to_in_sever
 async def test_a_share_partition_that_is_lost_between_two_turns_gives_none_and_the_others_their_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read is acquired of a share partition that is still there (SharePartition.acquire, stateNotActive)."""
+    """Records are acquired of a share partition that is still there (SharePartition.acquire, stateNotActive)."""
     monkeypatch.setattr(fetching, "_ACQUIRED_PER_TURN", 1)
     broker = ShareBroker(tmp_path, 2)
     await broker.start()

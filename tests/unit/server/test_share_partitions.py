@@ -166,7 +166,7 @@ async def test_a_fetch_waits_for_records_that_another_member_releases(broker: Sh
 
 
 async def test_a_fetch_waits_for_locks_that_time_out(broker: ShareBroker) -> None:
-    """AcquisitionLockTimerTask; what is given back is written, and the wait does not depend on that."""
+    """AcquisitionLockTimerTask: the records given back are written, and the wait does not depend on that."""
     broker.produce(3)
     await broker.open()
     assert await broker.fetch("b") == [(0, 2, 1)]
@@ -237,7 +237,7 @@ async def test_a_request_without_records_or_bytes_is_responded_to_at_once(broker
     assert broker.states.reads == []
 
 
-# What is acquired
+# Acquisitions
 
 
 async def test_records_are_the_batches_that_have_what_was_acquired(broker: ShareBroker) -> None:
@@ -392,7 +392,7 @@ async def test_a_session_that_ends_releases_what_its_member_has(broker: ShareBro
 
 
 async def test_a_connection_that_closes_ends_its_sessions_and_the_last_one_drops_the_group(broker: ShareBroker) -> None:
-    """ShareSessionCache.ClientConnectionDisconnectListener: what is released is written although it is dropped."""
+    """ShareSessionCache.ClientConnectionDisconnectListener: a release is written although its partition is dropped."""
     broker.produce(1)
     await broker.open()
     broker.session()
@@ -475,7 +475,7 @@ async def test_a_defect_costs_its_share_partition_alone(
 async def test_a_leadership_that_is_watched_is_reported_when_it_ends_and_no_longer_when_it_is_not(
     broker: ShareBroker,
 ) -> None:
-    """Leaderships.watch: the broker's own topics are not those of coordinators."""
+    """Leaderships.watch: the broker's own topics are not coordinators'."""
     core = broker.broker.replicas.core
     await broker.open()
     assert core.watch_leadership(TopicPartition(TOPIC, 1)) == [LeadershipChanged(TopicPartition(TOPIC, 1), True, 1)]
@@ -499,7 +499,7 @@ async def test_a_leadership_is_watched_no_longer_than_there_is_a_share_partition
 async def test_below_share_version_1_all_that_is_in_flight_is_forgotten_and_nothing_is_written(
     broker: ShareBroker,
 ) -> None:
-    """SharePartitionManager.onShareVersionToggle; what was acquired is available when the state is loaded again."""
+    """SharePartitionManager.onShareVersionToggle: acquired records are available when the state is loaded again."""
     broker.produce(3)
     await broker.open()
     broker.session()

@@ -1,4 +1,4 @@
-"""The persister of share partitions' states: where it asks, what it retries, and what goes in one request."""
+"""The persister of share partitions' states: the coordinators it asks, its retries, and the content of one request."""
 
 from __future__ import annotations
 

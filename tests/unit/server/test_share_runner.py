@@ -53,7 +53,7 @@ CALLER = Caller("c", "PLAINTEXT")
 
 
 class ShareReplicas(Replicas):
-    """Those of a partition of __share_group_state; what is pruned is noted."""
+    """The replicas of a partition of __share_group_state, which note the pruned offsets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -274,7 +274,7 @@ async def test_a_state_is_given_out_only_by_a_proven_leader(world: tuple[ShareRu
 
 
 async def test_the_lag_is_what_is_not_done_below_the_high_watermark() -> None:
-    """GroupCoordinatorService.computeShareGroupLagAndBuildResponse: end - start offset - what is completed."""
+    """GroupCoordinatorService.computeShareGroupLagAndBuildResponse: end - start offset - completed records."""
     around = Around()
     around.states.result = ShareStateResult(leader_epoch=5, start_offset=4, complete_count=2)  # type: ignore[attr-defined]
     around.ends = {T0: Latest(10), T1: Latest(-1, ErrorCode.LEADER_NOT_AVAILABLE)}

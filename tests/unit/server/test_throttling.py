@@ -76,7 +76,7 @@ class QuotaListener(Listener):
 
 
 class Timers:
-    """What was to be called later: nothing is, before the test says so."""
+    """Keeps later calls: none runs before the test says so."""
 
     def __init__(self) -> None:
         self.waits_ms: list[float] = []
@@ -322,7 +322,7 @@ async def test_a_connection_that_is_closed_while_it_is_muted_leaves_no_timer(
 
 
 async def test_a_request_that_is_cancelled_is_cancelled_where_it_waits(listener: QuotaListener, timers: Timers) -> None:
-    """A connection that ends gives up what is in flight, measured or not, before its first step or later."""
+    """A connection that ends gives up requests in flight, measured or not, before their first step or later."""
     del timers
     ends: list[str] = []
 
@@ -589,7 +589,7 @@ async def test_a_produce_that_fails_uses_no_bytes(listener: QuotaListener, timer
 async def test_the_records_of_a_fetch_that_fails_behind_its_read_count_no_longer(
     listener: QuotaListener, timers: Timers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a response holds of the memory for responses is given back, whichever step fails."""
+    """A response's share of the memory for responses is given back, whichever step fails."""
     reads = Reads(listener)
     for step in ("_size_bytes", "response_of"):
         with monkeypatch.context() as broken:

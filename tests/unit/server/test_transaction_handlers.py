@@ -152,7 +152,7 @@ async def test_descriptions_and_lists() -> None:
 
 
 async def test_producers_are_described_with_their_transactions() -> None:
-    """KIP-664: -1 where no transaction is open, and where no marker was written."""
+    """KIP-664: -1 if no transaction is open, and if no marker was written."""
     entries = [ProducerEntry(7, 3, coordinator_epoch=2, transaction_start=40), ProducerEntry(8, 0)]
     asked = FakeService(describe_producers=lambda _: entries)
     request = message("DescribeProducers", topics=[{"name": "a", "partition_indexes": [0]}])

@@ -1,4 +1,4 @@
-"""What a broker sends itself about transactions passes the gate, as in Kafka it passes a socket."""
+"""A broker's requests to itself about transactions pass the gate, as in Kafka they pass a socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WANTED = AddPartitionsToTxn("tx", 7, 2, (A,), verify_only=True)
 
 
 class FakeGate:
-    """Injects, holds or refuses; notes what was asked."""
+    """Injects, holds or refuses; notes the requests."""
 
     def __init__(self, injected: InjectedError | None = None) -> None:
         self.injected = injected
@@ -132,7 +132,7 @@ async def test_an_error_of_the_whole_is_that_of_each_partition_of_a_verification
 
 
 async def test_grpc_carries_the_version_of_a_marker_and_partitions_that_are_to_be_added() -> None:
-    """What WriteTxnMarkers v2 and AddPartitionsToTxn v4 say over Kafka's protocol (KIP-890, part 2)."""
+    """The additional fields of WriteTxnMarkers v2 and AddPartitionsToTxn v4 in Kafka's protocol (KIP-890, part 2)."""
     sent: list[Any] = []
 
     class Stub:

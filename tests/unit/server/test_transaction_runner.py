@@ -77,7 +77,7 @@ class Replicas:
 
 
 class Groups:
-    """The group coordinator's shell: notes what is completed, and may wait for the test."""
+    """The group coordinator's shell: notes completions, and may wait for the test."""
 
     partitions = 1
 
@@ -240,7 +240,7 @@ async def test_partitions_that_clients_may_not_add_keep_the_others_out(world: Wo
 
 
 async def test_markers_are_control_batches_and_report_each_partition(world: World) -> None:
-    """KafkaApis.handleWriteTxnMarkersRequest: UNKNOWN_TOPIC_OR_PARTITION where there is no log."""
+    """KafkaApis.handleWriteTxnMarkersRequest: UNKNOWN_TOPIC_OR_PARTITION if there is no log."""
     world.replicas.errors[ORDERS] = ErrorCode.NOT_LEADER_OR_FOLLOWER
     marker = TransactionMarker(7, 3, Outcome.ABORT, 9)
     found = await world.service.write_markers([MarkersOfTransaction(marker, (ORDERS, OFFSETS, GONE))])
@@ -268,7 +268,7 @@ async def test_a_marker_without_a_producer_fails_the_request_and_none_is_written
 
 
 async def test_kafka_17507_offsets_are_completed_before_the_markers_response(world: World) -> None:
-    """KAFKA-17507: else the offsets of the producer's next transaction might be taken for those of this one."""
+    """KAFKA-17507: else the offsets of the producer's next transaction might count as this one's."""
     world.groups.waits.clear()
     marker = TransactionMarker(7, 3, Outcome.COMMIT, 9)
     writing = asyncio.ensure_future(world.service.write_markers([MarkersOfTransaction(marker, (OFFSETS, ORDERS))]))

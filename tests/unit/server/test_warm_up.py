@@ -1,4 +1,4 @@
-"""What a launcher makes ready is what a node's first requests ask for: nothing is compiled a second time."""
+"""A launcher prepares the codecs that a node's first requests need: nothing is compiled a second time."""
 
 from __future__ import annotations
 

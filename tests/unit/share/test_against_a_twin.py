@@ -224,7 +224,7 @@ class History:
 def test_the_partition_and_the_twin_agree_after_every_step(
     seed: int, recordwise: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether the records of a split batch are kept each for itself, or in runs, as those of a very long one are."""
+    """Whether the records of a split batch are kept each for itself, or in runs, as in a very long one."""
     monkeypatch.setattr(batches, "RECORDWISE", recordwise)
     history = History(seed)
     for _ in range(120):

@@ -1,4 +1,4 @@
-"""What a batch costs depends on how its records differ, not on how many offsets it has.
+"""The cost of a batch depends on how its records differ, not on how many offsets it has.
 
 A producer's batch of 1 MB may have millions of records, and a state that is read back may name any offsets: anyone who
 may write to the share coordinator, or to ``__share_group_state``, can make one up. Offsets here are so many that each

@@ -184,7 +184,7 @@ def test_a_read_that_ends_below_the_start_offset_acquires_nothing():
 
 
 def test_holes_of_a_state_are_acquired_up_to_the_batch_behind_them():
-    """A batch of the log that reaches from a hole into what is in flight is not acquired as a whole."""
+    """A batch of the log that reaches from a hole into records in flight is not acquired as a whole."""
     share = Driver(log_of(20), state=[StateBatch(15, 19, 0, 1)])
     assert share.fetch(max_records=1) == [(0, 14, 1)]
     assert share.fetch(max_records=5) == [(15, 19, 2)]

@@ -1,8 +1,8 @@
 """Share partitions at one leader after the other, with the share coordinator that they write to (KIP-932).
 
 Random histories, in which leaders and share coordinators die and responses are lost, hold what a member may rely on: a
-record that was accepted or rejected with success is never delivered again; each record is delivered; a leader delivers
-a record at most as often as the limit says; a leader of a former epoch writes nothing. With any of these rules taken
+record that was accepted or rejected with success is never delivered again. Each record is delivered. A leader delivers
+a record at most as often as the limit says. A leader of a former epoch writes nothing. With any of these rules taken
 away (``MUTANTS``) they do not.
 """
 
@@ -29,7 +29,7 @@ LIMIT = 3
 
 
 class Leader(Driver):
-    """A leader whose state is that of the share coordinator."""
+    """A leader that loads the share coordinator's state."""
 
     def __init__(self, coordinator: ShareHarness, epoch: int, sizes: list[int]) -> None:
         read = coordinator.ask(ReadShareState(KEY, epoch))
@@ -114,7 +114,7 @@ class History:
             self.leader.take(self.leader.share.state_written(write.write_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def change_coordinator(self) -> None:
-        """Another broker loads the log of __share_group_state; what was sent and not written is sent there."""
+        """Let another broker load the log of __share_group_state; unwritten requests are sent there."""
         before = self.coordinator.coordinator.state_of(KEY)
         self.coordinator = self.leader.coordinator = self.coordinator.successor()
         assert self.coordinator.coordinator.state_of(KEY) == before, "what is loaded is what was in force"
@@ -141,8 +141,8 @@ class History:
 def test_acknowledgements_that_succeeded_hold_through_changes_of_leaders(seed: int) -> None:
     history = History(seed)
     history.play(150)
-    # Whatever is left is delivered and accepted in the end. The start may wait before records that were completed under
-    # a former leader, until there are records behind them (SharePartition.findLastOffsetAcknowledgedAndMetadata).
+    # Remaining records are delivered and accepted in the end. The start may wait before records that were completed
+    # under a former leader, until there are records behind them (SharePartition.findLastOffsetAcknowledgedAndMetadata).
     history.change_leader()
     leader, end = history.leader, sum(history.sizes)
     for _ in range(20 * end):

@@ -1,4 +1,4 @@
-"""What a share partition shows of itself: each offset from start to end once, as it is (share/viewing.py)."""
+"""A share partition's view of itself: each offset from start to end once, in its state (share/viewing.py)."""
 
 from __future__ import annotations
 

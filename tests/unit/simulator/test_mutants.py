@@ -1,8 +1,8 @@
 """One rule away, and the simulator must notice: else its silence proves nothing (docs/results/rules-taken-away.md).
 
 Two searches share the work: random histories (``simulate``: every message, fault and disk) and random traces (the steps
-of ``replay``, the state space of the published models). What is found within seconds runs always, the rest is ``long``;
-docs/results/rules-taken-away.md has seeds and times. A rule that can be missing unnoticed is a missing check.
+of ``replay``, the state space of the published models). Mutants found within seconds run always, the rest is ``long``;
+docs/simulation.md has the table with seeds and times. A rule that can be missing unnoticed is a missing check.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SLOW = {"M2", "M6", "rollback", "zombie-overwrites", "diverging-unfenced"}
 
 
 def traces_until_broken(seed: int, limit: int) -> str:
-    """The invariant that the first bad trace breaks, empty where none does; the trace is shortened and read again."""
+    """Find the invariant that the first bad trace breaks, or empty; shorten the trace and read it again."""
     for number in range(seed, seed + limit):
         found = random_trace(number, 50, "kip-320")
         if not found.outcome.held:
@@ -46,7 +46,7 @@ def traces_until_broken(seed: int, limit: int) -> str:
 
 
 def histories_until_broken(limit: int) -> str:
-    """The invariant that the first bad history of one partition breaks, empty where none does."""
+    """Return the invariant that the first bad one-partition history breaks, or empty."""
     for seed in range(limit):
         violation = history_of(seed, 500, directories=1).violation
         if violation is not None:
@@ -55,7 +55,7 @@ def histories_until_broken(limit: int) -> str:
 
 
 def disk_histories_until_broken(limit: int, first: int = 0) -> str:
-    """Return the invariant that the first bad history with two log directories breaks; empty where none does."""
+    """Return the invariant that the first bad two-directory history breaks, or empty."""
     for seed in range(first, first + limit):
         violation = history_of(seed, 500, directories=2).violation
         if violation is not None:
@@ -111,7 +111,7 @@ def test_with_every_rule_nothing_breaks(control: Mutant, monkeypatch: pytest.Mon
 
 
 def test_power_losses_break_no_trace():
-    """What a power loss took is named, and breaks nothing below the high watermark of those that are left."""
+    """Records lost by power are named, and nothing breaks below the remaining replicas' high watermark."""
     found = [random_trace(seed, 60, "kip-320", power=0.7) for seed in range(100)]
     assert all(one.outcome.held for one in found)
     assert any(one.outcome.lost_by_power for one in found)

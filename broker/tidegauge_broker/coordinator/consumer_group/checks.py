@@ -1,4 +1,4 @@
-"""What is wrong with a heartbeat by itself, before the group is looked at, in Kafka's order.
+"""Checks of a heartbeat by itself, before the group is looked up, in Kafka's order.
 
 Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
 """

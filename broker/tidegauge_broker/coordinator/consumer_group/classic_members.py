@@ -41,7 +41,7 @@ def join(draft: Draft, request: JoinGroup, member_id: str, met: Circumstances) -
     Args:
         draft: the decision.
         request: the JoinGroup.
-        member_id: that of the request, or a new one.
+        member_id: the request's, or a new one.
         met: what the request meets.
 
     Raises:
@@ -70,7 +70,10 @@ def join(draft: Draft, request: JoinGroup, member_id: str, met: Circumstances) -
 
 
 def _subscription(image: GroupImage, request: JoinGroup, member_id: str) -> Subscription:
-    """Return the subscription of a member's first protocol; one protocol must be common to all classic members."""
+    """Return the subscription of a member's first protocol.
+
+    One protocol must be common to all classic members.
+    """
     others = [
         {protocol.name for protocol in member.classic.protocols}
         for one, member in image.members.items()
@@ -88,7 +91,7 @@ def _subscription(image: GroupImage, request: JoinGroup, member_id: str) -> Subs
 
 
 def _member(draft: Draft, request: JoinGroup, member_id: str) -> ConsumerMember:
-    """Return the member that joins, which may be new or replace a static one."""
+    """Return the joining member, which may be new or replace a static one."""
     image, instance_id = draft.image, request.group_instance_id
     if instance_id is None:
         return image.members.get(member_id) or ConsumerMember(member_id)
@@ -105,7 +108,7 @@ def _member(draft: Draft, request: JoinGroup, member_id: str) -> ConsumerMember:
 
 
 def sync(image: GroupImage, request: SyncGroup, topics: Topics) -> SyncGroupResult:
-    """Return the response to a classic member's SyncGroup: the partitions that it may own now."""
+    """Return a classic member's SyncGroup response, with the partitions it may own."""
     member, error = _classic_member(image, request.member_id, request.group_instance_id)
     if member is None or member.classic is None:
         return SyncGroupResult(error)
@@ -125,7 +128,10 @@ def sync(image: GroupImage, request: SyncGroup, topics: Topics) -> SyncGroupResu
 
 
 def heartbeat_error(image: GroupImage, request: Heartbeat) -> ErrorCode:
-    """Return the error of a classic member's Heartbeat: REBALANCE_IN_PROGRESS if a step is before the member."""
+    """Return the error of a classic member's Heartbeat.
+
+    It is REBALANCE_IN_PROGRESS if the member has a step of a rebalance to make.
+    """
     member, error = _classic_member(image, request.member_id, request.group_instance_id)
     if member is None:
         return error
@@ -153,7 +159,7 @@ def _waits(image: GroupImage, member: ConsumerMember) -> bool:
 def _classic_member(
     image: GroupImage, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerMember | None, ErrorCode]:
-    """Return a member with the classic protocol, or why a request may not speak for it."""
+    """Return a member with the classic protocol, or why it is refused."""
     if instance_id is not None:
         current = image.static_members.get(instance_id)
         if current is None:

@@ -20,7 +20,7 @@ class MalformedProtocol(Exception):
 
 
 class Subscription(NamedTuple):
-    """What a member is subscribed to, and what it owns."""
+    """A member's subscribed topics, and the partitions that it owns."""
 
     version: int
     topics: tuple[str, ...]
@@ -30,7 +30,7 @@ class Subscription(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """What a leader has assigned to a member."""
+    """The partitions that a leader has assigned to a member."""
 
     partitions: tuple[NamedPartition, ...]
     user_data: bytes | None
@@ -90,7 +90,7 @@ class _Reader:
 
 
 def read_subscription(metadata: bytes) -> Subscription:
-    """Return a subscription; fields of versions that this module does not know are left aside.
+    """Return a subscription, without fields of later versions.
 
     Raises:
         MalformedProtocol: the bytes are none.
@@ -107,7 +107,7 @@ def read_subscription(metadata: bytes) -> Subscription:
 
 
 def read_assignment(assignment: bytes) -> Assigned:
-    """Return an assignment; empty bytes are that of a member that has none yet.
+    """Return an assignment; empty bytes: the member has none yet.
 
     Raises:
         MalformedProtocol: the bytes are none.

@@ -15,12 +15,15 @@ from tidegauge_broker.coordinator.typed_records import MAX_EPOCH
 
 
 def exists(image: GroupImage) -> bool:
-    """Return whether records of the group are left; one whose tombstones were read has none."""
+    """Whether the group has records; after its tombstones it has none."""
     return image != GroupImage(image.group_id)
 
 
 def incoherence(image: GroupImage) -> str | None:
-    """Return why no coordinator can have written a group's records, as a clause; None if one can."""
+    """Return why a group's records are incoherent, as a clause, or None.
+
+    No coordinator can have written such records.
+    """
     if not FIRST_EPOCH <= image.epoch <= MAX_EPOCH:
         return f"its epoch is {image.epoch}"
     if not 0 <= image.assignment_epoch <= image.epoch:

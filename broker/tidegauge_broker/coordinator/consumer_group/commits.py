@@ -27,7 +27,7 @@ def commit_error(
     knows_epochs: bool,
     is_transactional: bool = False,
 ) -> ErrorCode:
-    """Return why a commit is refused as a whole; NONE if it may be stored.
+    """Return the error of a commit as a whole, or NONE.
 
     Args:
         image: the group.
@@ -54,7 +54,7 @@ def commit_error(
 
 
 def _may_commit(member: ConsumerMember, topics: Topics, at: TopicPartition, epoch: int) -> bool:
-    """Return whether the member has had a partition since an epoch that is not above the request's."""
+    """Whether the member has had a partition since an epoch that is not above the request's."""
     topic = topics.by_name.get(at.topic)
     if topic is None:
         return False
@@ -66,7 +66,7 @@ def _may_commit(member: ConsumerMember, topics: Topics, at: TopicPartition, epoc
 
 
 def fetch_error(image: GroupImage, request: OffsetFetch) -> ErrorCode:
-    """Return why a fetch of offsets is refused as a whole; NONE if it is served."""
+    """Return the error of an offset fetch as a whole, or NONE."""
     if request.member_id is None and request.member_epoch < 0:
         return ErrorCode.NONE
     member = image.members.get(request.member_id or "")

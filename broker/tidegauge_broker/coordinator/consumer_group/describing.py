@@ -1,4 +1,4 @@
-"""What consumer groups look like to clients: ConsumerGroupDescribe. Always the committed state."""
+"""ConsumerGroupDescribe: consumer groups as clients see them, in their committed state."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def described_consumer_group(
 
 
 def _owned(member: ConsumerMember) -> Assignment:
-    """Return the partitions that a member has: those that it has yet to give up, too."""
+    """Return a member's partitions, including those it must still revoke."""
     return as_assignment(with_epochs((flattened(member.assigned) | flattened(member.pending_revocation)).items()))
 
 

@@ -37,7 +37,7 @@ from tidegauge_broker.coordinator.consumer_group.topics import Topics
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a heartbeat meets beside its group.
+    """The context of a heartbeat beside its group.
 
     Attributes:
         topics: those that exist.
@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """What a heartbeat comes to.
+    """The result of a heartbeat.
 
     Attributes:
         result: its response, once the draft's records are committed.
@@ -151,7 +151,7 @@ def advance(
 
 
 def _is_full(request: ConsumerGroupHeartbeat) -> bool:
-    """Return whether a heartbeat repeats all fields, as a client's does that is not sure of the last response."""
+    """Whether a heartbeat repeats all fields, as after a response that may be lost."""
     return (
         request.rebalance_timeout_ms != -1
         and (request.topic_names is not None or request.topic_regex is not None)
@@ -160,7 +160,7 @@ def _is_full(request: ConsumerGroupHeartbeat) -> bool:
 
 
 def _member(draft: Draft, request: ConsumerGroupHeartbeat) -> ConsumerMember:
-    """Return the member that sends a heartbeat, which may be new or replace a static one."""
+    """Return a heartbeat's member, which may be new or replace a static one."""
     if request.instance_id is not None:
         return _static_member(draft, request, request.instance_id)
     member = draft.image.members.get(request.member_id)
@@ -222,7 +222,7 @@ def check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None
 
 
 def _merged(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> ConsumerMember:
-    """Return a member with the fields of its heartbeat; what a heartbeat leaves out is unchanged."""
+    """Return a member with the fields of its heartbeat; absent ones stay."""
     names = member.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names)))
     timeout_ms = member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
     return replace(

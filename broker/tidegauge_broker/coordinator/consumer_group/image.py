@@ -1,4 +1,4 @@
-"""What the records of a consumer group say: the group is the fold of its records, live and after a load.
+"""The image of a consumer group: the group is the fold of its records, live and after a load.
 
 A decision works on a ``Draft`` of the image (docs/adr/0027-one-write-of-a-consumer-group.md).
 Source: ConsumerGroup, ModernGroup and the replay methods of GroupMetadataManager of Kafka.
@@ -125,14 +125,14 @@ class GroupImage:
         return ConsumerGroupState.RECONCILING
 
     def topics_of(self, member: ConsumerMember) -> tuple[str, ...]:
-        """Return the names of the topics that a member is subscribed to, by name and by its expression."""
+        """Return the topics a member is subscribed to, by name and expression."""
         resolved = self.regexes.get(member.topic_regex)
         if resolved is None or not resolved.topics:
             return member.topic_names
         return tuple(copied_set((*member.topic_names, *resolved.topics)))
 
     def subscribed_topics(self, without: Iterable[str] = (), without_regexes: Iterable[str] = ()) -> set[str]:
-        """Return all topics that members are subscribed to, except for some members and expressions."""
+        """Return all topics that members, except some, are subscribed to."""
         left_out, dropped = set(without), set(without_regexes)
         found: set[str] = set()
         regexes: set[str] = set()
@@ -175,7 +175,7 @@ class GroupImage:
     # Replay
 
     def replay(self, record: ConsumerGroupRecord) -> None:
-        """Take a record; those of unknown members, which compaction may leave behind, are taken as they come."""
+        """Apply a record; records of unknown members, which compaction may leave, are applied too."""
         _REPLAYS[type(record.key)](self, record.key, record.value)
 
     def replay_epoch(self, _key: Any, value: ConsumerGroupMetadataValue | None) -> None:
@@ -291,7 +291,10 @@ def _state(number: int) -> MemberState:
 
 
 def _epochs(topics: Iterable[CurrentPartitions], member_epoch: int) -> Epochs:
-    """Return partitions with their assignment epochs; a record of an earlier release has the member's for all."""
+    """Return partitions with their assignment epochs.
+
+    A record of an earlier release has none; the member's epoch counts for all.
+    """
     found: dict[bytes, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs or [member_epoch] * len(topic.partitions)

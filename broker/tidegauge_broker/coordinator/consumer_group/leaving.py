@@ -68,5 +68,5 @@ def fence(draft: Draft, member_ids: list[str], topics: Topics) -> None:
 
 
 def _at_epoch_0(assigned: Epochs) -> Epochs:
-    """Return partitions with assignment epoch 0: commits of whoever takes the member's place are accepted."""
+    """Return partitions at epoch 0: commits of the member's replacement are accepted."""
     return {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in assigned.items()}

@@ -1,6 +1,6 @@
 """Rebuilds consumer groups from their records; a record that cannot be taken costs its group, and no other.
 
-Source: the replay methods of GroupMetadataManager; KAFKA-19862: compaction may leave tombstones of what is not there.
+Source: the replay methods of GroupMetadataManager; KAFKA-19862: compaction may leave tombstones without a record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidegauge_broker.coordinator.typed_loading import TypedGroupLoader
 
 
 class ConsumerGroupLoader(TypedGroupLoader[GroupImage]):
-    """Takes the records of consumer groups among those of a partition."""
+    """Applies the records of consumer groups in a partition."""
 
     def __init__(self) -> None:
         super().__init__(CODEC, GroupImage, ConsumerGroupRecord)

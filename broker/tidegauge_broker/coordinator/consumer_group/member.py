@@ -29,7 +29,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What a member with the classic protocol has beyond the others."""
+    """The additional state of a member with the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]

@@ -47,7 +47,7 @@ UPGRADES, DOWNGRADES = frozenset({"upgrade", "bidirectional"}), frozenset({"down
 
 @dataclass(frozen=True, slots=True)
 class MigrationLimits:
-    """What a broker's settings say of migrations.
+    """A broker's settings for migrations.
 
     Attributes:
         policy: group.consumer.migration.policy.
@@ -120,7 +120,7 @@ def _upgraded(member: Member, group: Group, topics: Topics) -> ConsumerMember:
 
 
 def _known(partitions: Iterable[tuple[str, int]], epoch: int, topics: Topics) -> Epochs:
-    """Return partitions by topic id; those of a topic that does not exist are left out."""
+    """Return partitions by topic id, without topics that do not exist."""
     return with_epochs(
         ((topics.by_name[topic].topic_id, partition), epoch)
         for topic, partition in partitions
@@ -132,7 +132,7 @@ def _known(partitions: Iterable[tuple[str, int]], epoch: int, topics: Topics) ->
 
 
 def may_downgrade(image: GroupImage, leaving: Sequence[str], limits: MigrationLimits) -> bool:
-    """Return whether a group becomes a classic one when these members leave: only classic members are left."""
+    """Whether a group becomes a classic one when these members leave: only classic members remain."""
     left = [member for member_id, member in image.members.items() if member_id not in leaving]
     return (
         bool(left)
@@ -143,7 +143,7 @@ def may_downgrade(image: GroupImage, leaving: Sequence[str], limits: MigrationLi
 
 
 def downgrade_tombstones(image: GroupImage) -> list[ConsumerGroupRecord]:
-    """Return the tombstones of a group that becomes a classic one, in Kafka's order."""
+    """Return a downgraded group's tombstones, in Kafka's order."""
     group_id = image.group_id
     by_member = [member_tombstones(group_id, member_id) for member_id in image.members]
     target_epoch, *rest = group_tombstones(group_id)
@@ -158,7 +158,9 @@ def downgrade_tombstones(image: GroupImage) -> list[ConsumerGroupRecord]:
 
 
 def downgraded(image: GroupImage, leaving: Sequence[str], partition: int, topics: Topics, now_ms: int) -> Group:
-    """Return the classic group of the members that are left: its generation is the group's epoch.
+    """Return the classic group of the remaining members.
+
+        Its generation is the consumer group's epoch.
 
     Args:
         image: the consumer group.
@@ -194,6 +196,6 @@ def downgraded(image: GroupImage, leaving: Sequence[str], partition: int, topics
 
 
 def named(assignment: Iterable[tuple[bytes, Sequence[int]]], topics: Topics) -> list[tuple[str, Sequence[int]]]:
-    """Return partitions by topic name, in Java's order; those of a topic that does not exist are left out."""
+    """Return partitions by topic name, in Java's order, without unknown topics."""
     by_id = dict(assignment)
     return [(topics.by_id[topic_id].name, by_id[topic_id]) for topic_id in java_set(by_id) if topic_id in topics.by_id]

@@ -26,7 +26,7 @@ class FencedMemberEpochError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What one heartbeat of a member can change of what it owns.
+    """Computes the partitions that a member may own after one heartbeat.
 
     Attributes:
         epoch: of the target assignment.
@@ -65,7 +65,7 @@ class Reconciliation:
         return self._next(member, self.epoch)
 
     def _owns_some_of(self, partitions: Mapping[TopicPartitionId, int]) -> bool:
-        """Return whether the member still owns one of these; a member that has not said owns all."""
+        """Whether the member still owns one of these; a member that has not reported owns all."""
         return self.owned is None or any(one in self.owned for one in partitions)
 
     def _next(self, member: ConsumerMember, epoch: int) -> ConsumerMember:
@@ -107,7 +107,7 @@ class Reconciliation:
         )
 
     def _shrunk(self, member: ConsumerMember) -> ConsumerMember:
-        """Return the member without the topics that it is not subscribed to any more."""
+        """Return the member without topics that it unsubscribed from."""
         assigned = flattened(member.assigned)
         dropped = {one: at for one, at in assigned.items() if one[0] not in self.topic_ids}
         if not dropped:

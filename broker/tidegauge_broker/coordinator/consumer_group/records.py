@@ -109,7 +109,7 @@ def read_value(key: ConsumerGroupKey, value: bytes) -> ConsumerGroupValue:
     return cast("ConsumerGroupValue", CODEC.read_value(key, value))
 
 
-# What is written. Source: GroupCoordinatorRecordHelpers.
+# Records to write. Source: GroupCoordinatorRecordHelpers.
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> ConsumerGroupRecord:
@@ -118,7 +118,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> ConsumerGroup
 
 
 def subscription_record(group_id: str, member: ConsumerMember) -> ConsumerGroupRecord:
-    """Return the record of what a member is and is subscribed to (type 5)."""
+    """Return the record of a member's identity and subscription (type 5)."""
     classic = None
     if member.classic is not None:
         protocols = [ClassicProtocol(one.name, one.metadata) for one in member.classic.protocols]
@@ -138,7 +138,7 @@ def subscription_record(group_id: str, member: ConsumerMember) -> ConsumerGroupR
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> ConsumerGroupRecord:
-    """Return the record of the epoch of the target assignment (type 6); ``timestamp_ms`` 0: unknown."""
+    """Return the target assignment's epoch record (type 6); ``timestamp_ms`` 0: unknown."""
     return ConsumerGroupRecord(
         ConsumerGroupTargetAssignmentMetadataKey(group_id),
         ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms),

@@ -26,7 +26,7 @@ MIN_REFRESH_INTERVAL_MS = 10_000
 
 
 class RegexUpdate(NamedTuple):
-    """What a member's new expression changes.
+    """The consequences of a member's new expression.
 
     Attributes:
         tombstones: of an expression that no member has any more.
@@ -69,7 +69,7 @@ def check_regex(regex: str) -> None:
 
 
 def is_resolution_due(image: GroupImage, topics: Topics, now_ms: int, interval_ms: int) -> bool:
-    """Return whether a group's expressions must be resolved now; the caller sees that only one resolution runs.
+    """Whether a group's expressions must be resolved now; the caller runs only one resolution at a time.
 
     Args:
         image: the group.

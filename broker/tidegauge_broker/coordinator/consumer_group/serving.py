@@ -324,7 +324,7 @@ class ConsumerGroups:
 
 
 def _with_member_id(request: ConsumerGroupHeartbeat, member_uuid: str) -> ConsumerGroupHeartbeat:
-    """Return the heartbeat of version 0 of a member that has the coordinator make its id."""
+    """Return a version 0 heartbeat with the id that the coordinator makes."""
     assert member_uuid, "a heartbeat without member id needs a UUID to make one"
     return replace(request, member_id=member_uuid)
 
@@ -334,14 +334,17 @@ def _failure(error: ErrorCode) -> ConsumerGroupHeartbeatResult:
 
 
 def _current_id(group: ConsumerGroup, leaving: LeavingMember) -> str:
-    """Return the id of a member that leaves, which an administrator may name by its instance id alone."""
+    """Return a leaving member's id; an administrator may give only its instance id."""
     if leaving.member_id or leaving.group_instance_id is None:
         return leaving.member_id
     return group.image.static_members.get(leaving.group_instance_id, "")
 
 
 def _leave_error(group: ConsumerGroup, leaving: LeavingMember) -> ErrorCode:
-    """Return why a member does not leave by a LeaveGroup (classicGroupLeaveToConsumerGroup); NONE if it does."""
+    """Return the error of a member's LeaveGroup, or NONE.
+
+    Source: ``classicGroupLeaveToConsumerGroup``.
+    """
     image, instance_id = group.image, leaving.group_instance_id
     if instance_id is not None:
         current = image.static_members.get(instance_id)

@@ -26,7 +26,7 @@ ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign, "range": range_assi
 
 
 def may_compute(last_ms: int, now_ms: int, interval_ms: int) -> bool:
-    """Return whether a target may be computed now: not again within the assignment interval.
+    """Whether a target may be computed now: not again within the assignment interval.
 
     Args:
         last_ms: the wall-clock time of the last one; 0: not known.
@@ -74,7 +74,7 @@ def _preferred_assignor(draft: Draft, member_id: str) -> str | None:
 
 
 def topic_ids_of(image: GroupImage, member: ConsumerMember, topics: Topics) -> tuple[bytes, ...]:
-    """Return the ids of the topics that a member is subscribed to; a topic that does not exist has none."""
+    """Return the ids of a member's topics, without topics that do not exist."""
     names = image.topics_of(member)
     return tuple(topics.by_name[name].topic_id for name in names if name in topics.by_name)
 

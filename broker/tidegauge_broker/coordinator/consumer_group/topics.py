@@ -17,7 +17,7 @@ _SIGN, _RANGE = 2**63, 2**64
 
 
 def _text(text: str) -> bytes:
-    """Return a string as hash4j's putString takes it: UTF-16 code units, then their number."""
+    """Return a string in hash4j's putString form: UTF-16 units, then their number."""
     units = text.encode("utf-16-le", "surrogatepass")
     return units + _INT.pack(len(units) // 2)
 
@@ -27,7 +27,7 @@ class TopicDescription:
     """A topic.
 
     Attributes:
-        racks: of each partition those of its replicas' brokers that have one.
+        racks: of each partition, the racks of its replicas' brokers that have one.
     """
 
     name: str
@@ -41,7 +41,7 @@ class TopicDescription:
 
 
 def _hash(topic: TopicDescription) -> int:
-    """Return the hash of all that a group notices of a topic: id, name, partitions, racks."""
+    """Return the hash of a topic's id, name, partitions and racks."""
     most, least = topic.topic_id[:8][::-1], topic.topic_id[8:][::-1]
     parts = [_MAGIC, most, least, _text(topic.name), _INT.pack(topic.partitions)]
     for partition, racks in enumerate(topic.racks):
@@ -84,7 +84,7 @@ class Topics:
         return changed
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """Return the metadata hash of a group that is subscribed to these topics; 0 if none of them exists."""
+        """Return the metadata hash of topics; 0 if none exists."""
         known = [self._hash_of(self.by_name[name]) for name in sorted(names) if name in self.by_name]
         if not known:
             return 0

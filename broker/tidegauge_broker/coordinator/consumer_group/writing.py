@@ -43,7 +43,7 @@ RETRY_MS = 500
 
 
 class GroupWriter:
-    """See the module."""
+    """Writes a consumer group's decisions, one at a time."""
 
     def __init__(self, runtime: GroupRuntime, topics: Topics, phases: Phases) -> None:
         self._runtime = runtime
@@ -52,7 +52,7 @@ class GroupWriter:
 
     @property
     def migration_limits(self) -> MigrationLimits:
-        """What the settings say of migrations between the protocols."""
+        """Return the settings for migrations between the protocols."""
         settings = self._runtime.settings
         return MigrationLimits(settings.consumer_migration_policy, settings.consumer_max_size, settings.group_max_size)
 
@@ -68,7 +68,7 @@ class GroupWriter:
             group: which may be new.
             draft: the decision.
             written: called at the end.
-            prefix: records that come before those of the draft.
+            prefix: records that come before the draft's.
         """
         records = [*(prefix or ()), *map(to_bytes, draft.records)]
         if not records and group.is_uncertain:
@@ -294,7 +294,7 @@ class GroupWriter:
 
 
 def _member_of(key: ConsumerGroupKey) -> str | None:
-    """Return the member that a record is about; None: it is about the group."""
+    """Return the member of a record; None: it concerns the group."""
     found: str | None = getattr(key, "member_id", None)
     return found
 

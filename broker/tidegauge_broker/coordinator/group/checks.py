@@ -8,7 +8,7 @@ from tidegauge_broker.coordinator.group.states import EMPTY, PREPARING
 
 
 def member_error(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Return why a request may not speak for a member; NONE if it may.
+    """Return the error of a request in a member's name, or NONE.
 
     The instance id is checked before the member id, and both before anything about the generation: a static member that
     was replaced must learn that it is fenced (KIP-345).

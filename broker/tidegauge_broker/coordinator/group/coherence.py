@@ -12,7 +12,9 @@ from tidegauge.kafka.coordinator.group_metadata import GroupMetadataValue
 
 
 def incoherence(value: GroupMetadataValue) -> str | None:
-    """Return why no coordinator can have written a group's record, as a clause; None if one can.
+    """Return why a group's record is incoherent, as a clause, or None.
+
+        No coordinator can have written such a record.
 
     Args:
         value: the record's value.
@@ -37,5 +39,5 @@ def incoherence(value: GroupMetadataValue) -> str | None:
 
 
 def _repeated(names: list[str]) -> str:
-    """Return the first name that stands twice."""
+    """Return the first name that occurs twice."""
     return next(name for place, name in enumerate(names) if name in names[:place])

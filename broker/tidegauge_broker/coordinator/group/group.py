@@ -31,14 +31,14 @@ class Group:
 
     Attributes:
         partition: of __consumer_offsets.
-        state_since_ms: the time of the last transition; None where the loaded record has none.
+        state_since_ms: the time of the last transition; None if the loaded record has none.
         protocol_type: None until a member has joined; stays when the last one leaves.
         members: by member id, in the order in which they joined.
         static_members: member id by group instance id.
         pending_members: the timers of member ids that were given with MEMBER_ID_REQUIRED (KIP-394).
         awaiting_sync: members that have not sent the SyncGroup of this generation.
         member_was_added: a member joined while the group, in generation 0, was in its initial delay.
-        topics: that the members are subscribed to; None where that is unknown.
+        topics: that the members are subscribed to; None if that is unknown.
         phase: the timer of the join phase.
         in_initial_delay: that phase is the initial delay, which is never ended early.
         sync_phase: the timer of the sync phase.
@@ -177,7 +177,7 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return the members as the leader is shown them; not while a join phase is in progress."""
+        """Return the members for the leader; not during a join phase."""
         assert self.state not in {PREPARING, DEAD}
         assert self.protocol_name is not None
         return tuple(member.as_joined(self.protocol_name) for member in self.members.values())
@@ -193,7 +193,9 @@ class Group:
         return self.protocol_type == protocol_type and any(votes[name] == len(self.members) for name in names)
 
     def selected_protocol(self) -> str:
-        """Return the protocol with the most votes among those that all members support; of a tie, the first voted for.
+        """Return the protocol, supported by all members, with the most votes.
+
+            The first voted for wins a tie.
 
         Kafka decides a tie by the order of a hash map.
         """
@@ -203,7 +205,7 @@ class Group:
         return votes.most_common(1)[0][0]
 
     def _supporters(self) -> Counter[str]:
-        """Return how many members support each protocol, in the order in which they name them.
+        """Return the number of supporters of each protocol, in naming order.
 
         A member that names a protocol twice supports it once. Kafka counts it twice (``incrementSupportedProtocols``),
         and so finds no protocol that as many members support as there are: the join phase never ends.
@@ -213,7 +215,7 @@ class Group:
     # Subscriptions
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member is subscribed to a topic; an unknown subscription counts as one."""
+        """Whether a member is subscribed to a topic; an unknown subscription counts as one."""
         return self.topics is None or topic in self.topics
 
     def _subscribed_topics(self) -> frozenset[str] | None:

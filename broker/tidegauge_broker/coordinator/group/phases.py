@@ -36,7 +36,7 @@ keeps a thread of its purgatory busy with that (GroupCoordinator.onCompleteJoin)
 
 
 class Phases:
-    """What moves groups from state to state."""
+    """Moves groups from state to state."""
 
     def __init__(self, runtime: GroupRuntime) -> None:
         self._runtime = runtime
@@ -314,7 +314,7 @@ class Phases:
             self.restart_session(group, member)
 
     def unload(self, group: Group) -> None:
-        """Respond to what is parked with NOT_COORDINATOR and stop all timers (GroupCoordinator.onGroupUnloaded)."""
+        """Respond to parked requests with NOT_COORDINATOR and stop all timers (GroupCoordinator.onGroupUnloaded)."""
         old = group.state
         for member in group.members.values():
             if old is PREPARING:
@@ -326,7 +326,7 @@ class Phases:
         self.stop_timers(group)
 
     def convert(self, group: Group) -> None:
-        """Respond to what is parked with REBALANCE_IN_PROGRESS and stop all timers: it is a consumer group now."""
+        """Respond to parked requests with REBALANCE_IN_PROGRESS and stop all timers: it is a consumer group now."""
         for member in group.members.values():
             rejoin = JoinGroupResult(ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
             self.respond_to_join(member, rejoin)

@@ -90,7 +90,7 @@ class Replacing:
         self._runtime.append_record(group.partition, metadata_batch(self._runtime, group, assignments), outcome)
 
     def _response(self, replacement: _Replacement) -> JoinGroupResult:
-        """Return the response that makes no leader assign again: the Stable group would ignore the assignment."""
+        """Return a response after which no leader assigns again: Stable ignores assignments."""
         group, member = replacement.group, replacement.member
         if not replacement.request.supports_skipping_assignment:
             return JoinGroupResult(

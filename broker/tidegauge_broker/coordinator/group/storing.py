@@ -1,4 +1,4 @@
-"""A group's record: what is written, and what an error of its append means to the members.
+"""A group's record, and the meaning of an append error for the members.
 
 Source: GroupMetadataManager (storeGroup, groupMetadataValue).
 """
@@ -26,7 +26,7 @@ TOO_LARGE_ERRORS = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST
 
 
 def metadata_batch(runtime: GroupRuntime, group: Group, assignments: Mapping[str, bytes]) -> bytes:
-    """Return a batch with the group's record as of now, with these assignments by member id."""
+    """Return a batch with the group's current record and these assignments."""
     compression = runtime.settings.offsets_topic_compression_codec
     return batch_of([metadata_record(group, assignments)], runtime.wall_ms, NO_SEQUENCE, compression)
 
@@ -58,7 +58,7 @@ def metadata_record(group: Group, assignments: Mapping[str, bytes]) -> Record:
 
 
 def stored_error(error: ErrorCode) -> ErrorCode:
-    """Return the error that members get when the append of their group's record ended with this error."""
+    """Return the members' error after an error of their record's append."""
     if error in UNAVAILABLE_ERRORS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in MOVED_ERRORS:

@@ -15,7 +15,7 @@ _VERSION_BYTES = 2
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the topics of all subscriptions; None if one of them cannot be read: then they are unknown."""
+    """Return all subscriptions' topics; None if one can't be read."""
     topics: set[str] = set()
     for subscription in subscriptions:
         try:

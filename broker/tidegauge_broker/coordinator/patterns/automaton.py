@@ -90,7 +90,7 @@ class Pattern:
         return frozenset(found)
 
     def _closed(self, states: frozenset[int], before: str, after: str) -> set[int]:
-        """Return all states that are reached without a character, between two characters (empty: none)."""
+        """Return all states reached without a character between two (empty: none)."""
         found = set(states)
         pending = list(states)
         while pending:
@@ -114,7 +114,7 @@ class Pattern:
         return len(self._next) - 1
 
     def _compiled(self, node: Node, behind: int) -> int:
-        """Return the state with which a node begins, if ``behind`` is the one that follows it."""
+        """Return a node's first state, if ``behind`` follows the node."""
         if isinstance(node, One):
             return self._add(node.characters, "", (behind,))
         if isinstance(node, Position):
@@ -157,7 +157,7 @@ _LIMITS = {
     "begin of line": (True, frozenset(("", "\n"))),
     "end of line": (False, frozenset(("", "\n"))),
 }
-"""Whether a position looks behind, and what is there then."""
+"""Whether a position looks behind, and the expected character there."""
 
 
 def resolve(regexes: Iterable[str], names: Iterable[str]) -> Mapping[str, frozenset[str]]:

@@ -1,7 +1,7 @@
 """Character classes of RE2's syntax, each a set that says whether it has a character.
 
-A class is a rule, not a list, so that it holds for all characters of Unicode: those of a transactional id as well as
-the few that a topic's name can have. Categories are those of Python's Unicode database. Which script a character
+A class is a rule, not a list, so it holds for all characters of Unicode: in a transactional id as well as
+in a topic's name, which can have few. Categories come from Python's Unicode database. Which script a character
 belongs to is read from its name, as Python has no table of scripts.
 Source: RE2's syntax (github.com/google/re2/wiki/Syntax); com.google.re2j.CharClass and CharGroup.
 """
@@ -156,19 +156,19 @@ def cases_of(one: str) -> frozenset[str]:
 
 
 def posix(name: str, *, ignores_case: bool) -> Characters | None:
-    """Return the characters of ``[:name:]``, or of ``[:^name:]``; None if there is no such class."""
+    """Return the characters of ``[:name:]`` or ``[:^name:]``; None if unknown."""
     found = _POSIX.get(name.removeprefix("^"))
     return None if found is None else CharacterClass((frozenset(found),), ignores_case, name.startswith("^"))
 
 
 def perl(letter: str, *, ignores_case: bool) -> Characters | None:
-    r"""Return the characters of ``\d``, ``\s``, ``\w`` or their negations; None for another letter."""
+    r"""Return the characters of ``\d``, ``\s``, ``\w`` or their negations, else None."""
     found = _PERL.get(letter.lower())
     return None if found is None else CharacterClass((frozenset(found),), ignores_case, letter.isupper())
 
 
 def unicode_class(name: str, *, ignores_case: bool, is_negated: bool) -> Characters | None:
-    r"""Return the characters of ``\p{name}``, a general category or a script; None if there is none of that name."""
+    r"""Return the characters of ``\p{name}``, a category or script, or None."""
     if name.startswith("^"):
         name, is_negated = name[1:], not is_negated
     if name == "Any":

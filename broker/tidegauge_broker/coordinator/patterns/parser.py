@@ -143,7 +143,7 @@ class _Parser:
             self._at += 1
 
     def _sequence(self, flags: _Flags) -> tuple[Node, _Flags]:
-        """Return the parts up to the next ``|`` or ``)``, and the flags that hold from there on."""
+        """Return the parts before ``|`` or ``)``, and the flags behind them."""
         parts: list[Node] = []
         was_repeat = False
         while (one := self._next()) and one not in "|)":
@@ -191,7 +191,7 @@ class _Parser:
         return least, most
 
     def _group(self, flags: _Flags) -> tuple[Node | None, _Flags]:
-        """Return a group, or None for one that only sets flags, and the flags behind it."""
+        """Return a group (None: it only sets flags), and the following flags."""
         self._at += 1
         inner = flags
         if self._next() == "?":
@@ -249,7 +249,7 @@ class _Parser:
         return [_literal(self._escaped_character(), flags) if found is None else One(found)]
 
     def _escaped_class(self, flags: _Flags) -> Characters | None:
-        r"""Return the class behind a backslash, ``d`` or ``p{Greek}``; None if there is none."""
+        r"""Return the class behind a backslash (``d``, ``p{Greek}``), or None."""
         one = self._next()
         if one not in {"p", "P"}:
             found = perl(one, ignores_case=flags.ignores_case)

@@ -35,7 +35,7 @@ _NOT_EMPTY = "The group is not empty."
 
 
 class ShareOffsets:
-    """See the module."""
+    """Alters and deletes the offsets of share groups."""
 
     def __init__(self, runtime: GroupRuntime, topics: Topics, groups: ShareGroups) -> None:
         self._runtime = runtime
@@ -153,7 +153,7 @@ class ShareOffsets:
     def _deletable(
         self, states: StatesOfPartitions, request: DeleteShareOffsets
     ) -> tuple[dict[str, AlteredOffset], dict[bytes, TopicStates]]:
-        """Return the errors of topics whose states cannot be deleted, and the partitions of the others."""
+        """Return the undeletable topics' errors, and the others' partitions."""
         results: dict[str, AlteredOffset] = {}
         deleted: dict[bytes, TopicStates] = {}
         for name in request.topics:

@@ -1,4 +1,4 @@
-"""What share groups look like to clients: ShareGroupDescribe. Always the committed state."""
+"""ShareGroupDescribe: share groups as clients see them, in their committed state."""
 
 from __future__ import annotations
 

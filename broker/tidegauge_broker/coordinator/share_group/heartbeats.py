@@ -37,7 +37,7 @@ from tidegauge_broker.coordinator.share_group.states import TopicStates
 
 @dataclass(frozen=True, slots=True)
 class ShareCircumstances:
-    """What a heartbeat meets beside its group.
+    """The context of a heartbeat beside its group.
 
     Attributes:
         topics: those that exist.
@@ -59,7 +59,7 @@ class ShareCircumstances:
 
 
 class ShareBeat(NamedTuple):
-    """What a heartbeat comes to.
+    """The result of a heartbeat.
 
     Attributes:
         result: its response, once the draft's records are committed.
@@ -150,7 +150,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _merged(member: ShareMember, request: ShareGroupHeartbeat) -> ShareMember:
-    """Return a member with the fields of its heartbeat; what a heartbeat leaves out is unchanged."""
+    """Return a member with the fields of its heartbeat; absent ones stay."""
     names = member.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names)))
     return replace(
         member,
@@ -162,7 +162,7 @@ def _merged(member: ShareMember, request: ShareGroupHeartbeat) -> ShareMember:
 
 
 def _has_new_partitions(image: ShareGroupImage) -> bool:
-    """Return whether the target lacks initialized partitions, or has others, and no new target is awaited."""
+    """Whether the target lacks initialized partitions, or has others, and no new target is awaited."""
     if image.assignment_epoch < image.epoch or not image.members:
         return False
     subscribed = image.subscribed_topics()
@@ -215,7 +215,7 @@ def _topic_ids(member: ShareMember, topics: Topics) -> tuple[bytes, ...]:
 
 
 def _reconciled(image: ShareGroupImage, member: ShareMember, topics: Topics, *, has_changed: bool) -> ShareMember:
-    """Return a member with the partitions of its target that it is subscribed to."""
+    """Return a member with its target's partitions of subscribed topics."""
     if member.epoch == image.assignment_epoch and not has_changed:
         return member
     subscribed = set(_topic_ids(member, topics))

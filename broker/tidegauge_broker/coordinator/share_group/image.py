@@ -1,4 +1,4 @@
-"""What the records of a share group say: the group is the fold of its records, live and after a load.
+"""The image of a share group: the group is the fold of its records, live and after a load.
 
 Source: ShareGroup, ModernGroup and the replay methods of GroupMetadataManager of Kafka.
 """
@@ -101,7 +101,7 @@ class ShareGroupImage:
     # Replay
 
     def replay(self, record: ShareGroupRecord) -> None:
-        """Take a record; those of unknown members, which compaction may leave behind, are taken as they come."""
+        """Apply a record; records of unknown members, which compaction may leave, are applied too."""
         _REPLAYS[type(record.key)](self, record.key, record.value)
 
     def replay_epoch(self, _key: Any, value: ShareGroupMetadataValue | None) -> None:
@@ -179,12 +179,15 @@ _REPLAYS: dict[type, Callable[[ShareGroupImage, Any, Any], None]] = {
 
 
 def exists(image: ShareGroupImage) -> bool:
-    """Return whether records of the group are left; one whose tombstones were read has none."""
+    """Whether the group has records; after its tombstones it has none."""
     return image.has_epoch or image.states is not None or bool(image.members)
 
 
 def incoherence(image: ShareGroupImage) -> str | None:
-    """Return why no coordinator can have written a group's records, as a clause; None if one can."""
+    """Return why a group's records are incoherent, as a clause, or None.
+
+    No coordinator can have written such records.
+    """
     if not FIRST_EPOCH <= image.epoch <= MAX_EPOCH:
         return f"its epoch is {image.epoch}"
     if not 0 <= image.assignment_epoch <= image.epoch:

@@ -11,7 +11,7 @@ from tidegauge_broker.coordinator.typed_loading import TypedGroupLoader
 
 
 class ShareGroupLoader(TypedGroupLoader[ShareGroupImage]):
-    """Takes the records of share groups among those of a partition."""
+    """Applies the records of share groups in a partition."""
 
     def __init__(self) -> None:
         super().__init__(KINDS, ShareGroupImage, ShareGroupRecord)

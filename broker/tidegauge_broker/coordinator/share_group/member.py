@@ -13,7 +13,7 @@ class ShareMember:
 
     Attributes:
         topic_names: what it is subscribed to, as its record has it.
-        epoch: that of the assignment which it has.
+        epoch: its assignment's.
         previous_epoch: the one before, with which it may repeat a heartbeat whose response was lost.
         assigned: the partitions that it is to fetch.
     """

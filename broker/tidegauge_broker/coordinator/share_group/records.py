@@ -72,7 +72,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> ShareGroupRec
 
 
 def subscription_record(group_id: str, member: ShareMember) -> ShareGroupRecord:
-    """Return the record of what a member is and is subscribed to (type 10)."""
+    """Return the record of a member's identity and subscription (type 10)."""
     value = ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -106,7 +106,7 @@ def current_record(group_id: str, member: ShareMember) -> ShareGroupRecord:
 
 
 def states_record(group_id: str, states: StatesOfPartitions) -> ShareGroupRecord:
-    """Return the record of which share partitions are initialized (type 15), in the order of Java's maps."""
+    """Return the record of initialized share partitions (type 15), in Java's order."""
     value = ShareGroupStatePartitionMetadataValue(
         initializing_topics=_topics(states.initializing),
         initialized_topics=_topics(states.initialized),

@@ -32,7 +32,7 @@ def assign(group: GroupToAssign) -> dict[str, Partitions]:
 
 
 class _Builder:
-    """What members hold, before and after.
+    """The members' partitions, before and after.
 
     Attributes:
         former: by member index.

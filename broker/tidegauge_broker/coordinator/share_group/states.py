@@ -64,7 +64,7 @@ class StatesOfPartitions(NamedTuple):
         return found
 
     def begun(self, topics: InitializedTopics) -> StatesOfPartitions:
-        """Return the states after an initialization has begun; a topic that is being deleted no longer is."""
+        """Return the states after an initialization began, which ends a topic's deletion."""
         initializing = joined(self.initializing, topics)
         deleting = {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in initializing}
         return self._replace(initializing=initializing, deleting=deleting)
@@ -78,7 +78,7 @@ class StatesOfPartitions(NamedTuple):
         return self.failed(partitions)._replace(initialized=joined(self.initialized, added))
 
     def failed(self, partitions: PartitionsById) -> StatesOfPartitions:
-        """Return the states after partitions could not be initialized: a later heartbeat tries again."""
+        """Return the states after a failed initialization; a later heartbeat retries."""
         left = {
             topic_id: topic._replace(partitions=topic.partitions - partitions.get(topic_id, frozenset()))
             for topic_id, topic in self.initializing.items()
@@ -95,7 +95,7 @@ class StatesOfPartitions(NamedTuple):
         )
 
     def deleted(self, names: Mapping[bytes, str]) -> StatesOfPartitions:
-        """Return the states after the deletion of topics, given by id and name, has begun."""
+        """Return the states after the deletion of topics began."""
         left = {topic_id: topic for topic_id, topic in self.initialized.items() if topic_id not in names}
         return self._replace(initialized=left, deleting={**self.deleting, **names})
 
@@ -111,7 +111,7 @@ class StatesOfPartitions(NamedTuple):
         )
 
     def to_delete(self, topics: Topics) -> dict[bytes, TopicStates]:
-        """Return all partitions that may have a state, so that the group can be deleted."""
+        """Return all partitions that may have a state."""
         retried = {
             topic_id: TopicStates(topic.name, frozenset(range(topic.partitions)))
             for topic_id in self.deleting
@@ -129,7 +129,7 @@ NO_STATES = StatesOfPartitions({}, {}, {})
 
 
 def joined(some: InitializedTopics, others: InitializedTopics) -> dict[bytes, TopicStates]:
-    """Return the partitions of both; a topic's name is the one of the second (combineInitMaps)."""
+    """Return both's partitions; topic names come from the second (combineInitMaps)."""
     found = dict(some)
     for topic_id, topic in others.items():
         former = found.get(topic_id)

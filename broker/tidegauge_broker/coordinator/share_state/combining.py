@@ -1,7 +1,7 @@
 """Combines the states of records that were written one after the other into the shortest list that says the same.
 
 Contract: of two states of an offset the one with the higher delivery count is right, of equal counts the one with the
-higher state: a late write of an earlier delivery never counts. What is below the start offset is left out.
+higher state: a late write of an earlier delivery never counts. States below the start offset are left out.
 Source: PersisterStateBatchCombiner.
 """
 
@@ -14,7 +14,7 @@ from tidegauge.share_groups import StateBatch
 
 
 def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Return the state of every offset that a batch has, in ascending batches that touch no equal neighbour.
+    """Return each offset's state, in ascending batches merged with equal neighbours.
 
     Args:
         batches: in any order; they may overlap.

@@ -75,10 +75,10 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
         ):
             self._schedule(now_ms + interval_ms, interval_ms, cause, action)
 
-    # What the shell calls
+    # Methods for the shell
 
     def state_of(self, key: SharePartitionKey) -> ShareState | None:
-        """Return the committed state of a share partition; None if this broker does not have it."""
+        """Return a share partition's committed state; None if not on this broker."""
         shard = self._shard_of(key)
         return None if shard is None else shard.states.get(key)
 
@@ -93,7 +93,7 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
         return {key: cause for shard in self._led.active() for key, cause in shard.refused.items()}
 
     def pruned_offsets(self) -> Mapping[int, int]:
-        """Return up to which offset each partition was pruned that this broker serves, by partition."""
+        """Return the offset up to which each served partition was pruned."""
         return {shard.partition: shard.pruned_before for shard in self._led.active() if shard.pruned_before}
 
     def shard_states(self) -> dict[int, ShardState]:
@@ -178,5 +178,5 @@ class ShareCoordinator(Driven[ShareRuntime, ShareEvent]):
 
 
 def _failed_unexpectedly(_request: Any) -> ShareStateResult:
-    """Return the response to a request whose decision, or whose share partition, failed unexpectedly."""
+    """Return the response after an unexpected failure."""
     return ShareStateResult(ErrorCode.UNKNOWN_SERVER_ERROR)

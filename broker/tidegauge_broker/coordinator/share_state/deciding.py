@@ -34,7 +34,7 @@ _UNKNOWN = "This server does not host this topic-partition."
 
 
 class Decision(NamedTuple):
-    """What comes of a request.
+    """The result of a request.
 
     Attributes:
         result: once the change is committed.
@@ -48,7 +48,7 @@ class Decision(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a decision meets.
+    """The input of a decision beside the request.
 
     Attributes:
         state: of the share partition; None: it is not initialized.
@@ -137,7 +137,7 @@ def _change(
     complete_count: int,
     batches: tuple[StateBatch, ...],
 ) -> Snapshot | Update:
-    """Return an update, or a snapshot in its place if there were enough updates."""
+    """Return an update, or a snapshot after enough updates."""
     if state.updates < given.updates_per_snapshot:
         return Update(state.snapshot_epoch, leader_epoch, start_offset, complete_count, combined(batches, start_offset))
     start_offset = state.start_offset if start_offset == NO_START_OFFSET else start_offset
@@ -176,7 +176,10 @@ def _summarize(request: ReadShareSummary, given: Given) -> Decision:
 
 
 def snapshot_of_cold(state: ShareState, now_ms: int) -> Snapshot:
-    """Return a snapshot of a state that was not written as a whole for long, so that the log before it may go."""
+    """Return a snapshot of a state without a recent one.
+
+    It lets the log before it be deleted.
+    """
     return Snapshot(
         state.snapshot_epoch + 1,
         state.state_epoch,

@@ -46,11 +46,11 @@ class Update(NamedTuple):
 
 
 Change = Snapshot | Update | None
-"""What a record says of its share partition; None: it was deleted."""
+"""The value of a share partition's record; None: it was deleted."""
 
 
 def to_bytes(key: SharePartitionKey, change: Change) -> Record:
-    """Return a record as it is written; a tombstone has the key of a snapshot."""
+    """Return a record's bytes; a tombstone has the key of a snapshot."""
     if isinstance(change, Update):
         value = ShareUpdateValue(
             change.snapshot_epoch,
@@ -76,7 +76,7 @@ def to_bytes(key: SharePartitionKey, change: Change) -> Record:
 
 
 def read_key(key: bytes) -> tuple[SharePartitionKey, Any]:
-    """Return the share partition of a record, and its key as Kafka has it.
+    """Return a record's share partition, and its key as Kafka has it.
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes are no such key.

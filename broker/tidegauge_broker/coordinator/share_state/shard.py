@@ -1,8 +1,8 @@
 """One led partition of __share_group_state: the states of the share partitions that live there.
 
-Contract: what is loaded depends on the records alone, and equals what was in force. A share partition has one write in
-flight at a time; its state changes when the record is committed, and other requests about it wait until then. A record
-that cannot be read costs its share partition, which gets UNKNOWN_SERVER_ERROR until it is initialized again.
+Contract: the loaded states depend on the records alone, and equal those in force before. A share partition has one
+write in flight at a time; its state changes when the record is committed, and other requests about it wait until then.
+A record that cannot be read costs its share partition, which gets UNKNOWN_SERVER_ERROR until it is initialized again.
 Source: ShareCoordinatorShard, CoordinatorRuntime of Kafka.
 """
 
@@ -104,7 +104,7 @@ class ShareShard(LedPartition):
             self._snapshots.note(key, offset, is_deleted=change is None)
 
     def activate(self) -> None:
-        """End the load, and serve what was read."""
+        """End the load, and serve the loaded states."""
         runtime = self._runtime
         name = f"{SHARE_STATE_TOPIC}-{self.partition}"
         took_ms = runtime.now_ms - self.since_ms
@@ -125,7 +125,7 @@ class ShareShard(LedPartition):
         self.change_state(ShardState.ACTIVE, share_partitions=len(self.states), load_ms=took_ms)
 
     def forget(self) -> None:
-        """Drop what was read."""
+        """Drop the loaded states."""
         self.states, self.refused, self._unreadable_keys = {}, {}, []
         self._snapshots = SnapshotOffsets()
 
@@ -140,7 +140,7 @@ class ShareShard(LedPartition):
     # Service
 
     def owner(self, key: SharePartitionKey) -> Owner:
-        """Return the name of a share partition for the outcomes and requests that belong to it."""
+        """Return a share partition's name as owner of outcomes and requests."""
         return Owner(self.partition, str(key))
 
     def take_out_of_service(self, name: str, cause: str) -> None:

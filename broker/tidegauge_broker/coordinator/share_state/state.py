@@ -43,7 +43,7 @@ class ShareState:
 
 
 def incoherence(state: ShareState) -> str:
-    """Return why a state that was read cannot be served, as a clause; empty: it can."""
+    """Return why a loaded state cannot be served, as a clause, or empty."""
     if not 0 <= state.snapshot_epoch <= MAX_EPOCH:
         return f"its snapshot epoch is {state.snapshot_epoch}"
     return ""

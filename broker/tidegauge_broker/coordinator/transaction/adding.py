@@ -1,8 +1,9 @@
 """AddPartitionsToTxn and AddOffsetsToTxn, and the verification that partitions are in a transaction (KIP-890).
 
-Partitions that a transaction has already are not written again, but while nothing is committed yet since a load: what
-was loaded may not be committed, and is lost if the next leader lacks it. Their records would then lie in a transaction
-that no coordinator knows, and readers of committed records would wait there for ever. Kafka 3.9 writes nothing.
+Partitions that a transaction has already are not written again, except while nothing is committed since a load: the
+loaded records may not be committed, and are lost if the next leader lacks them. Their records would then lie in a
+transaction that no coordinator knows, and readers of committed records would wait there for ever. Kafka 3.9 writes
+nothing.
 Source: TransactionCoordinator (handleAddPartitionsToTransaction, handleVerifyPartitionsInTransaction).
 """
 
@@ -108,10 +109,12 @@ def _verification_error(owned: Owned | ErrorCode, request: AddPartitionsToTxn) -
 
 
 def _producer_error(transaction: Transaction, producer_id: int, producer_epoch: int) -> ErrorCode:
-    """Return why a request is not of the present producer of an id; checked before anything about the state.
+    """Return why a request is not from an id's current producer.
 
-    The highest epoch is that of an abort, and no producer has been given it. Kafka lets a client that guesses it open a
-    transaction, which no coordinator can abort (prepareFenceProducerEpoch throws IllegalStateException).
+    This is checked before anything about the state.
+
+    The highest epoch belongs to an abort, and no producer has been given it. Kafka lets a client that guesses it open
+    a transaction, which no coordinator can abort (prepareFenceProducerEpoch throws IllegalStateException).
     """
     if producer_id != transaction.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

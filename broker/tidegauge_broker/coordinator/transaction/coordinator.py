@@ -94,10 +94,10 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
         ):
             self._schedule(now_ms + interval_ms, interval_ms, cause, action)
 
-    # What the shell calls
+    # Methods for the shell
 
     def gauges(self) -> TransactionGauges:
-        """Return what is there now, for the metrics."""
+        """Return the current gauges, for the metrics."""
         return TransactionGauges(
             counted(owned.transaction for owned in self._owned()),
             self._markers.unknown_destinations,
@@ -105,7 +105,7 @@ class TransactionCoordinator(Driven[TransactionRuntime, TransactionEvent]):
         )
 
     def transaction_view(self, transactional_id: str) -> TransactionView | None:
-        """Return the full truth about a transactional id; None if this broker does not have it."""
+        """Return a transactional id's full state; None if not on this broker."""
         found = self._store.find(transactional_id)
         return None if isinstance(found, ErrorCode) else self._view(found)
 
@@ -194,5 +194,5 @@ _FAILURES: dict[type, Callable[[Any, ErrorCode], TransactionResult]] = {
 
 
 def _failed_unexpectedly(request: Any) -> TransactionResult:
-    """Return the response to a request whose decision, or whose transactional id, failed unexpectedly."""
+    """Return the response after an unexpected failure."""
     return _FAILURES[type(request)](request, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -44,7 +44,7 @@ def described(transactional_id: str, found: Owned | ErrorCode) -> DescribeTransa
 
 
 def listed(transactions: Iterable[Transaction], request: ListTransactions, now_ms: int) -> ListTransactionsResult:
-    """Return the ids that pass a request's filters. A name that is no state passes nothing, and is reported."""
+    """Return the ids that pass a request's filters; report unknown state names."""
     states, producer_ids, duration_ms = set(request.states), set(request.producer_ids), request.duration_ms
     return ListTransactionsResult(
         unknown_state_filters=tuple(dict.fromkeys(name for name in request.states if name not in _STATES)),
@@ -62,8 +62,8 @@ def viewed(shard: TransactionShard, transaction: Transaction, *, is_completing: 
     """Return the full truth about an id.
 
     Args:
-        shard: where it is.
-        transaction: what is kept of it.
+        shard: the id's partition.
+        transaction: the id's state.
         is_completing: whether its markers are being written.
     """
     return TransactionView(

@@ -102,7 +102,7 @@ class Ending:
             again: called with it when it is.
 
         Returns:
-            What the producer has from now on, if the decision is committed.
+            The producer's id and epoch from now on, if the decision is committed.
         """
         transaction = owned.transaction
         if not transaction.is_epoch_exhausted:
@@ -161,7 +161,7 @@ class Ending:
         self._end(owned, transaction.prepare_end(Outcome.ABORT, self._runtime.wall_ms), ended)
 
     def abort_timed_out(self, transactions: list[Owned]) -> None:
-        """Abort those of the transactions that are open for longer than their timeout."""
+        """Abort the open transactions that exceed their timeout."""
         for owned in transactions:
             if owned.transaction.has_timed_out(self._runtime.wall_ms):
                 self._runtime.attempt(owned.owner, partial(self._abort_timed_out, owned))
@@ -193,7 +193,10 @@ class Ending:
 
 
 def _raising_error(transaction: Transaction, request: EndTxn) -> ErrorCode:
-    """Return why an EndTxn of version 5 is refused; NONE: it ends a transaction, aborts without one, or is a repeat."""
+    """Return the error of an EndTxn of version 5.
+
+    NONE: it ends a transaction, aborts without one, or is a repeat.
+    """
     state, outcome = transaction.state, request.outcome
     if transaction.pending_state is not None:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -213,7 +216,7 @@ def _raising_error(transaction: Transaction, request: EndTxn) -> ErrorCode:
 
 
 def _names_the_epoch_before(transaction: Transaction, request: EndTxn) -> bool:
-    """Return whether a request has the epoch that the last end has raised, or that of the producer id before."""
+    """Whether a request has the epoch before the last end, which raised it, or the former producer id's."""
     if request.producer_id == transaction.producer_id:
         return request.producer_epoch == transaction.producer_epoch - 1
     is_before = request.producer_id == transaction.last_producer_id != NO_PRODUCER_ID
@@ -229,7 +232,7 @@ def _present(transaction: Transaction) -> EndTxnResult:
 
 
 def _repeated(state: TransactionState, outcome: Outcome) -> ErrorCode:
-    """Return the error of an EndTxn for a transaction that is not open: it may repeat the one that ended it."""
+    """Return the error of an EndTxn without an open transaction, possibly a repeat."""
     if state is EMPTY or OUTCOME_OF[state] is not outcome:
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.NONE if state in COMPLETE else ErrorCode.CONCURRENT_TRANSACTIONS

@@ -152,6 +152,6 @@ def _is_expected_producer(transaction: Transaction, request: InitProducerId) -> 
 
 
 def _needs_new_producer_id(transaction: Transaction, request: InitProducerId) -> bool:
-    """Return whether the epoch can't be raised, for a producer that expects the present one or none."""
+    """Whether the epoch can't be raised, for a producer that expects the present one or none."""
     expected = _expected_epoch(request)
     return transaction.is_epoch_exhausted and (expected is None or expected == transaction.producer_epoch)

@@ -1,7 +1,7 @@
 """Has the markers of decided transactions written, and completes the transactions.
 
 Contract: markers are sent of a transaction when the record of its decision is committed. Each of its partitions gets
-the marker, or has been deleted; after the last one the record of the completion is written, once. What fails is
+the marker, or has been deleted; after the last one the record of the completion is written, once. A failed write is
 repeated without end, with the partition's leader looked up again, until the marker is written, the partition is
 deleted, or another coordinator or a newer epoch owns the transaction. A failure of one partition holds up no other
 transaction.
@@ -119,7 +119,7 @@ class Markers:
             completion.transactional_id == transactional_id for completion in self._unwritten
         )
 
-    # What the coordinator calls
+    # Methods for the coordinator
 
     def complete(self, owned: Owned) -> None:
         """Have the markers of a transaction written whose decision is committed (addTxnMarkersToSend)."""
@@ -140,7 +140,7 @@ class Markers:
             self._write_completion_if_due(completion)
 
     def drop(self, shard: TransactionShard, transactional_id: str | None = None) -> None:
-        """Forget what was to be written for a partition, or one id of it, that is coordinated here no longer."""
+        """Forget the pending markers of a partition, or of one id in it, that this broker no longer coordinates."""
 
         def stays(completion: Completion) -> bool:
             is_meant = transactional_id in {None, completion.transactional_id}
@@ -155,7 +155,7 @@ class Markers:
         self._unwritten = [completion for completion in self._unwritten if stays(completion)]
 
     def leaders_found(self, event: LeadersFound) -> None:
-        """Queue markers for the leaders of their partitions; those of deleted partitions count as written."""
+        """Queue markers for the leaders of their partitions; markers of deleted partitions count as written."""
         for entry in self._lookups.pop(event.lookup_id, ()):
             self._attempt(entry, partial(self._take_leaders, entry, event.leaders))
         self._send()
@@ -165,7 +165,7 @@ class Markers:
         broker_id, entries = self._in_flight.pop(event.request_id, (NO_BROKER, []))
         self._busy.discard(broker_id)
         if event.errors is None:
-            # What waits behind the request has the same destination, which is looked up again too.
+            # Markers queued behind the request have the same destination, which is looked up again too.
             entries = entries + self._queues.pop(broker_id, [])
             for completion, partitions in entries:
                 self._repeat(completion, partitions)
@@ -216,7 +216,7 @@ class Markers:
                 self._queues.setdefault(broker_id, []).append(entry)
 
     def _send(self) -> None:
-        """Send what is queued to every broker that has no request in flight."""
+        """Send the queued markers to every broker that has no request in flight."""
         for broker_id in [one for one, queue in self._queues.items() if queue and one not in self._busy]:
             entries = self._queues.pop(broker_id)
             self._last_id += 1
@@ -277,7 +277,7 @@ class Markers:
 
     def _start_retry_timer(self) -> None:
         if self._retry is None:
-            # The timer is that of all markers, whosever decision starts it.
+            # All markers share this timer, whichever decision starts it.
             at_ms = self._runtime.now_ms + RETRY_BACKOFF_MS
             self._retry = self._runtime.timers.start(at_ms, "MarkerRetry", self._retry_all)
 

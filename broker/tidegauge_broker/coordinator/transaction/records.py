@@ -1,4 +1,4 @@
-"""The records of __transaction_state: keys, values and batches, byte for byte those of Kafka 3.9.
+"""The records of __transaction_state: keys, values and batches, byte for byte as Kafka 3.9 writes them.
 
 Written are key version 0 and value version 0; from transaction.version 1 on value version 1, which is flexible and has
 the producer ids before and after, and the client's version, in tagged fields (KIP-890, part 2). A cluster in ZooKeeper
@@ -105,7 +105,9 @@ def read_transaction(transactional_id: str, value: bytes) -> Transaction:
 
 
 def _incoherence(read: TransactionLogValue, state: TransactionState) -> str | None:
-    """Return why no coordinator can have written a value, as a clause; None if one can.
+    """Return why a value is incoherent, as a clause, or None.
+
+    No coordinator can have written such a value.
 
     Kafka takes it as it is (TransactionLog.readTxnRecordValue); a later request fails with IllegalStateException.
     """

@@ -1,6 +1,6 @@
 """Goes on with the decided transactions of a partition that was loaded, once their decisions are known to be committed.
 
-The log is loaded to its LEO, so that a decision above the high watermark is among what was loaded. If its markers were
+The log is loaded to its LEO, so a decision above the high watermark is among the loaded ones. If its markers were
 sent at once and all brokers that have its record died, the next coordinator would know of an open transaction, and end
 the partitions without a marker its own way: a part of the transaction committed, the rest aborted. Kafka 3.9 sends them
 at once (TransactionStateManager.loadTransactionMetadata).
@@ -34,7 +34,7 @@ _PASSING = UNAVAILABLE_ERRORS | MOVED_ERRORS | {ErrorCode.REQUEST_TIMED_OUT}
 
 
 class _Loaded(NamedTuple):
-    """What waits for a load's decisions to be committed.
+    """The state that waits for a load's decisions to be committed.
 
     Attributes:
         transactional_id: whose decision is written again.
@@ -49,7 +49,7 @@ class _Loaded(NamedTuple):
 
 
 class Resuming:
-    """Completes what was decided under an earlier leader."""
+    """Completes the transactions that were decided under an earlier leader."""
 
     def __init__(self, runtime: TransactionRuntime, markers: Markers) -> None:
         self._runtime = runtime

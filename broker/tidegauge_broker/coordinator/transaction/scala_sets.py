@@ -1,10 +1,10 @@
-"""The order in which Kafka writes the partitions of a transaction: that of the Scala collections that hold them.
+"""The order in which Kafka writes a transaction's partitions: the order of the Scala collections that hold them.
 
 A record of __transaction_state has the partitions as an ``immutable.Set`` of them yields them, grouped by an
 ``immutable.HashMap`` of topics. The order means nothing, but it decides the bytes. Hash maps, and sets of more than 4
-elements, are tries of five bits a level, which yield the elements of a node before those of its children; what a group
-of such a set has is a trie again, of partition numbers. A set of up to four elements yields them in the order of their
-insertion, which is that of the ``mutable.HashSet`` it is made of: by bucket, and by hash within a bucket.
+elements, are tries of five bits a level, which yield the elements of a node before its children's; a
+group of such a set is a trie again, of partition numbers. A set of up to four elements yields them in the order of
+insertion, which is the order of the ``mutable.HashSet`` it is made of: by bucket, and by hash within a bucket.
 Source: TransactionLog.valueToBytes, TransactionMetadata.prepareAddPartitions; Scala 2.13: mutable.HashSet,
 immutable.Set, immutable.HashSet, immutable.HashMap, IterableOps.groupBy, Hashing.improve; TopicPartition.hashCode.
 """
@@ -27,7 +27,7 @@ _PRIME = 31
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """Return the partitions of a transaction by topic, in the order in which Kafka writes them."""
+    """Return a transaction's partitions by topic, in Kafka's write order."""
     ordered = _table_order(list(dict.fromkeys(partitions)))
     topics = partitions_by_topic(ordered)
     is_trie = len(ordered) > _SMALL_SET
@@ -43,7 +43,7 @@ def _partition_hash(topic_partition: TopicPartition) -> int:
 
 
 def _table_order(partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """Return the order of a ``mutable.HashSet`` that was made for this number of elements."""
+    """Return the order of a ``mutable.HashSet`` sized for these elements."""
     capacity = max(int((len(partitions) + 1) / 0.75) - 1, _SMALLEST_TABLE)
     buckets = 2 << (capacity.bit_length() - 1)
 
@@ -56,7 +56,7 @@ def _table_order(partitions: list[TopicPartition]) -> list[TopicPartition]:
 
 
 def _trie_order(elements: Iterable[_T], hash_code: Callable[[_T], int]) -> list[_T]:
-    """Return the order of a hash trie: the elements of a node by their five bits, then those of its children."""
+    """Return the order of a hash trie: a node's elements before its children's."""
     hashes = {element: _improved(hash_code(element)) for element in elements}
 
     def ordered(members: list[_T], level: int) -> list[_T]:

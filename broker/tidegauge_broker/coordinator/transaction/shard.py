@@ -1,9 +1,9 @@
 """One led partition of __transaction_state: the transactional ids that live there, and their load from the log.
 
-Contract: what is loaded depends on the records alone; the last one of an id counts, a tombstone removes it. The log is
-read to its LEO, so that a change whose request failed may count after all. A value that cannot be decoded, or makes no
-sense, costs its transactional id, which is refused with the cause; a key that cannot be decoded names none, and is
-skipped.
+Contract: the result of a load depends on the records alone; the last one of an id counts, a tombstone removes it. The
+log is read to its LEO, so that a change whose request failed may count after all. A value that cannot be decoded, or
+makes no sense, costs its transactional id, which is refused with the cause; a key that cannot be decoded names none,
+and is skipped.
 Source: TransactionStateManager (loadTransactionMetadata, addLoadedTransactionsToCache, TxnMetadataCacheEntry).
 """
 
@@ -33,8 +33,8 @@ class TransactionShard(LedPartition):
     Attributes:
         refused: why transactional ids are out of service until the next load: their record could not be served, or a
             decision about them failed unexpectedly.
-        is_committed: a record is committed that was written after the load, and so is all that was loaded. The log is
-            loaded to its LEO, so that before that another leader may lack what was loaded.
+        is_committed: a record written after the load is committed, and so are all loaded ones. The log is
+            loaded to its LEO, so before that another leader may lack some of them.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class TransactionShard(LedPartition):
                 self.refused[transactional_id] = problem.message
 
     def activate(self) -> None:
-        """End the load, serve what was read, and go on with what was decided."""
+        """End the load, serve the loaded ids, and resume decided transactions."""
         runtime = self._runtime
         name = f"{TRANSACTION_TOPIC}-{self.partition}"
         took_ms = runtime.now_ms - self.since_ms
@@ -115,7 +115,7 @@ class TransactionShard(LedPartition):
         self.change_state(ShardState.UNLOADED)
 
     def owner(self, transactional_id: str) -> Owner:
-        """Return the name of an id for the timers, outcomes and requests that belong to it."""
+        """Return an id's name as owner of timers, outcomes and requests."""
         return Owner(self.partition, transactional_id)
 
     def take_out_of_service(self, transactional_id: str, cause: str) -> None:

@@ -1,7 +1,7 @@
 """Finds a transactional id, and writes its changes to __transaction_state.
 
-Contract: ``store`` emits the append of one record; the change is applied, and the caller is called, by the outcome of
-that append and never before. A failed append leaves the id as it was, although its record may be in the log, where it
+Contract: ``store`` emits the append of one record. The change is applied, and the caller is called, by the outcome of
+the append and never before. A failed append leaves the id as it was, although its record may be in the log, where it
 counts for the next coordinator.
 Source: TransactionStateManager (getTransactionState, appendTransactionToLog).
 """
@@ -54,7 +54,7 @@ class Store:
         self._led = led
 
     def shard_of(self, transactional_id: str) -> TransactionShard | ErrorCode:
-        """Return the shard that serves an id, or why a request for it fails."""
+        """Return the shard that serves an id, or a request's error."""
         if is_too_long(transactional_id):
             return ErrorCode.INVALID_REQUEST
         shard = self._led.shards.get(partition_of(transactional_id, self._runtime.settings.partitions))
@@ -65,7 +65,7 @@ class Store:
         return ErrorCode.UNKNOWN_SERVER_ERROR if transactional_id in shard.refused else shard
 
     def find(self, transactional_id: str | None) -> Owned | ErrorCode:
-        """Return a transactional id for a request of its producer, or why the request fails."""
+        """Return a transactional id for its producer's request, or the error."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         shard = self.shard_of(transactional_id)
@@ -81,7 +81,7 @@ class Store:
 
         Args:
             owned: the transactional id.
-            change: what was prepared.
+            change: the prepared change.
             on_end: called with NONE when the record is committed and the change applied; else with the error for the
                 client.
             is_retried: whether the caller repeats the append after an error, so that the pending state stays.
@@ -124,7 +124,7 @@ class Store:
         )
 
     def _loss(self, owned: Owned) -> ErrorCode:
-        """Return the error of an append that succeeded under a leadership that has ended meanwhile."""
+        """Return the error of a successful append whose leadership has ended."""
         current = self.shard_of(owned.transaction.transactional_id)
         return current if isinstance(current, ErrorCode) else ErrorCode.NOT_COORDINATOR
 

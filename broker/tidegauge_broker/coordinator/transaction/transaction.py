@@ -1,4 +1,4 @@
-"""One transactional id: what is kept of it, and the changes that are prepared, written, and then completed.
+"""One transactional id: its state, and its changes, which are prepared, written, and then completed.
 
 Contract: a change is prepared (``prepare_...``), which sets ``pending_state`` and changes nothing else; its record is
 appended; when that is committed ``complete`` applies it. ``pending_state`` is the lock of the protocol: while it is set
@@ -37,7 +37,7 @@ V2 = 2
 
 
 class Change(NamedTuple):
-    """What a transactional id becomes when the change's record is committed.
+    """A change of a transactional id, applied when its record is committed.
 
     Attributes:
         last_producer_id: the producer id before; with ``last_producer_epoch`` for retries of InitProducerId (KIP-360).
@@ -59,7 +59,7 @@ class Change(NamedTuple):
 
 
 class Transaction:
-    """See the module; times are ms.
+    """The state of one transactional id; times are ms.
 
     Attributes:
         partitions: in the transaction, in the order in which they were added; of a decided one those without marker.
@@ -90,13 +90,13 @@ class Transaction:
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Return whether a transaction is open for longer than its timeout, and nothing is pending."""
+        """Whether a transaction is open for longer than its timeout, and nothing is pending."""
         return self.pending_state is None and self.state is ONGOING and self.start_ms + self.timeout_ms < now_ms
 
     # Changes
 
     def as_loaded(self) -> Change:
-        """Return what the record says that this was loaded from, to be written once more: it changes nothing."""
+        """Return the loaded record as a change, which changes nothing when written."""
         return Change(
             self.state,
             self.producer_id,
@@ -269,9 +269,9 @@ class Transaction:
         """Apply a change whose record is committed (completeTransitionTo).
 
         Args:
-            change: what was prepared.
-            is_kafka_4: whether a new producer has no time at which its first transaction began; before Kafka 4 that of
-                the last one stays.
+            change: the prepared change.
+            is_kafka_4: whether a new producer has no start time of its first transaction; before Kafka 4 the last
+            producer's stays.
         """
         assert self.pending_state is change.state, f"{self.pending_state} is pending, not {change.state}"
         assert (self.state, change.state) in ALLOWED, (

@@ -19,7 +19,7 @@ class HighWatermarkRule:
     skips_newer_epochs = False
 
     def restarts_following(self, known_leader: int, leader: int) -> bool:
-        """Return True only when the leader is another broker; a new epoch of the same one changes nothing."""
+        """Return True only for another leader; a new epoch changes nothing."""
         return known_leader != leader
 
     def initial_truncation_offset(self, epochs: EpochCache, high_watermark: int) -> int | None:
@@ -35,7 +35,7 @@ class HighWatermarkRule:
     def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """Return the high watermark; no replica calls this, as none looks an epoch up by this rule."""
+        """Return the high watermark; never called, since this rule looks no epoch up."""
         del leader_end, epochs
         return min(high_watermark, log_end_offset), True
 
@@ -45,7 +45,7 @@ class HighWatermarkRule:
         return None, None
 
     def truncates_beyond_leader(self, *, unclean_leader_election: bool) -> bool:
-        """Return True only where elections may be unclean. Otherwise Kafka's process exits; here the replica fails."""
+        """Whether elections may be unclean. Otherwise Kafka's process exits; here the replica fails."""
         return unclean_leader_election
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
@@ -54,7 +54,7 @@ class HighWatermarkRule:
         return UNDEFINED_EPOCH_END
 
     def may_join(self, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
-        """Return whether it has reached the high watermark, be it stale or not (KAFKA-7128)."""
+        """Whether it has reached the high watermark, be it stale or not (KAFKA-7128)."""
         del epoch_start_offset
         return log_end_offset >= high_watermark
 

@@ -20,7 +20,7 @@ class Kip101Rule(HighWatermarkRule):
     name = "kip-101"
 
     def initial_truncation_offset(self, epochs: EpochCache, high_watermark: int) -> int | None:
-        """Return the high watermark if the cache is empty: there is no epoch to look up."""
+        """Return the high watermark if the cache is empty; else None."""
         return high_watermark if epochs.latest_epoch is None else None
 
     def epoch_to_look_up(self, epochs: EpochCache) -> int | None:
@@ -30,12 +30,12 @@ class Kip101Rule(HighWatermarkRule):
     def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """Return the leader's offset, whatever the own epochs are; if it is undefined, the high watermark."""
+        """Return the leader's offset, or the high watermark if it is undefined."""
         del epochs
         return min(high_watermark if leader_end.is_undefined else leader_end.end_offset, log_end_offset), True
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Return the offset alone; undefined for an epoch newer than all, or older than the first."""
+        """Return the offset alone; undefined before the first or after the last epoch."""
         first = epochs.first_epoch
         if first is None or epoch < first:
             return UNDEFINED_EPOCH_END

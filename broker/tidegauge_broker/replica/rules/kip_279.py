@@ -22,7 +22,10 @@ class Kip279Rule(Kip101Rule):
     def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """Return the common end of both logs (getOffsetTruncationState); each round but the last drops an own epoch."""
+        """Return the common end of both logs (getOffsetTruncationState).
+
+        Each round but the last drops one of the follower's epochs.
+        """
         if leader_end.is_undefined:
             return min(high_watermark, log_end_offset), True
         own = UNDEFINED_EPOCH_END
@@ -35,7 +38,7 @@ class Kip279Rule(Kip101Rule):
         return min(own.end_offset, leader_end.end_offset, log_end_offset), True
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Return epoch and offset; an unknown epoch in between gives the next lower one."""
+        """Return epoch and offset; an unknown epoch gives the next lower one."""
         first = epochs.first_epoch
         if first is None or epoch < first:
             return UNDEFINED_EPOCH_END

@@ -42,11 +42,14 @@ class Kip320Rule(Kip279Rule):
         return True
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Return the end of the epoch; one older than the first is echoed, with the start of the first (since 2.1)."""
+        """Return the end of the epoch.
+
+        An epoch older than the first is echoed, with the start of the first (since 2.1).
+        """
         return epochs.end_offset_for(epoch, log_end_offset)
 
     def may_join(self, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
-        """Return whether nothing is missing: the high watermark may be stale just after an election (KAFKA-7128)."""
+        """Whether nothing is missing: the high watermark may be stale just after an election (KAFKA-7128)."""
         return obstacle_to_joining(log_end_offset, high_watermark, epoch_start_offset) is None
 
     def note_election(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a truncation rule decides. One rule holds for a whole cluster; leader, follower and partition ask it.
+"""The decisions of a truncation rule. One rule holds for a whole cluster; leader, follower and partition ask it.
 
 The rules are the steps of Kafka's history: the high watermark (0.10.2), KIP-101 (0.11 to 1.1), KIP-279 (2.0) and
 KIP-320 (2.1, completed by truncation on fetch; 3.9). Each class takes over its predecessor's decisions and overrides
@@ -18,7 +18,7 @@ from tidegauge_broker.replica.messages import EpochEnd
 
 
 class TruncationRule(Protocol):
-    """Decides of one replica at a time. Methods that take the epoch cache change it only where they say so."""
+    """Decides for one replica at a time. Methods that take the epoch cache change it only if they say so."""
 
     @property
     def name(self) -> str:
@@ -37,21 +37,24 @@ class TruncationRule(Protocol):
         ...
 
     def initial_truncation_offset(self, epochs: EpochCache, high_watermark: int) -> int | None:
-        """Return where a replica truncates its log when it starts to follow, before any request; None: nowhere."""
+        """Return the truncation offset of a replica that starts to follow, or None."""
         ...
 
     def epoch_to_look_up(self, epochs: EpochCache) -> int | None:
-        """Return the epoch whose end is looked up at the leader before the first fetch; None: fetch at once."""
+        """Return the epoch to look up before the first fetch; None: fetch."""
         ...
 
     def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """Return the new log end offset, given the leader's end of an epoch, and whether the logs now agree."""
+        """Return the new log end offset, and whether the logs now agree.
+
+        It follows from the leader's end of an epoch.
+        """
         ...
 
     def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
-        """Return the current leader epoch and the last fetched epoch that a fetch carries; None: not checked."""
+        """Return a fetch's current leader epoch and last fetched epoch; None: unchecked."""
         ...
 
     def truncates_beyond_leader(self, *, unclean_leader_election: bool) -> bool:
@@ -61,7 +64,7 @@ class TruncationRule(Protocol):
     # As a leader
 
     def end_of_epoch(self, epochs: EpochCache, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Return what a leader responds when a follower looks up where an epoch ends."""
+        """Return the leader's response to a look-up of an epoch's end."""
         ...
 
     def may_join(self, log_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:

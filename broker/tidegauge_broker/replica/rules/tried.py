@@ -26,12 +26,12 @@ class HighWatermarkBound(Protocol):
         now_ms: int,
         lag_time_max_ms: int,
     ) -> int:
-        """Return the offset, from 0 to the leader's log end; the caller never lets the high watermark fall."""
+        """Return an offset up to the leader's log end; callers never lower it."""
         ...
 
 
 class TriedRules(Protocol):
-    """What is tried. None stands for Kafka's own."""
+    """The rules under trial. None means Kafka's own."""
 
     @property
     def truncation(self) -> TruncationRule | None:

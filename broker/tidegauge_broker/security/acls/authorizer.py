@@ -2,13 +2,13 @@
 
 Rules (Kafka's AclAuthorizer):
     1. A super user may do everything.
-    2. The lists of a resource are that of its own name, that of ``*``, and those of all prefixes of its name. Without a
+    2. The lists of a resource are the lists of its own name, of ``*``, and of all prefixes of its name. Without a
        single entry there, ``allow.everyone.if.no.acl.found`` decides.
     3. An entry is about a request if it has the principal or ``User:*``, the host or ``*``, the operation or ALL. One
        that denies overrules all that allow; without one that allows, it is not allowed. An IPv6 host is compared in
        Java's form, however the entry writes it (Kafka compares texts, so that ``::1`` there is no client's host).
-    4. Who may READ, WRITE, DELETE or ALTER may DESCRIBE; who may ALTER_CONFIGS may DESCRIBE_CONFIGS. A denial has no
-       such consequence.
+    4. A principal that may READ, WRITE, DELETE or ALTER may DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS. A denial
+       has no such consequence.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ OPERATIONS_IN_KRAFT: Mapping[ResourceType, tuple[Operation, ...]] = {
 
 
 class Rules(NamedTuple):
-    """What settings say.
+    """The settings of an authorizer.
 
     Attributes:
         super_users: rule 1.
@@ -93,7 +93,7 @@ class AclAuthorizer:
     # The lists
 
     def entries(self, pattern: Pattern) -> frozenset[Entry]:
-        """Return the list of a pattern; empty where there is none."""
+        """Return a pattern's list, which may be empty."""
         return self._lists.get(pattern, frozenset())
 
     def patterns(self) -> list[Pattern]:
@@ -144,10 +144,10 @@ class AclAuthorizer:
     # Decisions
 
     def allows(self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Return whether a principal at a host may do an operation with a resource.
+        """Whether a principal at a host may do an operation with a resource.
 
         Args:
-            principal: who.
+            principal: of the request.
             host: its address in Java's form.
             operation: a definite one.
             kind: of the resource.
@@ -172,10 +172,10 @@ class AclAuthorizer:
         return found
 
     def allows_somewhere(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
-        """Return whether a principal may do an operation with any resource of a kind (KIP-679).
+        """Whether a principal may do an operation with any resource of a kind (KIP-679).
 
-        As in ``AclAuthorizer.authorizeByResourceType``: nothing implies the operation here, and what is denied for a
-        name or a prefix of it takes only what is allowed for that name, or for a prefix that begins so.
+        As in ``AclAuthorizer.authorizeByResourceType``: nothing implies the operation here, and a denial for a
+        name or a prefix of it only removes permissions for that name, or for a prefix that begins so.
         """
         if principal in self._rules.super_users:
             return True

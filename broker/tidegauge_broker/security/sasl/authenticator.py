@@ -10,7 +10,7 @@ Rules (Kafka's SaslServerAuthenticator, KafkaChannel and Selector):
     3. A session lasts until the credential expires or for ``connections.max.reauth.ms``, whichever is shorter
        (KIP-368). SaslHandshake begins another, at most once a second, by the same mechanism and for the same principal;
        any other request after its end closes the connection.
-    4. What a refusal says to the client never tells whether the user exists.
+    4. A refusal never shows a client whether the user exists.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ def _failure(header: RequestHeader, message: str) -> Respond:
 
 
 def in_hash_order(names: Sequence[str]) -> list[str]:
-    """Return names in the order in which Java's HashSet has them: that of the response to SaslHandshake."""
+    """Return names in Java's HashSet order, which SaslHandshake's response has."""
 
     def bucket(name: str) -> int:
         spread = java_hash(name) & 0xFFFFFFFF

@@ -1,8 +1,8 @@
-"""Who a gRPC call acts for, by the credential in its metadata. Pure but for hashes; times and secrets are arguments.
+"""The user of a gRPC call, by the credential in its metadata. Pure but for hashes; times and secrets are arguments.
 
 Rules:
-    1. The users are those of the listener's SASL mechanisms: a password is PLAIN's, or SCRAM's, whose keys in ZooKeeper
-       are computed from it; a token is OAUTHBEARER's. What a mechanism refuses on a Kafka listener it refuses here.
+    1. The users belong to the listener's SASL mechanisms: a password is PLAIN's, or SCRAM's, whose keys in ZooKeeper
+       are computed from it; a token is OAUTHBEARER's. A credential refused on a Kafka listener is refused here.
     2. The user of a call that names no mechanism is looked for in all that are enabled; PLAIN, which is cheap, first.
     3. A password that SCRAM's keys have proved is remembered under a keyed hash of the credential, until the keys of
        the user change: the costly hash is computed once, and the password is kept nowhere.
@@ -47,11 +47,11 @@ class ListenerMechanisms(Protocol):
         ...
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's SCRAM credential; None where there is none."""
+        """Return a user's SCRAM credential, or None."""
         ...
 
     def iterations(self, mechanism: str) -> Sequence[int]:
-        """Return the iterations of each known user of a SCRAM mechanism, in any order."""
+        """Return the known users' iterations for a SCRAM mechanism, in any order."""
         ...
 
     def max_reauth_ms(self, mechanism: str) -> int:
@@ -97,7 +97,7 @@ class CallAuthenticator:
 
     Args:
         mechanisms: of the listener.
-        secret: random, of this process: what is remembered is of no use without it.
+        secret: random, of this process: without it the remembered hashes are of no use.
     """
 
     def __init__(self, mechanisms: ListenerMechanisms, secret: bytes) -> None:
@@ -106,7 +106,10 @@ class CallAuthenticator:
         self._proved: OrderedDict[bytes, _Proved] = OrderedDict()
 
     def known(self, value: str | None, mechanism: str | None, now_ms: int) -> CallSession | None:
-        """Return the session of a call whose password was right before; None: it is to be authenticated (rule 3)."""
+        """Return the session of a call with a proved password, or None.
+
+        None: the call is to be authenticated (rule 3).
+        """
         if value is None or not self._proved:
             return None
         proved = self._proved.get(self.key(value, mechanism))

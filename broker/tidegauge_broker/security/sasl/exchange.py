@@ -1,4 +1,4 @@
-"""What every SASL mechanism gives and how it fails. Pure.
+"""The result and the errors of every SASL mechanism. Pure.
 
 Source: ``SaslServer``, ``SaslException``, ``SaslAuthenticationException``.
 """
@@ -23,8 +23,8 @@ class Exchange(Protocol):
     """One authentication by one mechanism, from the client's first token to the last response.
 
     Attributes:
-        principal_name: who the client has proved to be; None until then.
-        expires_ms: when the credential expires, by the broker's own clock, in ms; None where it does not.
+        principal_name: the client's proved identity; None until then.
+        expires_ms: when the credential expires, by the broker's own clock, in ms; None if it does not.
     """
 
     principal_name: str | None

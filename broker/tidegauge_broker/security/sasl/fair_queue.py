@@ -15,7 +15,7 @@ Work = TypeVar("Work")
 
 
 class FairQueue(Generic[Work]):
-    """See the module.
+    """A queue that serves clients in turn.
 
     Args:
         most: the maximum for a connection.

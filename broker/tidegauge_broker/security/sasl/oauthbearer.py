@@ -126,7 +126,7 @@ def _initial(text: str) -> tuple[str, str]:
 
 
 def _checked(token: str, rules: TokenRules, wall_ms: int) -> tuple[str, int]:
-    """Return the principal's name and when the token expires, in epoch ms; rule 1."""
+    """Return a token's principal name and expiration in epoch ms; rule 1."""
     parts = token.split(".")
     if len(parts) != _PARTS or not parts[0] or not parts[1] or parts[2]:
         raise _invalid()
@@ -148,7 +148,10 @@ def _checked(token: str, rules: TokenRules, wall_ms: int) -> tuple[str, int]:
 
 
 def _object(part: str) -> dict[str, Any]:
-    """Return the members of a JSON object, each a text, a number or a list of texts (``OAuthBearerUnsecuredJws``)."""
+    """Return a JSON object's members (``OAuthBearerUnsecuredJws``).
+
+    Each is a text, a number or a list of texts.
+    """
     try:
         text = base64.b64decode(part + "=" * (-len(part) % 4), validate=True)
         found = json.loads(text, parse_constant=_no_constant)

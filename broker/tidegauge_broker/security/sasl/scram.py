@@ -33,7 +33,7 @@ _TOKEN_AUTH = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 
 
 def has_password(credential: ScramCredential, mechanism: str, password: str) -> bool:
-    """Return whether a credential is that of a password: costly, by design of PBKDF2, and in constant time after it.
+    """Whether a credential belongs to a password: costly, by design of PBKDF2, and in constant time after it.
 
     Args:
         credential: as it is stored.
@@ -51,7 +51,7 @@ class ScramExchange:
 
     Args:
         mechanism: a key of ``HASHES``.
-        credential_of_user: returns a user's credential for it; None where there is none.
+        credential_of_user: returns a user's credential for it, or None.
         server_nonce: random, printable, used once.
     """
 

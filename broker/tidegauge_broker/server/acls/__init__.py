@@ -1,1 +1,1 @@
-"""What a request may do by the access control lists."""
+"""Access control lists applied to requests."""

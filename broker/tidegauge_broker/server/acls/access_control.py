@@ -1,4 +1,4 @@
-"""What principals may do, as every wire asks it; a refusal is a line in the audit log.
+"""The permissions of principals, for every wire; a refusal is a line in the audit log.
 
 Rule: a refusal that only filters what a response lists is not logged.
 Source: ``AclAuthorizer``, ``AuthHelper``; ``kafka.authorizer.logger``.
@@ -24,7 +24,7 @@ NAMES = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleA
 
 
 class Outcome(NamedTuple):
-    """What became of an entry that was to be created or deleted."""
+    """The outcome of creating or deleting an entry."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -67,7 +67,7 @@ class AccessControl:
     def allows(
         self, caller: Caller, operation: Operation, kind: ResourceType, name: str, api: str, *, logs: bool = True
     ) -> bool:
-        """Return whether a caller may do an operation with a resource, and log a refusal."""
+        """Whether a caller may do an operation with a resource; a refusal is logged."""
         allowed = self.authorizer.allows(caller.principal, caller.host, operation, kind, name)
         if not allowed and logs:
             _audit(caller, operation, Pattern(kind, name), api)
@@ -78,7 +78,7 @@ class AccessControl:
         return self.allows(caller, operation, ResourceType.CLUSTER, CLUSTER_NAME, api, logs=logs)
 
     def allows_somewhere(self, caller: Caller, operation: Operation, kind: ResourceType, api: str) -> bool:
-        """Return whether a caller may do an operation with any resource of a kind."""
+        """Whether a caller may do an operation with any resource of a kind; a refusal is logged."""
         allowed = self.authorizer.allows_somewhere(caller.principal, caller.host, operation, kind)
         if not allowed:
             _audit(caller, operation, Pattern(kind, "NONE", PatternType.UNKNOWN), api)

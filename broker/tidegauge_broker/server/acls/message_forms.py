@@ -34,7 +34,10 @@ def filter_of(one: Any) -> Filter:
 
 
 def binding_of(one: Any, pattern_type: int) -> Binding:
-    """Return an entry of CreateAcls, or a match of DeleteAcls, whose pattern's types have different names."""
+    """Return an entry of CreateAcls, or a match of DeleteAcls.
+
+    Their fields for the pattern's type have different names.
+    """
     return Binding(
         Pattern(by_number(ResourceType, one.resource_type), one.resource_name, by_number(PatternType, pattern_type)),
         Entry(one.principal, one.host, by_number(Operation, one.operation), by_number(Permission, one.permission_type)),

@@ -1,1 +1,1 @@
-"""What a broker wants of its cluster's metadata: ``ports``, an implementation for each mode, and the choice of one."""
+"""A broker's access to its cluster's metadata: ``ports``, an implementation for each mode, and the choice of one."""

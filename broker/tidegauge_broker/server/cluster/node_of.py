@@ -1,4 +1,4 @@
-"""A broker in KRaft mode by its settings: those of a node of the quorum, and a broker's own, out of one file. Pure.
+"""A broker in KRaft mode by its settings: a quorum node's settings, and a broker's own, out of one file. Pure.
 
 Source: ``KafkaConfig.validateValues`` for ``process.roles=broker``.
 """
@@ -20,7 +20,7 @@ _AUTHORIZER = "authorizer.class.name"
 
 
 def is_kraft(texts: Mapping[str, str]) -> bool:
-    """Return whether settings are those of a node of a KRaft cluster: they give it roles."""
+    """Whether the settings belong to a node of a KRaft cluster: they give it roles."""
     return bool(texts.get(ROLES, "").strip())
 
 
@@ -56,7 +56,7 @@ def kraft_node(texts: Mapping[str, str], host_name: str) -> NodeSettings:
 
 
 def as_broker(texts: Mapping[str, str], node: NodeSettings) -> dict[str, str]:
-    """Return a broker's own settings among those of a node.
+    """Return a broker's own settings in a node's settings.
 
     Its id is the node's. Without another word brokers speak Kafka's protocol among themselves, as Kafka's do: a cluster
     may have brokers of both kinds.
@@ -80,7 +80,7 @@ def as_broker(texts: Mapping[str, str], node: NodeSettings) -> dict[str, str]:
 
 
 def with_own_authorizer(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with the broker's own name for the authorizer of KRaft mode, whose rules are the same."""
+    """Return settings with KRaft's authorizer renamed to the broker's own, equal one."""
     found = dict(texts)
     if found.get(_AUTHORIZER) == STANDARD_AUTHORIZER:
         found[_AUTHORIZER] = "kafka.security.authorizer.AclAuthorizer"

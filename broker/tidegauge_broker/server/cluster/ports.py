@@ -1,7 +1,7 @@
-"""What a broker wants of its cluster's metadata, whichever controller keeps them.
+"""The interface to a cluster's metadata, in either mode.
 
 Contract: ``Cluster`` is the broker's membership and the metadata that all brokers share. A method that cannot reach the
-store raises ``MetadataUnavailable``; the errors that it names besides are those of the request. ``chosen`` picks the
+store raises ``MetadataUnavailable``; its other errors belong to the request. ``chosen`` picks the
 implementation.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # its package imports what knows the ports
     from tidegauge_broker.server.service.caller import Caller
 
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Returns the settings that are to stand in place of those that there are; raises TidegaugeError to refuse them."""
+"""Returns the new settings, given the present ones, or raises TidegaugeError."""
 StoredTopicIds = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
 """Returns the ids of topics as they are stored."""
 Dial = Callable[[Callable[[], socket.socket]], socket.socket]
@@ -52,12 +52,12 @@ class SettingsStore(Protocol):
         """Return an entity's own settings.
 
         Raises:
-            MalformedMetadata: what is stored is no settings.
+            MalformedMetadata: the stored value is malformed.
         """
         ...
 
     async def names(self, kind: str) -> Collection[str]:
-        """Return the names of the entities of a kind, such as ``groups``, that have settings."""
+        """Return the entities of a kind, such as ``groups``, with settings."""
         ...
 
     async def alter(self, entity: str, change: Change) -> int:
@@ -89,7 +89,7 @@ class ClientQuotaStore(Protocol):
         ...
 
     async def values(self, entity: Entity) -> dict[str, float]:
-        """Return what is set for one entity, by key."""
+        """Return one entity's quotas, by key."""
         ...
 
 
@@ -97,7 +97,7 @@ class CredentialStore(Protocol):
     """SCRAM credentials of users."""
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's credential for a mechanism as it is known here; None where there is none."""
+        """Return a user's credential for a mechanism, as known here, or None."""
         ...
 
     def iterations(self, mechanism: str) -> list[int]:
@@ -136,7 +136,7 @@ class AccessLists(Protocol):
     def allows(
         self, caller: Caller, operation: Operation, kind: ResourceType, name: str, api: str, *, logs: bool = True
     ) -> bool:
-        """Return whether a caller may do an operation with a resource, and log a refusal."""
+        """Whether a caller may do an operation with a resource; a refusal is logged."""
         ...
 
     def allows_cluster(self, caller: Caller, operation: Operation, api: str, *, logs: bool = True) -> bool:
@@ -144,7 +144,7 @@ class AccessLists(Protocol):
         ...
 
     def allows_somewhere(self, caller: Caller, operation: Operation, kind: ResourceType, api: str) -> bool:
-        """Return whether a caller may do an operation with any resource of a kind."""
+        """Whether a caller may do an operation with any resource of a kind; a refusal is logged."""
         ...
 
     async def read_all(self) -> None:
@@ -160,12 +160,12 @@ class AccessLists(Protocol):
         ...
 
     async def delete(self, filters: Sequence[Filter]) -> list[list[tuple[Binding, Outcome]]]:
-        """Remove the entries that filters match; return those of each filter."""
+        """Remove the entries that filters match; return each filter's entries."""
         ...
 
 
 class SettingsListener(Protocol):
-    """What is notified of each change, one after the other, in the order in which they were made."""
+    """Notified of each change, one after the other, in the order in which they were made."""
 
     async def topic_changed(self, topic: str) -> None:
         """Take over the settings of a topic."""
@@ -190,7 +190,7 @@ class SettingsListener(Protocol):
 
 
 class MetadataStores(Protocol):
-    """What the cluster keeps for all of its brokers."""
+    """The stores that the cluster keeps for all of its brokers."""
 
     @property
     def settings(self) -> SettingsStore:
@@ -219,7 +219,7 @@ class MetadataStores(Protocol):
 
     @property
     def applied_change(self) -> int:
-        """Return the number of the last change of settings that is in force here; -1: none since the start."""
+        """Return the number of the last settings change in force; -1: none."""
         ...
 
     def follow(self, listener: SettingsListener) -> None:
@@ -230,7 +230,7 @@ class MetadataStores(Protocol):
 
 
 class ControllerRequests(Protocol):
-    """What this broker asks of the active controller for itself; retries are behind it."""
+    """The requests of this broker itself to the active controller, with retries."""
 
     async def alter_partition(self, proposals: list[IsrProposal]) -> dict[TopicPartition, IsrVerdict]:
         """Return the controller's verdicts; retry until a controller responds."""
@@ -261,13 +261,13 @@ class Forwarding(Protocol):
             host: the client's address.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, no controller has responded in time; UNSUPPORTED_VERSION, the controller
-                does not know the request; else it could not be read there.
+            TidegaugeError: REQUEST_TIMED_OUT, no controller has responded in time. UNSUPPORTED_VERSION, the controller
+                does not know the request. Another one: the request could not be read there.
         """
         ...
 
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """Return the lowest and the highest version of each API that the controller serves; empty if not known yet."""
+        """Return the controller's version range of each API; empty if unknown."""
         ...
 
 
@@ -287,10 +287,10 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a member takes in of the metadata that its cluster publishes, in KRaft mode.
+    """The parts of a broker that take in published metadata, in KRaft mode.
 
     Attributes:
-        metadata_changed: takes over what clients see.
+        metadata_changed: takes over the metadata for clients.
         replicas_decided: deletes replicas, and takes over the states of others; of some no log can exist.
         levels_changed: takes over the levels of the cluster's features, by name.
         logs: returns the logs of this broker.
@@ -344,7 +344,7 @@ class Member:
 
 
 class Session(NamedTuple):
-    """What makes a broker a member, and the servers that can end it."""
+    """The proof of a broker's membership, and the servers that can end it."""
 
     servers: str
     session_id: int
@@ -352,14 +352,17 @@ class Session(NamedTuple):
 
 
 class Cluster(Protocol):
-    """A cluster that a broker has connected to. See the module.
+    """A cluster that a broker has connected to.
 
     Order: ``stores``, ``prepare``, ``register``, ``take_part``; then ``leave``, ``close``.
     """
 
     @property
     def forwarding(self) -> Forwarding | None:
-        """Return what hands requests of clients on; None: clients ask the controller themselves (ZooKeeper mode)."""
+        """Return the forwarding of client requests; None in ZooKeeper mode.
+
+        There clients ask the controller themselves.
+        """
         ...
 
     @property
@@ -369,19 +372,19 @@ class Cluster(Protocol):
 
     @property
     def log_owner(self) -> Owner | None:
-        """Return what locks and checks the log directories; None: as ZooKeeper mode has them."""
+        """Return the owner of the log directories; None in ZooKeeper mode."""
         ...
 
     def features(self) -> Features | None:
-        """Return the features that are in force; None: the cluster has none (ZooKeeper mode)."""
+        """Return the features in force; None in ZooKeeper mode."""
         ...
 
     def is_stray(self, at: TopicPartition, topic_id: str) -> bool:
-        """Return whether a log that was found belongs to no replica of this broker any more.
+        """Whether a log on disk belongs to no replica of this broker any more.
 
         Args:
             at: the partition.
-            topic_id: that in the log's directory; empty where there is none.
+            topic_id: from the log's directory; empty if it has none.
         """
         ...
 
@@ -427,15 +430,18 @@ class Cluster(Protocol):
         ...
 
     async def leadership(self, at: TopicPartition) -> Leadership | None:
-        """Return a partition's state, not older than this call; None: it has none that can be read."""
+        """Return a partition's state, not older than this call, or None.
+
+        None: it has no readable state.
+        """
         ...
 
     async def deleted_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions that no assignment contains. A topic that cannot be read counts as existing."""
+        """Return the partitions without assignment; unreadable topics count as existing."""
         ...
 
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """Return the stored ids of topics, empty if one has none; without those that cannot be read."""
+        """Return the stored ids of readable topics, empty without one."""
         ...
 
     def report_failed_replicas(self) -> None:
@@ -455,7 +461,7 @@ class Cluster(Protocol):
         ...
 
     def session(self) -> Session:
-        """Return the session of this broker, for the lab, which ends it at the servers; in KRaft mode its epoch."""
+        """Return this broker's session, in KRaft mode its epoch, for the lab."""
         ...
 
     def on_session(self, listener: Callable[[Session], None]) -> None:

@@ -20,7 +20,7 @@ class AddressQuotas:
     """The quotas in force at this broker.
 
     Args:
-        quotas: where they are kept.
+        quotas: their store.
     """
 
     def __init__(self, quotas: ClientQuotaStore) -> None:
@@ -51,7 +51,7 @@ class AddressQuotas:
 
 
 async def _addresses(name: str) -> list[str]:
-    """Return the addresses of a host or an address as connections have them; none where it is unknown."""
+    """Return a host's addresses in the form of connections; none if unknown."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -1,8 +1,8 @@
 """This broker's part in dynamic settings: it reads and follows them, describes them, and alters them for admins.
 
 Rules:
-    1. Settings of topics are described as they are stored, those of brokers from what is in force here, as in Kafka.
-    2. A broker's own settings are altered by that broker only; those of topics and of all brokers by any.
+    1. Settings of topics are described as they are stored, settings of brokers as they are in force here, as in Kafka.
+    2. A broker's own settings are altered by that broker only; settings of topics and of all brokers by any.
     3. An alteration is validated completely, written, and then reaches this broker the same way as all others.
     4. ``unclean.leader.election.enable`` that becomes true makes the controller look at once for partitions to help.
     5. A changed ``advertised.listeners`` is in force when the broker's registration has it.
@@ -51,7 +51,7 @@ class Affected(Protocol):
         """Take over a topic's new settings."""
 
     def broker_settings_changed(self) -> None:
-        """Take over the broker's new settings; those of all topics follow."""
+        """Take over the broker's new settings; the settings of all topics follow."""
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         """Rule 4; None: for all topics."""
@@ -64,16 +64,16 @@ class Affected(Protocol):
 
 
 class DynamicConfigs:
-    """See the module.
+    """The dynamic settings of this broker.
 
     Args:
         stores: what the cluster keeps for all brokers.
         broker_id: this broker.
-        settings: its settings; what is dynamic in them is filled in here.
+        settings: its settings; dynamic ones are filled in here.
         knows_topic: whether a topic exists, by this broker's metadata.
 
     Attributes:
-        acls: what principals may do; None: everything.
+        acls: the permissions of principals; None: everything is allowed.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class DynamicConfigs:
             for topic, values in known.items():
                 self._affected.topic_settings_changed(topic, values)
 
-    # What admins ask
+    # Requests of admins
 
     async def describe_topic(self, topic: str) -> list[SettingView]:
         """Return a topic's settings in force.
@@ -199,7 +199,7 @@ class DynamicConfigs:
         return self._settings.topic_views(await self.topics.read(topic))
 
     def describe_broker(self, name: str) -> list[SettingView]:
-        """Return this broker's settings; with an empty name, what is set for all brokers.
+        """Return this broker's settings; with an empty name, all brokers' settings.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, it is another broker's name.
@@ -253,10 +253,10 @@ class DynamicConfigs:
         *,
         validate_only: bool = False,
     ) -> int:
-        """Alter this broker's dynamic settings; with an empty name, those of all brokers. Returns the change's number.
+        """Alter this broker's dynamic settings; with an empty name, all brokers'. Returns the change's number.
 
-        With ``deleted`` None the changes replace all that is set and usable, as the write finds it.
-        A setting that stands there already and is of no use here, such as one that an Apache Kafka broker was given,
+        With ``deleted`` None the changes replace all usable settings, as the write finds them.
+        A stored setting that is of no use here, such as one that an Apache Kafka broker was given,
         neither prevents the alteration nor is lost by it.
 
         Raises:

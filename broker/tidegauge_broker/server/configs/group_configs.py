@@ -40,7 +40,7 @@ class Affected(Protocol):
 
 
 class GroupConfigs:
-    """See the module.
+    """The settings of single groups.
 
     Args:
         store: of settings.
@@ -54,7 +54,7 @@ class GroupConfigs:
         self._affected: Affected | None = None
 
     def follow(self, affected: Affected) -> None:
-        """Notify a part of what is known, and of changes from now on."""
+        """Notify a part of the known settings, and of changes from now on."""
         self._affected = affected
         for group_id in self._own:
             self._tell(group_id)
@@ -72,7 +72,7 @@ class GroupConfigs:
         await self.read(desanitized(name))
 
     async def read(self, group_id: str) -> None:
-        """Read a group's own settings; what is of no use is logged and left out."""
+        """Read a group's own settings; unusable ones are logged and left out."""
         try:
             texts = await self._store.read(entity_of(group_id))
         except MalformedMetadata as problem:
@@ -103,13 +103,13 @@ class GroupConfigs:
         return list(self._own)
 
     def values_of(self, group_id: str) -> Values:
-        """Return a group's settings in force now, whether it has some of its own or not."""
+        """Return a group's settings in force now, with or without its own."""
         return group_values(self._own.get(group_id, {}), self._settings.live)
 
-    # What admins ask
+    # Requests of admins
 
     async def describe(self, group_id: str) -> list[SettingView]:
-        """Return a group's settings in force, those of a group that does not exist, too.
+        """Return a group's settings in force, even of an unknown group.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the name is empty.
@@ -155,5 +155,5 @@ class GroupConfigs:
 
 
 def entity_of(group_id: str) -> str:
-    """Return the name of a group's entity: its id may have any characters, and is sanitized as users' names are."""
+    """Return a group's entity name: its id, sanitized as users' names are."""
     return f"{GROUPS}/{sanitized(group_id)}"

@@ -10,14 +10,14 @@ from tidegauge_controller.port import Controller
 
 
 class InForce:
-    """What ``DynamicConfigs`` notifies (``Affected``).
+    """The parts that ``DynamicConfigs`` notifies (``Affected``).
 
     Args:
         settings: the broker's settings in force.
         group_settings_changed: hands a group's settings to the group coordinator.
         replicas: its replicas, and their logs.
         controller: the one in its process.
-        advertise: registers the addresses that are advertised now, where others are registered.
+        advertise: registers the addresses that are advertised now, if others are registered.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class InForce:
         self._replicas.core.settings.verifies_transactions = verifies
 
     def unclean_election_enabled(self, topic: str | None) -> None:
-        """Have the controller elect where that helps; None: for all topics."""
+        """Have the controller elect if that helps; None: for all topics."""
         self._controller.unclean_election_enabled(topic)
 
     def group_settings_changed(self, group_id: str, values: Values | None) -> None:

@@ -16,14 +16,14 @@ from tidegauge_broker.server.cluster.ports import ClientQuotaStore
 
 
 class QuotasInForce:
-    """See the module.
+    """The quotas of users and client ids in force at this broker.
 
     Args:
-        quotas: where they are kept.
+        quotas: their store.
         settings: the broker's, for the windows.
 
     Attributes:
-        managers: what measures clients.
+        managers: measure clients.
         are_set: whether a quota was ever in force here: then all clients are measured until the broker restarts, as in
             Kafka (``ClientQuotaManager.quotasEnabled``).
     """
@@ -57,7 +57,7 @@ class QuotasInForce:
             self._take(entity, values)
 
     async def read(self, entity: Entity) -> None:
-        """Read those of one user, client id or pair again.
+        """Read the quotas of one user, client id or pair again.
 
         Raises:
             MetadataUnavailable: they could not be read.
@@ -65,7 +65,7 @@ class QuotasInForce:
         self._take(_entity(entity), await self._quotas.values(entity))
 
     def readings(self, now_ms: int) -> list[tuple[str, Reading]]:
-        """Return what the metrics say, each with the kind of quota by Kafka's name (``QuotaType``)."""
+        """Return the metrics' readings, each with its ``QuotaType``."""
         managers = self.managers
         kinds: Mapping[str, RateQuota | MutationQuota] = {
             "Produce": managers.produce,

@@ -1,4 +1,4 @@
-"""What has settings here, by Kafka's numbers."""
+"""The types of resources with settings, by Kafka's numbers."""
 
 from __future__ import annotations
 

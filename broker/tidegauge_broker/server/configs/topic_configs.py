@@ -39,7 +39,7 @@ class TopicConfigs:
         self._known: dict[str, Values] = {}
 
     async def read_all(self) -> None:
-        """Read those of all topics, and forget those that have none: they were deleted without this broker."""
+        """Read the settings of all topics; forget topics without any: they were deleted without this broker."""
         there = await self._topics()
         for topic in self._own.keys() - set(there):
             self.forget(topic)
@@ -52,7 +52,7 @@ class TopicConfigs:
         self._known.pop(topic, None)
 
     async def read(self, topic: str) -> dict[str, str]:
-        """Return what was set for a topic, as text; only what is legal."""
+        """Return a topic's own legal settings, as text."""
         try:
             texts = await self._read(f"topics/{topic}")
         except MalformedMetadata as problem:
@@ -74,10 +74,10 @@ class TopicConfigs:
         return values
 
     def known(self, topic: str) -> Values:
-        """Return the settings that were read last; the broker's own where none were."""
+        """Return the settings read last, or else the broker's own."""
         return self._known.get(topic) or self.values({})
 
     def broker_changed(self) -> dict[str, Values]:
-        """Apply the broker's changed settings; return those of all known topics."""
+        """Apply the broker's changed settings; return all known topics' settings."""
         self._known = {topic: self.values(own) for topic, own in self._own.items()}
         return dict(self._known)

@@ -106,12 +106,12 @@ def share_times(values: Values) -> ConsumerGroupTimes:
 
 
 def _assignor(name: str) -> str:
-    """Return the name that clients use for an assignor: ``uniform`` for Kafka's class UniformAssignor."""
+    """Return clients' name of an assignor: ``uniform`` for Kafka's UniformAssignor."""
     return name.rpartition(".")[2].removesuffix("Assignor").lower()
 
 
 class GroupRunner(CoordinatorRunner[GroupCoordinator]):
-    """See the module.
+    """Runs the group coordinator.
 
     Args:
         settings: this broker's.
@@ -158,7 +158,7 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
 
     @property
     def wall_ms(self) -> int:
-        """Return the wall-clock time, in ms: the times of groups' states and commits are in it."""
+        """Return the wall-clock time in ms, for group states and commits."""
         return self._wall.at(self._now_ms())
 
     def request(self, request: GroupRequest) -> asyncio.Future[GroupResult]:

@@ -82,7 +82,7 @@ class GrpcTransactions:
 
 
 def _verified(wanted: AddPartitionsToTxn, response: transaction_markers_pb2.VerifyPartitionsResponse) -> Errors:
-    """Return the errors of a verification's partitions; an error of the whole is that of each."""
+    """Return a verification's errors by partition; a top-level error is each one's."""
     error = wire.from_error(response.status.error)
     return errors_of(response.partitions) if error is ErrorCode.NONE else dict.fromkeys(wanted.partitions, error)
 

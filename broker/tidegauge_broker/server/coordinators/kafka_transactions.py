@@ -69,7 +69,7 @@ class KafkaTransactions:
         return found
 
     async def verify(self, broker_id: int, wanted: Sequence[AddPartitionsToTxn]) -> Sequence[Errors] | None:
-        """Send one AddPartitionsToTxn for all; an error of the whole is that of each partition."""
+        """Send one AddPartitionsToTxn for all; a top-level error is each partition's."""
         request = AddPartitionsToTxnRequest(
             [
                 AddPartitionsToTxnTransaction(

@@ -1,4 +1,4 @@
-"""Whether this broker is still the leader that it takes itself for, asked of those who would know.
+"""Proves that this broker is still a partition's leader, by the controller's state or by its followers.
 
 A broker that is partitioned from the cluster's metadata and the other brokers goes on serving its clients: its
 coordinators give out offsets that the next leader's have long overtaken. Kafka's do that; a client that copies exactly
@@ -8,10 +8,10 @@ Rules:
     1. A controller stores a new leader in the partition's state before any broker acts on it. So a state that is read
        now, and names this broker with the epoch in which it leads, proves its leadership up to now.
     2. Without it two further fetches of every other member of the ISR prove it: a broker that leads, or follows
-       another leader, no longer fetches here. The first of the two may have been on its way for long; the second was
-       sent by a follower that had received a response of now.
-    3. What neither proves is not so, as far as a client is concerned.
-    4. One proof of a partition runs at a time. What comes meanwhile shares the one that begins after it: the members of
+       another leader, no longer fetches here. The first fetch may have been delayed in the network; the second was
+          sent by a follower that had received a current response.
+    3. If neither succeeds, the request is handled as if this broker did not lead.
+    4. One proof of a partition runs at a time. Requests meanwhile share the one that begins after it: the members of
        a thousand groups that start together cost the store two reads for each partition, and not a thousand.
 """
 
@@ -38,7 +38,7 @@ _PAUSE_SECONDS = 0.01
 
 
 def needs_proof(request: object, result: object) -> bool:
-    """Return whether a coordinator's result is given out only where its broker is proven to lead: stable offsets."""
+    """Whether a coordinator's result needs a proof that its broker leads: stable offsets."""
     return (
         isinstance(request, OffsetFetch)
         and isinstance(result, OffsetFetchResult)
@@ -48,14 +48,14 @@ def needs_proof(request: object, result: object) -> bool:
 
 
 class Led(Protocol):
-    """What the replicas of this broker know of a partition."""
+    """The state of a partition at this broker's replicas."""
 
     def led_epoch(self, topic_partition: TopicPartition) -> int | None:
-        """Return the epoch in which this broker leads the partition; None: it does not."""
+        """Return the epoch in which this broker leads the partition, or None."""
         ...
 
     def fetched_ms(self, topic_partition: TopicPartition) -> Mapping[int, int]:
-        """Return when each other member of the ISR fetched last, in ms; 0: not in this epoch."""
+        """Return the ISR members' last fetch times in ms; 0: not yet."""
         ...
 
 
@@ -65,7 +65,7 @@ def _as_task(work: Coroutine[Any, Any, bool]) -> Awaitable[bool]:
 
 
 class LeadershipProof:
-    """See the module.
+    """Proves this broker's leadership of single partitions.
 
     Args:
         broker_id: this broker.
@@ -74,7 +74,7 @@ class LeadershipProof:
         now_ms: a clock that never goes back.
         fetch_wait_ms: how long a fetch of a follower may be parked (``replica.fetch.wait.max.ms``).
         pause: waits a little between two looks at the followers.
-        timeout: ends what is done within it after some seconds, with TimeoutError.
+        timeout: ends its block after some seconds, with TimeoutError.
         run: runs a proof.
     """
 
@@ -99,7 +99,7 @@ class LeadershipProof:
         self._run = run
 
     async def holds(self, topic_partition: TopicPartition) -> bool:
-        """Return whether this broker has led a partition, in its present epoch, at a time after this call."""
+        """Whether this broker has led a partition, in its present epoch, at a time after this call."""
         return await self._run(self._holds(topic_partition))
 
     async def _holds(self, topic_partition: TopicPartition) -> bool:
@@ -143,13 +143,13 @@ class SharedProofs:
         self._following: dict[TopicPartition, asyncio.Task[bool]] = {}
 
     async def holds(self, topic_partition: TopicPartition) -> bool:
-        """Return whether this broker has led a partition, in its present epoch, at a time after this call."""
+        """Whether this broker has led a partition, in its present epoch, at a time after this call."""
         proof = self._following.get(topic_partition)
         if proof is None:
             work = self._after_the_running(topic_partition)
             proof = asyncio.get_running_loop().create_task(work, name="shared-leadership-proof")
             self._following[topic_partition] = proof
-        return await asyncio.shield(proof)  # a client that leaves does not end what others wait for
+        return await asyncio.shield(proof)  # a client that leaves does not end the others' proof
 
     async def _after_the_running(self, at: TopicPartition) -> bool:
         running = self._running.get(at)

@@ -3,15 +3,15 @@
 For a producer of transactions v2 it has them added (KIP-890, part 2).
 
 Rules:
-    1. One request to a broker is in flight at a time; what is to be verified meanwhile waits for the next.
+    1. One request to a broker is in flight at a time; verifications meanwhile wait for the next.
     2. At most one verification of a transactional id waits for a broker. A newer one takes its place: the older ends
-       with INVALID_PRODUCER_EPOCH where the epoch of the newer is higher, with NETWORK_EXCEPTION where it is the same,
-       since the client is trying again. One with a lower epoch than that which waits gets INVALID_PRODUCER_EPOCH.
+       with INVALID_PRODUCER_EPOCH if the epoch of the newer is higher, with NETWORK_EXCEPTION if it is the same,
+       since the client is trying again. One with a lower epoch than the waiting one gets INVALID_PRODUCER_EPOCH.
     3. Without a coordinator: COORDINATOR_NOT_AVAILABLE. No response in time, or a closed connection: NETWORK_EXCEPTION.
-    4. What was queued is reported when it ends: how long it took, and how many partitions failed.
+    4. The end of a queued verification is reported: how long it took, and how many partitions failed.
     5. PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, which producers know; and TRANSACTION_ABORTABLE becomes
        INVALID_TXN_STATE where the client does not know it.
-
+INVALID_TXN_STATE if the client does not know it.
 Source: AddPartitionsToTxnManager.
 """
 
@@ -49,7 +49,7 @@ class _Node:
 
 
 class PartitionVerifier:
-    """See the module.
+    """Verifies partitions of transactions at their coordinators.
 
     Args:
         coordinator_of: returns the broker that coordinates a transactional id; None: there is none at the moment.
@@ -67,7 +67,7 @@ class PartitionVerifier:
         self._nodes: dict[int, _Node] = {}
 
     async def verify(self, wanted: AddPartitionsToTxn, operation: SupportedOperation) -> Errors:
-        """Return why partitions may not be appended to; a partition that is left out may.
+        """Return why partitions may not be appended to; others may.
 
         Args:
             wanted: a verification (``verify_only``), or partitions to be added (``is_implicit``).

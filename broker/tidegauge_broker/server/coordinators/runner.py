@@ -1,8 +1,8 @@
 """Runs a pure coordinator: one event at a time, its effects carried out before the next.
 
-Contract: everything here happens on the event loop. What an effect triggers comes back as a later event, never within
-the step: events are queued. A decision about very much (``Coordinator.is_large``) is made in a thread while the queue
-waits for it; whoever looks at the coordinator's state holds ``at_rest`` meanwhile. Leadership changes are reported
+Contract: everything here happens on the event loop. The result of an effect comes back as a later event, never within
+the step: events are queued. A large decision (``Coordinator.is_large``) is made in a thread while the queue
+waits for it; readers of the coordinator's state hold ``at_rest`` meanwhile. Leadership changes are reported
 from within a step of the replication core; they are taken up when that step is over, in their order, and before any
 request that arrives later.
 
@@ -11,7 +11,7 @@ Invariants:
   (Kafka 3.9 has no notion of it: the coordinator keeps a group's member until the session ends).
 - A partition whose log cannot be read to its end is not served, and no other partition notices.
 - A defect in the decision about a group or a transactional id costs that one, which is out of service until the next
-  load; the coordinator takes care of it. What reaches this module is a defect in what all share, leaderships and loads:
+  load; the coordinator takes care of it. A defect that reaches this module is in a shared part, leaderships and loads:
   the broker halts, as for a defect of the replication core. An effect that fails unexpectedly concerns its recipient
   alone (docs/adr/0023-a-defect-costs-its-group.md).
 
@@ -51,22 +51,22 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 LOG = logging.getLogger("tidegauge.coordinators")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _KEYS = {"group": "group", "offsets": "group", "transaction": "transactional_id"}
-"""What the key of an event is called, by the event's kind."""
+"""The name of an event's key, by the event's kind."""
 MAX_CHUNK_BYTES = 65_536
-"""Limit of what is read and replayed at a time: the event loop serves others between two chunks."""
+"""Limit of the bytes read and replayed at a time: the event loop serves others between two chunks."""
 
 AnyEvent = Event | TransactionEvent | ShareEvent
 
 
 class Coordinator(Protocol):
-    """What a coordinator must do to be run."""
+    """The interface of a coordinator to its runner."""
 
     def handle(self, event: Any, now_ms: int) -> list[Effect]:
         """Take an event."""
         ...
 
     def step(self, now_ms: int) -> list[Effect]:
-        """Do what is due."""
+        """Run the expired timers."""
         ...
 
     def next_deadline_ms(self) -> int | None:
@@ -74,7 +74,7 @@ class Coordinator(Protocol):
         ...
 
     def is_large(self, event: Any | None, now_ms: int) -> bool:
-        """Return whether an event, or (None) what is due, would hold the event loop for too long."""
+        """Whether an event, or (None) the expired timers, would hold the event loop for too long."""
         ...
 
 
@@ -92,13 +92,13 @@ Run = TypeVar("Run", bound=Coordinator)
 
 
 class CoordinatorRunner(Generic[Run]):
-    """See the module. A subclass adds requests, and the effects that its coordinator alone has.
+    """Runs one coordinator on the event loop. A subclass adds requests, and the effects that its coordinator alone has.
 
     Args:
-        coordinator: what is run.
+        coordinator: the one to run.
         settings: the coordinator's, which it shares.
         topic: the internal topic that keeps its state.
-        chunk_bytes: limit of what is read at a time when a partition is loaded.
+        chunk_bytes: limit of one read when a partition is loaded.
         replicas: append to and read the topic.
         events: the event log.
         now_ms: a clock that never goes back.
@@ -244,7 +244,7 @@ class CoordinatorRunner(Generic[Run]):
                     self._queue.append(outcome)
 
     def _outcome_of_failed(self, effect: Effect) -> AnyEvent | None:
-        """Return the event that the coordinator awaits of an effect that failed unexpectedly; None: it awaits none."""
+        """Return the event that a failed effect's coordinator awaits, or None."""
         if isinstance(effect, Append) and effect.acks != 0:
             return Appended(effect.append_id, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
         return None
@@ -326,7 +326,7 @@ class CoordinatorRunner(Generic[Run]):
         """Read on in the log that the partition has at each turn: its replica may move to another log directory.
 
         Returns:
-            The end of what was read.
+            The offset at which it stopped.
         """
         at = TopicPartition(self.topic, effect.partition)
         offset = 0

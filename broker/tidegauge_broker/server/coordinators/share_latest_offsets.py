@@ -43,7 +43,7 @@ def own_latest(core: BrokerCore, at: TopicPartition) -> Latest:
 
 
 class Around(Protocol):
-    """What is needed of this broker."""
+    """The parts of this broker that are needed."""
 
     def leader_of(self, at: TopicPartition) -> int | None:
         """Return a partition's leader; None: there is none at the moment."""
@@ -59,7 +59,7 @@ class Around(Protocol):
 
 
 class LatestOffsets:
-    """See the module.
+    """Looks up the latest offsets of partitions, for the lag of share groups.
 
     Args:
         broker_id: this broker.

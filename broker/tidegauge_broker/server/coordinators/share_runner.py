@@ -44,7 +44,7 @@ def share_state_settings(settings: Values) -> ShareStateSettings:
 
 
 class ShareRunner(CoordinatorRunner[ShareCoordinator]):
-    """See the module.
+    """Runs the share coordinator.
 
     Args:
         settings: this broker's.

@@ -1,7 +1,8 @@
-"""What brokers ask each other about transactions: markers for leaders, verifications for coordinators.
+"""Requests between brokers about transactions: markers for leaders, verifications for coordinators.
 
-A broker asks itself through the same service, without the network but through the same gate, so that faults meet what
-it sends itself as in Kafka, where that goes through a socket. No response in ``request.timeout.ms``, or a connection
+A broker asks itself through the same service, without the network but through the same gate, so that faults meet
+requests to itself as in Kafka, which sends them through a socket. No response in ``request.timeout.ms``, or a
+connection
 that fails, is no response: the callers try again. The others are asked over gRPC or over Kafka's protocol:
 ``grpc_transactions``, ``kafka_transactions``.
 Source: TransactionMarkerChannelManager, AddPartitionsToTxnManager.
@@ -47,12 +48,12 @@ class OtherBrokers(Protocol):
 
 
 class TransactionPeers:
-    """See the module.
+    """The requests about transactions to other brokers and to this one.
 
     Args:
         broker_id: this broker.
         others: asks the other brokers.
-        gate: before what the broker sends to itself; None: there is none.
+        gate: before requests to this broker itself; None: there is none.
 
     Attributes:
         service: this broker's own; set before the first request.

@@ -63,12 +63,12 @@ def transaction_settings(settings: Values, *, is_kafka_4: bool = False) -> Trans
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a transaction coordinator needs of its broker, beside its topic.
+    """The parts of its broker that a transaction coordinator needs, beside its topic.
 
     Attributes:
         next_producer_id: takes an id from the broker's block; None: there is none at the moment.
         metadata: this broker's view of the cluster.
-        deleted: returns those of some partitions that are deleted.
+        deleted: returns the deleted ones of some partitions.
         send_markers: to a broker.
         transaction_version: returns the level of the feature that is in force; None: the cluster has no features
             (ZooKeeper mode).
@@ -82,7 +82,7 @@ class Surroundings:
 
 
 class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
-    """See the module.
+    """Runs the transaction coordinator.
 
     Args:
         settings: this broker's.
@@ -151,7 +151,7 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
     async def _without_deleted(
         self, lookup_id: int, leaders: dict[TopicPartition, int], unknown: Collection[TopicPartition]
     ) -> None:
-        """Report leaders, and leave out those of the unknown partitions that are deleted."""
+        """Report leaders, without the unknown partitions that are deleted."""
         try:
             for at in await self._around.deleted(unknown):
                 del leaders[at]

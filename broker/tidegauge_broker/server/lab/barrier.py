@@ -8,7 +8,7 @@ from tidegauge_broker.server.service.gate import CallRefused
 
 
 class Barrier:
-    """What one hold keeps; see ``tidegauge_broker.server.service.gate.Hold``.
+    """The requests that one hold keeps; see ``tidegauge_broker.server.service.gate.Hold``.
 
     Args:
         outlives_connection: whether a request waits on after its connection was closed. It takes effect late then, as

@@ -102,7 +102,10 @@ class Calls:
         self._in_flight.pop(call, None)
 
     def remember(self, address: str) -> int:
-        """Return the broker at an address, -1 while it is unknown; a connection outlives a change of addresses."""
+        """Return the broker at an address; -1: unknown.
+
+        A connection outlives a change of addresses.
+        """
         broker_id = self._broker_at(address)
         if broker_id is None:
             return self._known.get(address, -1)
@@ -131,7 +134,7 @@ async def _result_of(waiting: Awaitable[Any], call: _InFlight) -> Any:
 
 
 class LabChannel:
-    """See the module."""
+    """A channel whose calls meet the lab's faults."""
 
     def __init__(self, calls: Calls, channel: grpc.aio.Channel, address: str) -> None:
         self._calls = calls

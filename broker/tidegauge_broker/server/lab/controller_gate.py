@@ -33,10 +33,10 @@ _UNNAMED = ""
 
 
 class ControllerGate:
-    """See the module.
+    """Applies faults to the requests that arrive at a controller's listener.
 
     Args:
-        faults: those in force.
+        faults: the table of faults in force.
         is_controller: whether a node is one of the quorum's controllers.
         unnamed: the APIs that holds and errors do not mean here, by key; network faults apply to them.
     """
@@ -48,7 +48,7 @@ class ControllerGate:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def gated(self, handlers: Mapping[int, Served]) -> Mapping[int, Served]:
-        """Return handlers before which the faults stand."""
+        """Return the handlers behind the faults."""
         return {key: self._gated(served) for key, served in handlers.items()}
 
     def _gated(self, served: Served) -> Served:
@@ -105,7 +105,7 @@ class ControllerGate:
         )
 
     def _request_of(self, call: Call) -> tuple[GatedRequest, bool]:
-        """Return a request as faults mean it, and whether a node of the quorum sends it."""
+        """Return a request for the faults, and whether a quorum node sends it."""
         name = _FOLLOWERS_FETCH if call.key == FETCH else KRAFT_APIS[call.key].name
         if call.key == VOTE and is_pre_vote(call.message):
             name = PRE_VOTE

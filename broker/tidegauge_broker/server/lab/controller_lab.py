@@ -1,8 +1,8 @@
 """The lab in a controller of a quorum: its disk, its network, its requests, and the Lab service over gRPC.
 
 Rules:
-    1. What is switched on here is in this process only: a restart clears it.
-    2. ``controller_gate`` has what its faults do to requests that arrive, ``held_fetches`` the hold of its fetches.
+    1. Faults that are switched on here are in this process only: a restart clears them.
+    2. ``controller_gate`` applies faults to requests that arrive, ``held_fetches`` holds its fetches.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LabNodeChannel(LabKafkaChannel):
 
 
 class ControllerLab(NodeLab):
-    """See the module.
+    """The lab in a controller's process.
 
     Args:
         node_id: the controller's.
@@ -82,12 +82,12 @@ class ControllerLab(NodeLab):
         return self._nodes is not None and self._nodes.is_controller(node_id)
 
     def disk_of(self, directory: Path) -> Disk:
-        """Return a disk that records what is synced, and is slow or fails as the disk faults say."""
+        """Return a disk that records syncs, and meets the disk faults."""
         del directory
         return LabDisk(self._disk_faults)
 
     def gated(self, handlers: Mapping[int, Served]) -> Mapping[int, Served]:
-        """Return handlers before which the faults stand."""
+        """Return the handlers behind the faults."""
         return self._gate.gated(handlers)
 
     def open_channel(self, address: str, client_id: str) -> KafkaChannel:

@@ -66,7 +66,7 @@ class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
         return response
 
     async def _checked(self, partition: lab_pb2.LabPartition, context: Context) -> TopicPartition:
-        """Return the partition that a request names; the metadata log is the only one here."""
+        """Return a request's partition; it must be the metadata log."""
         at = TopicPartition(partition.topic, partition.partition)
         if at != METADATA:
             await context.abort(

@@ -1,16 +1,16 @@
-"""The faults in force on a broker, and what they do to a call.
+"""The faults in force on a broker, and their effect on a call.
 
-Contract: ``set`` checks a fault and puts it in force; ``network`` says what the network faults do to a call now,
-``error`` takes one request and says whether it fails, ``hold`` where it or its response waits. Faults of disks and
-of the clock are kept here too, and handed to these.
+Contract: ``set`` checks a fault and puts it in force. ``network`` returns the effect of the network faults on a call,
+``error`` takes one request and says whether it fails. ``hold`` returns the barrier of it or its response. Faults of
+disks and of the clock are kept here too, and handed to these.
 
 Rules:
     1. A network fault with the same ends, direction and kind of effect replaces the older one; a fault of the clock
        replaces the one before.
-    2. Where several faults apply to a call between brokers, a partition wins, a loss comes next, delays add up.
-    3. No fault applies to a broker's calls to itself, nor to those of the Lab service and the health service.
+    2. If several faults apply to a call between brokers, a partition wins, a loss comes next, delays add up.
+    3. No fault applies to a broker's calls to itself, or to calls of the Lab service and the health service.
     4. Chances come from the fault's own seed: the same calls in the same order have the same luck.
-    5. What a hold keeps goes on when the hold is cleared; when the broker stops, it ends without a response.
+    5. A held request proceeds when the hold is cleared; when the broker stops, it ends without a response.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class End:
     """The other end of a call.
 
     Attributes:
-        plane: what it is.
-        broker_id: of a broker or a controller; -1 where it isn't known which.
+        plane: its kind.
+        broker_id: of a broker or a controller; -1 if it isn't known which.
     """
 
     plane: lab_pb2.LabPlane.ValueType
@@ -67,7 +67,7 @@ _NODES = (lab_pb2.LAB_PLANE_BROKERS, lab_pb2.LAB_PLANE_CONTROLLERS)
 
 
 class Place(Enum):
-    """What process a table of faults is in: which other ends there are depends on it."""
+    """The kind of process of a table of faults: the other ends of its calls depend on it."""
 
     BROKER = "a broker in ZooKeeper mode"
     KRAFT_BROKER = "a broker in KRaft mode"
@@ -87,7 +87,7 @@ def controller(controller_id: int) -> End:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What network faults do to a call.
+    """The effect of network faults on a call.
 
     Attributes:
         refused_by: the fault that partitions or loses it; None: it passes.
@@ -111,7 +111,7 @@ class MetError(NamedTuple):
 
 
 class MetHold(NamedTuple):
-    """The hold that a request or its response has met, by its fault's number, and where it waits."""
+    """The hold that a request or its response has met, by its fault's number, and its barrier."""
 
     fault_id: int
     barrier: Barrier
@@ -272,7 +272,7 @@ class FaultTable:
         for listener in self.listeners:
             listener()
 
-    # What happens to a call
+    # Effects on a call
 
     @property
     def is_empty(self) -> bool:
@@ -280,7 +280,7 @@ class FaultTable:
         return not self._in_force
 
     def network(self, way: Way, end: End, *, count: bool = True) -> Verdict:
-        """Return what the faults do to a call in this direction, from or to that end.
+        """Return the faults' effect on a call in a direction and end.
 
         Without ``count`` only partitions are looked for: no chance is drawn and nothing is counted.
         """
@@ -332,7 +332,7 @@ class FaultTable:
         return None
 
     def hold(self, request: GatedRequest, *, after_effect: bool) -> MetHold | None:
-        """Return where this request waits before its effect, or where its response does; None: nowhere."""
+        """Return the barrier of this request or of its response, or None."""
         for number, entry in self._in_force.items():
             hold = entry.fault.hold
             if entry.barrier is None or hold.after_effect != after_effect or not _names(hold, request):
@@ -350,7 +350,7 @@ def _is_its_turn(entry: _InForce, fault: lab_pb2.ErrorFault | lab_pb2.HoldFault)
 
 
 def _names(fault: lab_pb2.ErrorFault | lab_pb2.HoldFault, request: GatedRequest) -> bool:
-    """Return whether the fault means this request: its API, its sender and what it is about."""
+    """Whether the fault means this request: its API, its sender and its object."""
     if request.api not in apis_meant(fault.rpc):
         return False
     if fault.client_id and fault.client_id != request.client_id:

@@ -1,12 +1,12 @@
 """Requests that arrive: partitioned, delayed, lost, held, or given an error, by API name and caller, for every wire.
 
 Contract: the service's ``Gate``. A call whose caller is partitioned from this broker ends at once, as if the port
-refused it; so do calls and connections in flight when a partition begins. What they had begun goes on here (a produce
+refused it; so do calls and connections in flight when a partition begins. Their effects go on here (a produce
 may be appended), only their responses are lost: the other end does not know the outcome.
 
 Rules:
     1. A caller is the broker that its wire names, else a client.
-    2. Where a connection carries several requests, delays, losses and errors apply to each of them separately.
+    2. If a connection carries several requests, delays, losses and errors apply to each of them separately.
     3. While nothing is in force, a request passes with one look at the tables.
     4. A fault comes before a rule: a request that a fault affects is not counted by rules.
 """
@@ -60,10 +60,10 @@ class _Entry:
 
 
 class LabGate:
-    """See the module.
+    """Applies faults to the requests that arrive at a broker.
 
     Args:
-        faults: those in force on this broker.
+        faults: the faults in force on this broker.
         rules: for requests of Kafka's clients; None: there are none.
         is_controller: whether a node is one of the controllers of a quorum.
     """
@@ -161,7 +161,7 @@ class LabGate:
         )
 
     def hold_of(self, request: GatedRequest) -> Hold | None:
-        """Return what the response waits for; it is decided when the request is handled."""
+        """Return the response's hold, as decided when the request is handled."""
         taken = self._taken.pop(id(request), None)
         if taken is None:
             return self._response_hold(request)

@@ -1,11 +1,11 @@
 """The hold of a node's fetches of the metadata log, and its rounds by hand.
 
-It keeps each one until it is stepped, released, or its time is over, so that a held voter stands for election when its
-fetch timeout ends, as one does whose leader does not respond; a held broker keeps its last image.
+It keeps each one until it is stepped, released, or its time is over. So a held voter stands for election when its
+fetch timeout ends, like one whose leader does not respond; a held broker keeps its last image.
 
 Rules:
     1. A round is one fetch of the node: it is sent, and the node takes its response in. The next fetch says what that
-       changed: where the log ends, in which epoch, and what is known to be committed.
+       changed: the end of the log, its epoch, and the offset that is known to be committed.
     2. A fetch is sent only while its sender waits long enough for the response; if not, the next one is.
     3. A node that leads, or stands for election, sends no fetch. A step waits for a while until it follows again.
     4. A response that a step withholds is lost when its sender's time is over.
@@ -60,7 +60,7 @@ class SteppedFetch:
 
 @dataclass(slots=True)
 class _Round:
-    """What a step waits for.
+    """The state that a step waits for.
 
     Attributes:
         withholds: whether the response waits for the next step.
@@ -76,7 +76,7 @@ class _Round:
 
 
 class HeldFetches:
-    """Whether this node's fetches of the metadata log are held, and where they wait."""
+    """Holds this node's fetches of the metadata log while asked to."""
 
     def __init__(self) -> None:
         self._is_held = False
@@ -143,7 +143,7 @@ class HeldFetches:
             mark.set_result(None)
 
     async def _admitted(self, request: Any, limit_seconds: float) -> _Round | None:
-        """Return the round that a fetch is, when a step wants one; None: it was released."""
+        """Return a fetch's round, when a step wants one; None: it was released."""
         if self._last is not None and not self._last.following.done():
             self._last.following.set_result(request)
         step = self._wanted
@@ -175,7 +175,7 @@ class HeldFetches:
         """Let the node do one round, or end the one whose response is withheld.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, its fetches are not held; REQUEST_TIMED_OUT, it sends none;
+            TidegaugeError: INVALID_REQUEST, its fetches are not held, REQUEST_TIMED_OUT, it sends none, or
                 NETWORK_EXCEPTION, there was no response.
         """
         async with self._stepping:
@@ -210,7 +210,7 @@ class HeldFetches:
                 self._wanted = None
 
     async def _ended(self, step: _Round, fetched: SteppedFetch) -> SteppedFetch:
-        """Return a round when the node wants to send its next fetch, or does not for a while."""
+        """Return a round once the node's next fetch comes, or after a while."""
         if step.withholds and not step.may_end.done():
             return fetched
         fetched.is_withheld = False

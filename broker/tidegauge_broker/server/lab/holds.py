@@ -80,8 +80,8 @@ class Holds:
     Args:
         fetchers: the broker's; from now on they leave held partitions out.
         links: the messages of a step, and the way to the leader.
-        describe: says what this broker's replica of a partition is now; None where it has none.
-        held: those that are held from the start.
+        describe: returns the view of this broker's replica of a partition, or None.
+        held: partitions that are held from the start.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Holds:
         return at not in self._held
 
     def held(self) -> dict[TopicPartition, int | None]:
-        """Return the held partitions, and for each the leader that holds a response back."""
+        """Return the held partitions, each with the leader that holds a response back."""
         return {
             at: None if hold.kept is None or hold.kept.call.done() else hold.kept.chosen.leader
             for at, hold in sorted(self._held.items())
@@ -233,8 +233,9 @@ class Holds:
             await kept.end()
 
     async def _choose(self, at: TopicPartition, *, has_kept: bool) -> _Round | None:
-        """Return the round that the core wants now, after its pause if it makes one; None: it waits for a response, or
-        for the controller.
+        """Return the core's next round, after its pause if it makes one.
+
+        None: it waits for a response, or for the controller.
         """
         while True:
             view = self._view(at)

@@ -6,7 +6,7 @@ from tidegauge_broker.server.cluster.ports import Cluster
 
 
 class KRaftMembership:
-    """See the module."""
+    """The membership of a broker in KRaft mode, for the lab."""
 
     is_session = False
 

@@ -1,7 +1,7 @@
-"""``Lab``: the seams of a broker with ``lab.enable=true``, and what they have in common.
+"""``Lab``: the seams of a broker with ``lab.enable=true``, and their common state.
 
 Rules:
-    1. What is switched on here is in this process only: a restart clears it, except what the settings say
+    1. Faults that are switched on here are in this process only: a restart clears them, except those from settings
        (``lab.held``, ``lab.rules.file``).
     2. While nothing is switched on, the broker behaves as a plain one.
 """
@@ -70,7 +70,7 @@ class Lab(Seams):
         self._holds: Holds | None = None
 
     def disk_of(self, directory: Path) -> Disk:
-        """Return a disk that records what is synced, and is slow or fails as the disk faults say.
+        """Return a disk that records syncs and meets the disk faults.
 
         A directory has one, since its record is one file: the metadata log's may have replicas, too.
         """
@@ -91,7 +91,7 @@ class Lab(Seams):
         )
 
     def dial(self) -> Dial | None:
-        """Return what opens connections to the store of the cluster's metadata to which the faults apply."""
+        """Return the dial to the metadata store that meets the faults."""
         return self._membership.dial()
 
     def node_lab(self) -> ControllersLab:
@@ -103,7 +103,7 @@ class Lab(Seams):
         return self._gate
 
     def assembled(self, parts: Parts) -> None:
-        """Hold what is held from the start, and follow the broker's membership."""
+        """Hold the partitions that are held from the start, and follow the broker's membership."""
         self._membership.assembled(parts.cluster)
         self._holds = Holds(parts.fetchers, parts.links, describing(parts), held_from_start(self._settings))
         self._servicer = LabServicer(
@@ -136,7 +136,7 @@ class Lab(Seams):
 
 
 def _broker_at(metadata: MetadataCache, address: str) -> int | None:
-    """Return the broker whose address for brokers this is, over gRPC or over Kafka's protocol."""
+    """Return the broker with this address for brokers, over either protocol."""
     for endpoint in metadata.endpoints():
         broker_id = endpoint.broker_id
         if address in {endpoint.address, metadata.grpc_address(broker_id), metadata.address(broker_id)}:

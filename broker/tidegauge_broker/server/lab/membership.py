@@ -1,4 +1,4 @@
-"""What the lab does to a broker's membership of its cluster, whichever store keeps it; ``Lab`` chooses the store."""
+"""The lab's access to a broker's membership of its cluster, in either mode; ``Lab`` chooses the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegauge_broker.server.cluster.ports import Cluster, Dial
 
 
 class LabMembership(Protocol):
-    """See the module.
+    """A broker's membership of its cluster, for the lab.
 
     Attributes:
         is_session: whether the membership is a session with a server.
@@ -17,7 +17,7 @@ class LabMembership(Protocol):
     is_session: bool
 
     def dial(self) -> Dial | None:
-        """Return what opens connections to the store to which the faults apply; None: it dials as without the lab."""
+        """Return the dial that meets the faults; None: dial as without the lab."""
         ...
 
     def assembled(self, cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""A stepped round of the metadata log, as the Lab service reports it: what was fetched, and what that changed. Pure.
+"""A stepped round of the metadata log, as the Lab service reports it: the fetched data and its effect. Pure.
 
 The node's own requests say what its log has: a fetch names the end of it, and what the node knows to be committed. So
 the fetch after the round describes the replica as the round left it.
@@ -43,7 +43,7 @@ async def metadata_round(
 
 
 def described(fetched: SteppedFetch, asked: int | None) -> lab_pb2.StepFetchResponse:
-    """Return a round as the Lab service reports it; ``asked`` is the controller that got the fetch, if known."""
+    """Return a round's message; ``asked`` is the fetch's controller, if known."""
     request, response = fetched.request.topics[0].partitions[0], fetched.response
     found = response.responses[0].partitions[0] if response.responses else None
     message = lab_pb2.StepFetchResponse(

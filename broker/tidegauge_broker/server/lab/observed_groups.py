@@ -18,7 +18,7 @@ from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 
 
 def to_observed_group(runner: GroupRunner, group_id: str) -> lab_pb2.ObservedGroup:
-    """Return a group in full: unlike in DescribeGroups, assignments are there in every state.
+    """Return a group in full: unlike DescribeGroups, with assignments in every state.
 
     Args:
         runner: of the coordinator.
@@ -84,7 +84,7 @@ def _to_consumer_description(view: ConsumerGroupView, now_ms: int, wall_ms: int)
 
 
 def _to_consumer(member: ConsumerMemberView, now_ms: int) -> lab_pb2.GroupMember:
-    """Return a member; its assignment is what it has, in the bytes of the classic protocol."""
+    """Return a member, its assignment in the bytes of the classic protocol."""
     held = partitions_by_topic(sorted({*member.assigned, *member.revoking}))
     found = lab_pb2.GroupMember(
         member_id=member.member_id,

@@ -21,7 +21,7 @@ _STATES: dict[int, str] = {one: Whereabouts[one.name].value for one in RecordSta
 
 
 async def observed_shares(parts: Parts, request: lab_pb2.ObserveSharesRequest) -> lab_pb2.ObserveSharesResponse:
-    """Return what a request asks for; each share partition has a turn of the event loop of its own."""
+    """Return the requested shares, each in its own event loop turn."""
     service = parts.service
     shares = service.groups.shares
     group_ids = set(request.group_ids)
@@ -106,7 +106,7 @@ def _to_records(view: RecordsView, now_ms: int) -> lab_pb2.ObservedShareRecords:
 
 
 def to_observed_state(kept: KeptState, topic: str, max_ranges: int) -> lab_pb2.ObservedShareState:
-    """Return a state of a share partition, of the topic with this name; see ``to_observed_share``."""
+    """Return a share partition's state under its topic's name; see ``to_observed_share``."""
     state = kept.state
     shown = _cut(state.batches, max_ranges)
     return lab_pb2.ObservedShareState(

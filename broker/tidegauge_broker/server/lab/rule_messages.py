@@ -33,7 +33,7 @@ def from_rule(message: lab_pb2.RequestRule) -> SetRule:
 
 
 def rules_from_start(settings: Values) -> list[SetRule]:
-    """Return the rules in the file that ``lab.rules.file`` names; a file that does not exist has none.
+    """Return the rules in the file of ``lab.rules.file``; none without a file.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, the file is damaged.

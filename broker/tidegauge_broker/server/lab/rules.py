@@ -1,14 +1,14 @@
-"""The rules in force at a broker, what they do to a request, and the journal of the requests that arrived meanwhile.
+"""The rules in force at a broker, their effect on a request, and the journal of the requests that arrived meanwhile.
 
 Rules:
     1. Rules are asked in their order. One that observes counts and lets the others be asked; of the others the first
        that affects the request decides.
     2. The whole list is set at once. A rule whose id stays keeps what it holds; one that is
        no longer there releases it.
-    3. Requests of clients are meant, over Kafka's protocol and over gRPC, as far as the rule can act there
-       (``Rule.acts_on``). Those among brokers, and the lab's own, are neither counted nor affected.
-    4. The journal has the requests that arrive while a rule is in force, and those that a fault affects, with what was
-       done to each, by the fault and by the deciding rule.
+    3. Rules apply to requests of clients, over Kafka's protocol and over gRPC, as far as the rule can act there
+       (``Rule.acts_on``). Requests among brokers, and the lab's own, are neither counted nor affected.
+    4. The journal has the requests that arrive while a rule is in force, or that a fault affects, with the effect
+       on each of the fault and of the deciding rule.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _InForce:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What rules do to one request.
+    """The effect of rules on one request.
 
     Attributes:
         rule: the rule that affects it.
@@ -98,7 +98,7 @@ class Arrived:
 
 
 class RuleTable:
-    """See the module.
+    """The rules in force at a broker, and their journal.
 
     Args:
         broker_id: this broker.
@@ -146,7 +146,7 @@ class RuleTable:
         return [entry for entry in self._journal if entry.number > number]
 
     def take(self, request: GatedRequest, now_ms: int) -> Taken | None:
-        """Count one request; return what is done to it, or None. Rules 1 and 3."""
+        """Count one request; return the effect on it, or None. Rules 1 and 3."""
         if self.is_empty or not _is_a_clients(request):
             return None
         arrived = self._arrived(request, now_ms)
@@ -169,7 +169,7 @@ class RuleTable:
             self._arrived(request, now_ms).add(f"{words} (fault {numbers})")
 
     def _arrived(self, request: GatedRequest, now_ms: int) -> Arrived:
-        """Return the request's entry in the journal, which is made where there is none."""
+        """Return the request's entry in the journal; make it if necessary."""
         # The journal keeps its requests alive, so no two of them have one id.
         known = self._entries.get(id(request))
         if known is not None:
@@ -183,7 +183,7 @@ class RuleTable:
 
 
 def _is_a_clients(request: GatedRequest) -> bool:
-    """Return whether the request comes neither from a broker nor from the lab. Rule 3."""
+    """Whether the request comes neither from a broker nor from the lab. Rule 3."""
     return request.caller.broker_id is None and not request.is_of_lab
 
 

@@ -3,7 +3,7 @@
 A wish that can't be fulfilled ends the call with FAILED_PRECONDITION and a sentence.
 """
 
-# ruff: noqa: N802 - the names are those of the .proto file
+# ruff: noqa: N802 - the names come from the .proto file
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def held_from_start(settings: Values) -> list[TopicPartition]:
 
 
 def describing(parts: Parts) -> Describe:
-    """Return what says how a replica of this broker is now, as ObserveReplicas does."""
+    """Return a function that describes this broker's replicas, as ObserveReplicas does."""
 
     def describe(at: TopicPartition) -> metadata_pb2.ReplicaDescription | None:
         found = parts.service.describe_replicas(parts.now_ms(), {at.topic})

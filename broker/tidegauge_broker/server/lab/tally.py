@@ -37,7 +37,7 @@ class Tally:
         """Count a request; return whether the rule affects it.
 
         Args:
-            is_affected: decides by the number of this request and that of those affected before it.
+            is_affected: decides by the number of this request and of the requests affected before it.
         """
         if self._path is None:
             taken, self._own = _taken(self._own, is_affected)
@@ -81,7 +81,7 @@ def require(path: Path) -> None:
 
 
 def read(path: Path) -> tuple[int, int]:
-    """Return how many requests the rule has meant, and how many it has affected; a rule that was deleted, none."""
+    """Return the counts of matching and affected requests; 0 after deletion."""
     try:
         seen, met = _FORM.unpack(path.read_bytes()[: _FORM.size])
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""What a broker in KRaft mode sends to the controllers: partitioned, delayed, lost, held or failed by its own faults.
+"""A KRaft broker's requests to the controllers: partitioned, delayed, lost, held or failed by its own faults.
 
-Of a process that is a controller, too, it is also what that sends to the others, and what arrives at its listener.
+In a process that is a controller, too, these are also its requests to the others, and requests at its listener.
 
 Rules:
     1. Network faults from ``controllers``, or from a controller's id, apply to its fetches of the metadata log and to
@@ -8,7 +8,7 @@ Rules:
     2. Faults of requests, which mean those that arrive everywhere else, mean here what the broker sends, too:
        BrokerHeartbeat, BrokerRegistration, AlterPartition, AllocateProducerIds, AssignReplicasToDirs. No client sends
        these to a broker. An error takes the place of the controller's response.
-       In a process with both roles they mean these as well, and not those of other brokers that arrive.
+       In a process with both roles they apply to these as well, and not to other brokers' requests that arrive.
     3. A held request ends as one does whose response does not come: at its sender's timeout.
     4. A hold of the node's fetches of the metadata log holds and steps them as a voter's (``held_fetches``).
 """
@@ -48,7 +48,7 @@ OF_BROKERS = frozenset(
 
 
 class ControllersLab(NodeLab):
-    """See the module.
+    """Applies a broker's faults to its requests to the controllers.
 
     Args:
         faults: of the broker.
@@ -79,7 +79,7 @@ class ControllersLab(NodeLab):
         return self._disk_of(directory)
 
     def gated(self, handlers: Mapping[int, Served]) -> Mapping[int, Served]:
-        """Return handlers before which the faults stand: the process is a controller, too."""
+        """Return the handlers behind the faults: the process is a controller, too."""
         self._faults.place = Place.COMBINED
         self._gate = ControllerGate(self._faults, self._is_controller, OF_BROKERS)
         return self._gate.gated(handlers)

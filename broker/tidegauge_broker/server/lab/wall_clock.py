@@ -1,8 +1,8 @@
-"""What a broker's wall clock shows while a fault of the clock is in force.
+"""A broker's wall clock while a fault of the clock is in force.
 
 Rules:
-    1. A skewed clock runs on as the machine's does, so many ms ahead or behind; one that is set does so from that time
-       on. One that stands still shows one time.
+    1. A skewed clock runs on as the machine's does, some ms ahead or behind; one that is set does so from that time
+       on. A stopped one shows one time.
     2. It never shows a time before 1970: a negative timestamp means that a record has none.
     3. The machine's time is the broker's again when the fault ends, however far that is.
 """
@@ -20,7 +20,7 @@ def _machine_ms() -> int:
 
 
 class LabWallClock:
-    """See the module.
+    """A wall clock with the lab's fault.
 
     Args:
         machine_ms: the machine's clock, in ms since 1970.
@@ -43,6 +43,6 @@ class LabWallClock:
         self._ahead_ms, self._stopped_at_ms = 0, None
 
     def shown_ms(self, machine_ms: int) -> int:
-        """Return the time that the clock shows when the machine's clock shows this one, in ms since 1970."""
+        """Return the clock's time at a time of the machine's, in ms."""
         shown_ms = machine_ms + self._ahead_ms if self._stopped_at_ms is None else self._stopped_at_ms
         return max(0, shown_ms)

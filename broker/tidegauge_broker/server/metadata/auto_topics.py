@@ -55,7 +55,7 @@ def offsets_topic(settings: Values) -> NewTopic:
 
 
 def transaction_topic(settings: Values) -> NewTopic:
-    """Return __transaction_state as a broker with these settings creates it; the replication factor is exact."""
+    """Return __transaction_state by these settings, with the exact replication factor."""
     return NewTopic(
         name=TRANSACTION_TOPIC,
         partition_count=settings.integer("transaction.state.log.num.partitions"),
@@ -69,7 +69,7 @@ def transaction_topic(settings: Values) -> NewTopic:
 
 
 def share_state_topic(settings: Values) -> NewTopic:
-    """Return __share_group_state as a broker with these settings creates it; the replication factor is exact.
+    """Return __share_group_state by these settings, with the exact replication factor.
 
     It is not compacted: the share coordinator deletes the records that later ones made needless.
     """

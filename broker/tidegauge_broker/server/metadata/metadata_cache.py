@@ -1,6 +1,6 @@
-"""What this broker knows of the cluster: live brokers, and each partition's leader, ISR and replicas.
+"""This broker's view of the cluster: live brokers, and each partition's leader, ISR and replicas.
 
-Filled by what the controller makes known, in its order; it may lag behind what is stored, and behind other brokers'
+Filled by the controller's updates, in its order; it may lag behind the stored state, and behind other brokers'
 caches. The live brokers are always replaced together, partitions one by one. Serves the core
 (``ports.Metadata``), the controller's waiting admin requests (``MetadataView``) and clients.
 Source: Kafka's ZkMetadataCache and KRaftMetadataCache.
@@ -42,9 +42,9 @@ class MetadataCache:
     """One broker's view of the cluster.
 
     Args:
-        grpc_listener: the listener at which brokers reach one another over gRPC, where that is not the control plane's;
+        grpc_listener: the listener at which brokers reach one another over gRPC, if that is not the control plane's;
             empty: it is.
-        inter_broker_listener: the listener of followers and coordinators, where that is not the control plane's; empty:
+        inter_broker_listener: the listener of followers and coordinators, if that is not the control plane's; empty:
             it is.
     """
 
@@ -112,17 +112,17 @@ class MetadataCache:
             self._names[topic_id] = topic
 
     def controller(self, active_id: int | None) -> tuple[int | None, int]:
-        """Return the active controller's id, and the epoch of the controller that sent this metadata.
+        """Return the active controller's id, and the metadata's controller epoch.
 
-        While a controller's term begins, the store and the metadata name two brokers, and the epoch is that of one of
+        While a controller's term begins, the store and the metadata name two brokers, and the epoch belongs to one of
         them: no controller is named then, since a client compares the epochs of several brokers' responses.
 
         Args:
-            active_id: whom the store names; None: it names no controller.
+            active_id: the controller that the store names; None: it names none.
 
         Returns:
-            The id is None unless both name the same broker and it is alive. In KRaft mode it is that of any live
-            broker, another one each time (KRaftMetadataCache.getRandomAliveBrokerId): brokers hand requests on.
+            The id is None unless both name the same broker and it is alive. In KRaft mode it is any live broker's,
+            another one each time (KRaftMetadataCache.getRandomAliveBrokerId): brokers forward requests.
         """
         if self._controller_id == ANY_BROKER:
             return random.choice(sorted(self._live)) if self._live else None, self._controller_epoch
@@ -155,14 +155,14 @@ class MetadataCache:
         return self._eligible
 
     def rack_of(self, broker_id: int) -> str | None:
-        """Return the rack of a live broker; None where it has none."""
+        """Return a live broker's rack, or None."""
         endpoint = self._brokers.get(broker_id)
         return None if endpoint is None else endpoint.rack
 
     # For the controller's admin requests
 
     def leader_of(self, topic_partition: TopicPartition, /) -> int | None:
-        """Return the leader's id; None while there is none or it is not alive."""
+        """Return the leader's id; None without a live leader."""
         hint = self.leader_hint(topic_partition)
         return hint.leader if hint is not None and hint.leader in self._live else None
 
@@ -177,7 +177,7 @@ class MetadataCache:
     # For clients and fetchers
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
-        """Where a live broker is reached: its address is that of the control plane."""
+        """Return a live broker's endpoint; its address is the control plane's."""
         return self._brokers.get(broker_id)
 
     def grpc_endpoint(self, broker_id: int) -> Endpoint | None:
@@ -190,7 +190,7 @@ class MetadataCache:
         return None if endpoint is None else endpoint.address
 
     def address(self, broker_id: int) -> str | None:
-        """Return the address of a live broker for followers and coordinators; None: it has none."""
+        """Return a live broker's address for followers and coordinators, or None."""
         endpoint = self._through(self._inter_broker_listener, broker_id)
         return None if endpoint is None else endpoint.address
 
@@ -211,7 +211,9 @@ class MetadataCache:
         return sorted(self._topics)
 
     def description(self, topic: str) -> TopicDescription | None:
-        """Return a topic as the group coordinator knows it; None: it does not exist, or has no id.
+        """Return a topic as the group coordinator sees it, or None.
+
+        None: it does not exist, or has no id.
 
         The rack of a broker that is not alive is the one that it had: its death is no change of the topic.
         """
@@ -225,7 +227,7 @@ class MetadataCache:
         return TopicDescription(topic, topic_id_bytes(topic_id), tuple(racks))
 
     def was_deleted(self, topic: str) -> bool:
-        """Return whether the controller has reported a topic as deleted, and not as created again since.
+        """Whether the controller has reported a topic as deleted, and not as created again since.
 
         Its deletion has begun then; a replica on a dead broker may hold up its end.
         """
@@ -240,11 +242,11 @@ class MetadataCache:
         return self._ids.get(topic)
 
     def named(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with this id, as Kafka's protocol has it."""
+        """Return the name of the topic with this Kafka id."""
         return self._names.get(topic_id_text(topic_id))
 
     def id_of(self, topic: str) -> bytes:
-        """Return the id of the topic with this name, as Kafka's protocol has it; zero: there is none."""
+        """Return a topic's id in Kafka's form; zero: it has none."""
         return topic_id_bytes(self._ids.get(topic, ""))
 
     def partitions(self, topic: str) -> Mapping[int, ReportedPartition]:

@@ -47,11 +47,11 @@ class BrokerMetrics:
             events.observer = self._meters.noted
 
     def middleware(self) -> Sequence[Middleware]:
-        """Return what records the requests of the broker's service; nothing where ``metrics.listener`` is not set."""
+        """Return the middleware that records requests; none without ``metrics.listener``."""
         return (self._requests,) if self._address else ()
 
     def responded(self) -> Sequence[Responded]:
-        """Return what takes the responses of every wire; nothing where ``metrics.listener`` is not set."""
+        """Return the recorders of responses; none without ``metrics.listener``."""
         return (self._requests.responded,) if self._address else ()
 
     def assembled(
@@ -177,7 +177,7 @@ class BrokerMetrics:
         )
 
     def _oldest_transaction_ms(self, partition: Partition) -> int:
-        """Return the last time of the producer whose open transaction begins first; -1: none is open."""
+        """Return the last time of the oldest open transaction's producer; -1: none."""
         if not partition.transactions or not len(partition.transactions):
             return -1
         found = self._replicas.core.describe_producers(partition.topic_partition)

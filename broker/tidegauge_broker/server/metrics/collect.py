@@ -2,7 +2,7 @@
 
 Names and labels are those that the JMX exporter's example rules for Kafka give (``lowercaseOutputName``): a domain, a
 type and a name in lower case, ``PerSec`` counters as ``_total``, key properties as labels in their own case. So public
-dashboards find them. What the active controller counts is 0 elsewhere, as in Kafka.
+dashboards find them. Metrics of the active controller are 0 elsewhere, as in Kafka.
 """
 
 from __future__ import annotations

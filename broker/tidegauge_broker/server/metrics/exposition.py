@@ -1,7 +1,7 @@
 """Prometheus' text format 0.0.4, as strict as its readers are. Pure.
 
-Rules: a family's HELP and TYPE stand once, before its samples; names and label names have Prometheus' alphabet; in
-label values backslash, quote and line feed are escaped, in HELP backslash and line feed; no sample stands twice.
+Rules: a family's HELP and TYPE appear once, before its samples. Names and label names have Prometheus' alphabet. In
+label values backslash, quote and line feed are escaped, in HELP backslash and line feed. No sample appears twice.
 Source: prometheus.io, exposition formats.
 """
 
@@ -49,7 +49,7 @@ def exposition(families: Iterable[Family]) -> str:
     """Return the page that Prometheus reads; families without samples are left out.
 
     Raises:
-        ValueError: a name is illegal, or a family or a sample stands there twice.
+        ValueError: a name is illegal, or a family or a sample appears twice.
     """
     seen: set[str] = set()
     lines: list[str] = []

@@ -1,7 +1,7 @@
 """Counts and times the requests of a broker, by Kafka's names; a broker without metrics has none of it.
 
-Produce, Fetch and what the controller sends are measured as middleware of the service, with the bytes and topics that
-they are about. All other requests are measured by their wire, which knows where one begins and ends (``responded``).
+Produce, Fetch and the controller's requests are measured as middleware of the service, with their bytes and
+topics. All other requests are measured by their wire, which knows their begin and end (``responded``).
 ``TotalTimeMs`` is from a request's arrival to its response, the wait in purgatory included.
 Source: Kafka's RequestChannel.Metrics, RequestMetrics.
 """
@@ -35,10 +35,10 @@ _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 
 
 class MeteredRequests:
-    """See the module.
+    """Counts and times the requests of a broker.
 
     Args:
-        meters: take what is measured.
+        meters: take the measured values.
     """
 
     def __init__(self, meters: Meters) -> None:
@@ -58,7 +58,7 @@ class MeteredRequests:
         self._meters.request(api).took(milliseconds, failed=bool(errors))
 
     def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the method with a meter around it; the method itself where nothing is measured."""
+        """Return the method with a meter around it, if it is measured."""
         measure = partial(self._timed, _TIMED[method]) if method in _TIMED else self._measured.get(method)
         return call if measure is None else wraps(call)(partial(measure, call))
 

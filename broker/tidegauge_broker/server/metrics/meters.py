@@ -1,4 +1,4 @@
-"""What is counted while a broker works: requests and their times, records and bytes, ISR changes, elections. Pure.
+"""Counts of a broker's work: requests and their times, records and bytes, ISR changes, elections. Pure.
 
 Counters begin with the process, as Kafka's do. ISR changes and elections are read from the notes for the event log, so
 that both always agree. Times are kept for the last ``RESERVOIR`` requests of a kind; Kafka's own reservoir has as many.
@@ -39,13 +39,13 @@ class RequestMeter:
         self._latest_ms.append(milliseconds)
 
     def quantiles(self) -> dict[float, float]:
-        """Return quantiles of the latest times in ms: the smallest that this share of requests does not exceed."""
+        """Return quantiles of the latest times in ms: a share's smallest bound."""
         times = sorted(self._latest_ms)
         return {share: times[min(len(times) - 1, int(share * len(times)))] for share in QUANTILES} if times else {}
 
 
 class LoadTimes:
-    """How long what is rare took, over the last minute: loads by coordinators, and writes of share coordinators.
+    """Durations of rare events over the last minute: loads by coordinators, and writes of share coordinators.
 
     Source: partitionLoadSensor of GroupMetadataManager and TransactionStateManager, which keeps two samples of 30 s.
     """
@@ -58,7 +58,7 @@ class LoadTimes:
         self._loads.append((now_ms, milliseconds))
 
     def max_and_avg(self, now_ms: int) -> tuple[float, float]:
-        """Return the longest time and the mean in ms; NaN where nothing was loaded, as Kafka's Max and Avg."""
+        """Return the longest and the mean time in ms; NaN without loads."""
         latest = [milliseconds for at_ms, milliseconds in self._loads if now_ms - at_ms < LOAD_WINDOW_MS]
         return (max(latest), sum(latest) / len(latest)) if latest else (math.nan, math.nan)
 
@@ -72,7 +72,7 @@ class Meters:
         self.counts: Counter[str] = Counter()
         self.broker_state = 0
         self.verifications = RequestMeter()
-        """Verifications of partitions by transaction coordinators (KIP-890); its errors are those of partitions."""
+        """Verifications of partitions by transaction coordinators (KIP-890), with the errors by partition."""
         self.group_loads = LoadTimes()
         self.transaction_loads = LoadTimes()
         self.share_loads = LoadTimes()

@@ -4,7 +4,7 @@ Rules (``MetadataLoader``, ``KafkaRaftClient.ListenerContext``):
     1. Records are taken in up to the high watermark, in order, each once. A node that begins, or whose log now begins
        beyond what it has taken in, loads the newest snapshot first, once that is known to be committed.
     2. Observers see an image after each portion of the log; states in between may be skipped.
-    3. What takes long does not hold the event loop: a large log is loaded in portions, and a portion of many records,
+    3. Long work does not hold the event loop: a large log is loaded in portions, and a portion of many records,
        or a snapshot, in a thread.
     4. A record that can't be decoded or replayed is reported and skipped; the owner decides whether the process may
        go on.
@@ -40,7 +40,7 @@ OnFault = Callable[[ReplayFault], None]
 
 
 class _Loaded(NamedTuple):
-    """The result of one portion: where the next one begins, and what was skipped."""
+    """The result of one portion: the beginning of the next one, and the skipped records."""
 
     next_offset: int
     faults: list[ReplayFault]
@@ -75,7 +75,7 @@ class CommittedMetadata:
 
     @property
     def image(self) -> MetadataImage:
-        """The image of the records that were taken in; those of an open metadata transaction are not seen."""
+        """The image of the records taken in, without records of an open metadata transaction."""
         return self._loader.image
 
     @property
@@ -99,12 +99,12 @@ class CommittedMetadata:
     # Observer
 
     def high_watermark_moved(self, effect: effects.HighWatermarkMoved) -> None:
-        """Take in what is committed now."""
+        """Take in the committed records."""
         self._high_watermark = effect.high_watermark
         self._go_on()
 
     def state_changed(self, effect: effects.StateChanged) -> None:
-        """Do nothing: what is committed stays so, whoever leads."""
+        """Do nothing: committed records stay so under any leader."""
 
     def leadership_changed(self, effect: effects.LeadershipChanged) -> None:
         """Do nothing, for the same reason."""

@@ -1,6 +1,6 @@
 """One connection of the CONTROLLER listener: Kafka's protocol, frames in and responses out.
 
-The rules are those of ``listener``.
+The rules are in ``listener``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LOG = logging.getLogger("tidegauge.quorum")
 
 
 class Owner(Protocol):
-    """What a connection needs of its listener."""
+    """The listener, for its connections."""
 
     handlers: Mapping[int, Served]
     max_request_bytes: int
     turns: Turns
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
-        """Return the principal of a client with this certificate, in DER; None closes its connection."""
+        """Return the principal of a client's DER certificate; None closes its connection."""
         ...
 
     def opened(self, connection: QuorumConnection) -> bool:
@@ -82,7 +82,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what is in flight."""
+        """Forget the requests in flight."""
         del exc
         self._transport = None
         if self._task is not None:
@@ -104,7 +104,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take in what was read."""
+        """Take in the bytes that were read."""
         self.used_seconds = self._seconds()
         self._reader.take(nbytes)
         self._go_on()
@@ -152,7 +152,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
             self._fail_request(problem)
 
     def _decoded(self, header: RequestHeader, frame: memoryview) -> Any:
-        """Return a request's message, or what remains to be decoded of a large one."""
+        """Return a request's message, or the rest of a large one's decoding."""
         codec = codec_of(header.key, header.version, KRAFT_PROTOCOL)
         if len(frame) > LARGE_FRAME_BYTES:
             return self._owner.turns.run(codec.decode_in_slices(frame, header.body_at, ITEMS_PER_TURN))

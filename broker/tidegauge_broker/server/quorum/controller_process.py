@@ -80,13 +80,13 @@ class ControllerProcess:
     Args:
         settings: the node's.
         clock: of the process, if it is a broker too; None: one of its own.
-        lab: of the process, if it is a broker too; None: one of its own, where it has an address for that.
+        lab: of the process, if it is a broker too; None: one of its own, if it has an address for that.
 
     Attributes:
         on_image: is called when there is another image of the committed metadata.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, its way to the other controllers is not whole.
+        TidegaugeError: INVALID_CONFIG, its settings for the way to the other controllers are incomplete.
     """
 
     def __init__(self, settings: NodeSettings, clock: Clock | None = None, lab: NodeLab | None = None) -> None:
@@ -111,13 +111,13 @@ class ControllerProcess:
 
     @property
     def driver(self) -> QuorumDriver:
-        """What drives the node; ``start`` has returned."""
+        """The driver of the node; ``start`` has returned."""
         assert self._driver is not None
         return self._driver
 
     @property
     def committed(self) -> CommittedMetadata:
-        """What follows the committed records; ``start`` has returned."""
+        """The follower of committed records; ``start`` has returned."""
         assert self._parts is not None
         return self._parts.committed
 
@@ -169,7 +169,7 @@ class ControllerProcess:
         )
 
     def _event_log(self) -> Path | None:
-        """Return the file of the controller's events: beside the broker's, if the process is a broker too."""
+        """Return the file of the controller's events, beside a broker's own."""
         text = self._settings.values.text("event.log.file")
         if not text:
             return None

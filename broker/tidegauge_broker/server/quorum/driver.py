@@ -38,7 +38,7 @@ class ResponseHandler(Protocol):
     """Takes the response to a request that has arrived."""
 
     def __call__(self, response: Response, read: Read) -> None:
-        """Send the response, with what was read for it."""
+        """Send the response, with the data read for it."""
 
 
 class Observer(Protocol):
@@ -62,7 +62,7 @@ Sender = Callable[[effects.Send], Awaitable[Response]]
 
 
 class QuorumDriver:
-    """See the module.
+    """Drives a quorum's node, one event after the other.
 
     Args:
         node: the node.

@@ -74,7 +74,7 @@ def require_own(asked: Formatting, directories: Sequence[str]) -> None:
 
 
 def _is_formatted(directory: str, asked: Formatting) -> bool:
-    """Return whether a directory has its meta.properties; refuse one that another node or cluster owns."""
+    """Whether a directory has its meta.properties; refuse another node's or cluster's directory."""
     path = Path(directory) / META_PROPERTIES
     try:
         properties = decode_meta_properties(path.read_bytes())

@@ -1,6 +1,6 @@
 """``tidegauge format``: prepare the log directories of a node in KRaft mode, as ``kafka-storage format`` does.
 
-What it reports is on stdout, in Kafka's sentences; with ``-o json`` one document. Nothing is written before all is
+Reports are on stdout, in Kafka's sentences; with ``-o json`` one document. Nothing is written before all is
 checked, and ``meta.properties``, by which a directory counts as formatted, is written last.
 Source: ``kafka.tools.StorageTool``; KIP-631, KIP-853, KIP-900, KIP-1022.
 """
@@ -83,7 +83,7 @@ def format_storage(
     A controller without controller.quorum.voters needs one of --standalone, --initial-controllers and
     --no-initial-controllers.
     """
-    del directory, bootstrap_server  # every verb takes them; the directories are those of the node's file
+    del directory, bootstrap_server  # every verb takes them; the directories come from the node's file
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
         raise click.UsageError("--standalone, --no-initial-controllers and --initial-controllers exclude each other")
     try:

@@ -10,7 +10,7 @@ from tidegauge_controller.raft.node import RaftNode
 
 
 class KnownNodes:
-    """See the module.
+    """The nodes of its quorum that a node knows, for the lab.
 
     Args:
         node: this process's node.

@@ -9,11 +9,11 @@ from tidegauge_broker.server.quorum.node_lab import NodeLab
 
 
 def lab_of(node_id: int, address: str) -> NodeLab:
-    """Return the lab's part of a controller if it has an address, else the defaults.
+    """Return the lab's part of a controller with an address, else defaults.
 
     Args:
         node_id: the controller's.
-        address: where it serves the lab's faults over gRPC (``lab.listener``); empty: nowhere.
+        address: of the lab's faults over gRPC (``lab.listener``); empty: it has none.
     """
     if not address:
         return NodeLab()

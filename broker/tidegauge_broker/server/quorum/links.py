@@ -26,7 +26,7 @@ _MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "it does not let this node take part (CLUSTER_AUTHORIZATION_FAILED); add "
     "the node's principal to super.users of the controllers",
 }
-"""What errors of a whole response mean: the node itself only tries again."""
+"""Meanings of top-level errors of a response: the node itself only tries again."""
 MOST_CHANNELS = 64
 """Addresses come from other nodes' messages, so there must be a limit."""
 
@@ -34,7 +34,7 @@ OpenChannel = Callable[[str], KafkaChannel]
 
 
 class QuorumLinks:
-    """See the module.
+    """The connections of a quorum's node to other nodes.
 
     Args:
         listener: the name of the controllers' listener.
@@ -88,11 +88,11 @@ class QuorumLinks:
             LOG.info("The controller at %s can be used again", address)
 
     def open_other(self, address: str) -> KafkaChannel:
-        """Return a new channel for requests that are not of the quorum; the caller closes it."""
+        """Return a new channel for requests outside the quorum; the caller closes it."""
         return self._open(address)
 
     def _channel(self, address: str) -> KafkaChannel:
-        """Return the channel to an address; the one used longest ago is closed if there are too many."""
+        """Return the channel to an address; too many close the oldest."""
         channel = self._channels.pop(address, None) or self._open(address)
         self._channels[address] = channel
         if len(self._channels) > MOST_CHANNELS:

@@ -8,8 +8,8 @@ Rules (Kafka's SocketServer and ControllerApis):
     3. A connection that is idle for ``connections.max.idle.ms`` is closed, below 0 none is. There are at most
        ``MOST_CONNECTIONS``.
     4. A large message is decoded and encoded in slices, so that other connections are served meanwhile (``turns``).
-    5. A client is who its certificate says on an SSL listener, and User:ANONYMOUS on one without SASL else; those of
-       listeners with SASL authenticate themselves first (``sasl_connection``).
+    5. On an SSL listener a client's certificate gives its principal. Clients of listeners with SASL authenticate
+       themselves first (``sasl_connection``). All others are User:ANONYMOUS.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class QuorumListener:
         self._idle_timer = loop.call_later(max(1.0, self._idle_seconds / 4), self._watch_idle)
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
-        """Return the principal of a client with this certificate, in DER; None: it is not served."""
+        """Return the principal of a client's DER certificate; None: not served."""
         return self._security.principal_of(certificate)
 
     def opened(self, connection: QuorumConnection) -> bool:

@@ -1,7 +1,7 @@
-"""What a controller's listener asks of its clients: a certificate, credentials, or nothing.
+"""The security of a controller's listener: certificates, credentials, or nothing.
 
-By SCRAM a controller lets in whom the committed metadata know. While it has none - before the quorum's first leader, or
-after a start until there is one - no client can log in, other controllers neither: so several controllers use PLAIN
+By SCRAM a controller admits the users in the committed metadata. While it has none - before the quorum's first leader,
+or after a start until there is one - no client can log in, other controllers neither: so several controllers use PLAIN
 among themselves, or certificates. Brokers and tools may use SCRAM (KIP-900).
 Source: ``ControllerServer``, ``SocketServer``, ``ScramPublisher``.
 """
@@ -32,11 +32,11 @@ _NUMBERS = {name: number for number, name in MECHANISMS.items()}
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """See the module.
+    """The security of a controller's listener.
 
     Attributes:
         tls: of a listener with TLS.
-        certificates: the rules for those of its clients.
+        certificates: the rules for its clients' certificates.
         sasl: its mechanisms, if it has SASL.
     """
 
@@ -45,7 +45,7 @@ class ListenerSecurity:
     sasl: SaslListener | None = None
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
-        """Return the principal of a client with this certificate, in DER; None: it has none, and is not served."""
+        """Return the principal of a client's DER certificate; None: not served."""
         if self.certificates is None or self.sasl is not None:
             return ANONYMOUS
         from tidegauge_broker.server.wire.client_certificates import NoPrincipal  # noqa: PLC0415 - as below
@@ -92,6 +92,6 @@ def security_of_listener(
 
 
 def credential_in(image: MetadataImage, mechanism: str, user: str) -> ScramCredential | None:
-    """Return a user's SCRAM credential by an image; None where there is none."""
+    """Return a user's SCRAM credential by an image, or None."""
     found: ScramCredential | None = image.credentials.get(CredentialKey(_NUMBERS[mechanism], user))
     return found

@@ -1,10 +1,10 @@
 """The disk of a quorum's node: the metadata log on a ``PartitionLog``, ``quorum-state``, and the snapshots.
 
 Rules:
-    1. Appends, truncations and reads are done on the event loop, in the page cache. What waits for the disk blocks and
+    1. Appends, truncations and reads are done on the event loop, in the page cache. Work on the disk blocks and
        runs in a pool thread: ``flush``, ``persist``, ``install``, ``clean``.
     2. At the start the whole log is checked and synced (``KafkaRaftLog.createLog`` never takes a shutdown for clean),
-       and snapshots below the log's start and what unfinished ones left are removed.
+       and snapshots below the log's start and the files of unfinished ones are removed.
     3. A log that begins above 0 needs a snapshot there; a snapshot beyond the log's end replaces the log.
     4. ``quorum-state`` is written to a temporary file, synced and renamed (``FileQuorumStateStore``).
 Source: ``KafkaRaftLog``, ``FileQuorumStateStore``; KIP-595, KIP-630.
@@ -49,7 +49,7 @@ _READ_BYTES = 1024 * 1024
 
 
 class Opened(NamedTuple):
-    """What a node's disk holds at the start of its process."""
+    """The content of a node's disk at the start of its process."""
 
     log: LogView
     history: VoterHistory
@@ -60,11 +60,11 @@ class _MetadataDirectory(LogDirectory):
     """The log directory of a metadata log, which has no checkpoint of recovery points (rule 2)."""
 
     def write_recovery_points(self) -> None:
-        """Write nothing: the file would be that of the logs of topics."""
+        """Write nothing: the file belongs to the logs of topics."""
 
 
 class MetadataStore:
-    """See the module.
+    """The disk of a quorum's node.
 
     Args:
         directory: the node's metadata directory; it exists and is formatted.
@@ -165,7 +165,7 @@ class MetadataStore:
         return log
 
     def _fitting_snapshots(self, log: PartitionLog) -> list[OffsetAndEpoch]:
-        """Return the snapshots that go with the log, and fit the log to them (KafkaRaftLog.recoverSnapshots)."""
+        """Return the fitting snapshots, and fit the log to them (KafkaRaftLog.recoverSnapshots)."""
         found = self.snapshots.listed()
         for one in [one for one in found if one.offset < log.log_start_offset]:
             self._disk.remove(self.snapshots.path_of(one))
@@ -204,7 +204,7 @@ class MetadataStore:
 
     @staticmethod
     def encoded(batch: Batch) -> bytes:
-        """Return a batch as the log has it; one that a leader sent keeps its bytes. Touches nothing else."""
+        """Return a batch's bytes in the log; a leader's batch keeps its own."""
         payload = batch.payload
         if isinstance(payload, bytes | memoryview):
             return bytes(payload)
@@ -234,7 +234,7 @@ class MetadataStore:
             self.log.write_epochs(entries, sync=False)
 
     def read(self, from_offset: int, max_bytes: int, end_offset: int = LONG_MAX) -> bytes:
-        """Return whole batches from an offset on, at least one if there are any.
+        """Return complete batches from an offset on, at least one if possible.
 
         Args:
             from_offset: not below the log's start.
@@ -339,7 +339,10 @@ class MetadataStore:
 
 
 def _log_settings(settings: Values) -> LogSettings:
-    """Return the settings of the log: retention is that of snapshots, so the log's own has no limits."""
+    """Return the settings of the log, without limits of retention.
+
+    The retention settings apply to snapshots.
+    """
     segment_bytes = settings["internal.metadata.log.segment.bytes"]
     return LogSettings(
         segment_bytes=settings.integer("metadata.log.segment.bytes") if segment_bytes is None else segment_bytes,

@@ -18,10 +18,10 @@ Note = Callable[[Mapping[str, Any]], None]
 
 
 class NodeLab:
-    """See the module.
+    """Extension points for the lab in a controller's process.
 
     Attributes:
-        way: how channels to controllers connect; who opens the first one sets it before.
+        way: how channels to controllers connect; set before the first one is opened.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class NodeLab:
         return KafkaChannel(address, client_id, self.way.dial, self.way.login, protocol=KRAFT_PROTOCOL)
 
     def gated(self, handlers: Mapping[int, Served]) -> Mapping[int, Served]:
-        """Return what stands before the handlers of the listener."""
+        """Return the handlers of the listener behind the lab's gate."""
         return handlers
 
     async def start(self, nodes: KnownNodes, note: Note) -> None:

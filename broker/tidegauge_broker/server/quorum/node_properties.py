@@ -1,4 +1,4 @@
-"""Who owns a formatted directory, read from the disk, and new ids for directories and clusters.
+"""Owners of formatted directories, read from the disk, and new ids for directories and clusters.
 
 The verbs of the command line load this alone, without the logs and the metadata log.
 """
@@ -44,7 +44,7 @@ def read_node_properties(directory: Path) -> NodeProperties:
 
 
 def random_uuid() -> bytes:
-    """Return a random UUID that is not reserved and whose text begins with no hyphen (Uuid.randomUuid)."""
+    """Return a random UUID, not reserved, without a leading hyphen (Uuid.randomUuid)."""
     while True:
         found = bytearray(secrets.token_bytes(16))
         found[6], found[8] = found[6] & 0x0F | 0x40, found[8] & 0x3F | 0x80

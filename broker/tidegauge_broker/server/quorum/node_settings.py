@@ -125,7 +125,7 @@ def read_node_settings(texts: Mapping[str, str], host_name: str) -> NodeSettings
 
 
 def _protocols(values: Values, controllers: set[str]) -> dict[str, str]:
-    """Return the protocol of each controller listener: that of the map, else that of its name, else PLAINTEXT."""
+    """Return each controller listener's protocol: by the map, by name, or PLAINTEXT."""
     pairs = (pair.upper().partition(":") for pair in values["listener.security.protocol.map"])
     given = {name.strip(): protocol.strip() for name, _, protocol in pairs}
     found = {one: given.get(one, one if one in SECURITY_PROTOCOL_IDS else PLAINTEXT) for one in sorted(controllers)}

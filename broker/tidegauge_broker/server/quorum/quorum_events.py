@@ -1,4 +1,4 @@
-"""What a quorum's node reports, as lines of the process's log and of its event log."""
+"""Reports of a quorum's node as lines of the process's log and of its event log."""
 
 from __future__ import annotations
 
@@ -88,5 +88,5 @@ class QuorumEvents:
         self._writer.note("fault", "Lab", dict(fields))
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         self._writer.close()

@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 class Read(NamedTuple):
-    """What the shell has read for a response.
+    """The data that the shell has read for a response.
 
     Attributes:
         records: batches of the log, or bytes of a snapshot.
@@ -78,7 +78,7 @@ def _endpoints(listeners: Sequence[Any]) -> tuple[Endpoint, ...]:
 
 
 def _only_partition(topics: Sequence[Any]) -> Any:
-    """Return the partition of a request by topic name; None unless it names the metadata partition alone."""
+    """Return a request's partition, if it names only the metadata's, by name."""
     if len(topics) != 1 or topics[0].topic_name != TOPIC or len(topics[0].partitions) != 1:
         return None
     partition = topics[0].partitions[0]
@@ -282,7 +282,7 @@ def _leader(response: raft.QuorumResponse) -> int:
 
 
 def _epoch_response(module: Any, names: tuple[str, str], response: Any, **more: Any) -> Any:
-    """Return the response to a Vote, a BeginQuorumEpoch or an EndQuorumEpoch, which differ in names alone."""
+    """Return the response to a Vote, BeginQuorumEpoch or EndQuorumEpoch; only names differ."""
     topics = []
     if response.top_level_error is ErrorCode.NONE:
         data = module.ResponsePartitionData(

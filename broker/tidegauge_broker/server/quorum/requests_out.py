@@ -1,4 +1,4 @@
-"""What a quorum's node asks of others, as messages of Kafka's protocol, and their responses as it takes them. Pure.
+"""The requests of a quorum's node to others, as messages of Kafka's protocol, and their responses for the node. Pure.
 
 Source: ``KafkaRaftClient``, ``RaftUtil``, ``KafkaNetworkChannel``.
 """
@@ -170,7 +170,7 @@ def read_response(request: raft.Request, message: Any, listener: str) -> raft.Re
     """Return a response as the Raft node takes it.
 
     Args:
-        request: what was asked.
+        request: the request.
         message: the response.
         listener: the name of the controllers' listener, for endpoints.
 
@@ -198,7 +198,7 @@ def read_response(request: raft.Request, message: Any, listener: str) -> raft.Re
 
 
 def unsupported(request: raft.Request) -> raft.Response | None:
-    """Return the response for a pre-vote that the peer has no version for; None for other requests."""
+    """Return the response to a pre-vote without a common version, or None."""
     if isinstance(request, raft.VoteRequest):
         return raft.VoteResponse(error=ErrorCode.UNSUPPORTED_VERSION, epoch=request.epoch)
     return None

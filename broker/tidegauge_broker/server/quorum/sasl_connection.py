@@ -35,7 +35,7 @@ _LENGTH_BYTES = 4
 
 
 class QuorumSaslConnection(QuorumConnection):
-    """See the module.
+    """A connection to a controller's listener with SASL.
 
     Args:
         owner: the listener.

@@ -1,6 +1,6 @@
 """The APIs of a controller's listener, by what handles them: the node of the quorum, the controller, or this module.
 
-ApiVersions reports what is served, and the features that are supported and finalised. DescribeCluster names the
+ApiVersions reports the served APIs, and the features that are supported and finalised. DescribeCluster names the
 controllers and the active one, by which admin clients with ``bootstrap.controllers`` find it (KIP-919).
 Source: ``ControllerApis``, ``SimpleApiVersionManager``.
 """

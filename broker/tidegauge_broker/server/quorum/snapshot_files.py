@@ -37,7 +37,7 @@ _FIRST_BATCH_BYTES = 1024 * 1024
 
 
 class SnapshotHead(NamedTuple):
-    """What stands at a snapshot's head.
+    """The head of a snapshot.
 
     Attributes:
         last_contained_ms: when the last record that it contains was appended.
@@ -51,7 +51,7 @@ class SnapshotHead(NamedTuple):
 
 
 class SnapshotFiles:
-    """See the module.
+    """The snapshots in the directory of the metadata log.
 
     Args:
         directory: of the metadata log.
@@ -91,7 +91,7 @@ class SnapshotFiles:
         return 0
 
     def head_of(self, snapshot: OffsetAndEpoch) -> SnapshotHead:
-        """Return what stands at the head of a snapshot.
+        """Return a snapshot's head.
 
         Raises:
             TidegaugeError: CORRUPT_MESSAGE, it can't be read.
@@ -137,7 +137,7 @@ class SnapshotFiles:
             os.close(descriptor)
 
     def drop(self, snapshot: OffsetAndEpoch) -> None:
-        """Remove what was fetched of a snapshot."""
+        """Remove the fetched part of a snapshot."""
         path = self._unfinished.pop(snapshot, None)
         if path is not None:
             self._disk.remove(path)

@@ -27,7 +27,7 @@ LOG = logging.getLogger("tidegauge.quorum")
 
 
 class SnapshotMaker:
-    """See the module.
+    """Writes snapshots of the committed metadata when they are due.
 
     Args:
         committed: the image.

@@ -1,7 +1,7 @@
 """How a node of a KRaft cluster connects to the controllers' listeners: with TLS, and with credentials of its own.
 
-The protocol is that of the first of ``controller.listener.names``. The mechanism is that of
-``sasl.mechanism.controller.protocol``, the credentials are those of the listener's JAAS entry, as among brokers.
+The protocol is the protocol of the first of ``controller.listener.names``. ``sasl.mechanism.controller.protocol``
+gives the mechanism, and the listener's JAAS entry the credentials, as among brokers.
 Source: ``KafkaRaftManager.buildNetworkClient``, ``NodeToControllerChannelManagerImpl``.
 """
 

@@ -1,4 +1,4 @@
-"""What this broker asks of the active controller: it finds the controller and retries until it responds.
+"""The requests of this broker to the active controller, which it finds and retries until it responds.
 
 Kafka sends such requests to the broker in ``/controller`` and, when that broker is dead, silent, or no longer the
 controller, looks again and retries. One thing is quicker here: a request to a frozen controller is given up when
@@ -176,7 +176,10 @@ class AlterPartitionManager:
             self._task = None
 
     async def _verdicts(self, proposals: list[IsrProposal]) -> dict[TopicPartition, IsrVerdict]:
-        """Return the verdicts; none after a defect: a proposal without one would bar its partition's ISR for ever."""
+        """Return the verdicts; none after a defect.
+
+        A proposal without a verdict would bar its partition's ISR forever.
+        """
         try:
             return await self._client.alter_partition(proposals)
         except Exception:

@@ -1,7 +1,7 @@
 """Requests to the controller over Kafka's own protocol, in the versions of ``inter.broker.protocol.version`` 3.9.
 
-Requests of one kind wait for one another at the controller, those of different kinds do not: each has a connection of
-its own.
+Requests of one kind wait for one another at the controller, requests of different kinds do not: each kind has a
+connection of its own.
 Source: NodeToControllerChannelManager, DefaultAlterPartitionManager, RPCProducerIdManager, KafkaServer
 (controlledShutdown), DefaultAutoTopicCreationManager.
 """

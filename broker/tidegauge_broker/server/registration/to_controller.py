@@ -1,4 +1,4 @@
-"""What a broker asks of the active controller, one attempt at a time: the wires of ``ControllerClient``.
+"""Requests of a broker to the active controller, one attempt at a time: the wires of ``ControllerClient``.
 
 Contract: a method returns the controller's response, or raises ``NoResponse``: the request may or may not have arrived.
 Retries are the caller's.
@@ -19,7 +19,7 @@ class NoResponse(Exception):
 
 
 class ToController(Protocol):
-    """See the module. ``to`` is the controller, with its address for brokers."""
+    """The wire to the active controller. ``to`` is the controller, with its address for brokers."""
 
     async def alter_partition(self, to: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Propose in-sync replicas."""

@@ -19,12 +19,12 @@ from tidegauge_broker.server.replication.replica_changes import Errors, Loaded, 
 
 
 class ControlRequests:
-    """See the module.
+    """Serves the control requests of ZooKeeper mode.
 
     Args:
         core: of this broker.
-        changes: carries out what is no longer a request.
-        steps: what carries out the core's decisions.
+        changes: carries out the changes of replicas.
+        steps: carries out the core's decisions.
         now_ms: a clock that never goes back.
     """
 

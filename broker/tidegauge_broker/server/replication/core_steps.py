@@ -21,7 +21,7 @@ Decision = TypeVar("Decision")
 
 
 class CoreSteps:
-    """See the module. The core's tick is called whenever it has something to do.
+    """Runs the steps of the core. The core's tick is called whenever it has something to do.
 
     Args:
         core: decides.
@@ -61,7 +61,7 @@ class CoreSteps:
         self.arm_timer()
 
     def decided(self, decide: Callable[[], Decision]) -> Decision:
-        """Return what the core decides. A failure that belongs to no single partition halts the broker."""
+        """Return the core's decision. A failure outside single partitions halts the broker."""
         try:
             return decide()
         except Exception as problem:

@@ -27,12 +27,12 @@ _CAUSE = "Metadata"
 
 
 class DecidedStates:
-    """See the module.
+    """The changes of this broker's replicas by KRaft's metadata.
 
     Args:
         core: of this broker.
-        changes: carries out what is decided.
-        steps: what carries out the core's decisions.
+        changes: carries out the changes of replicas.
+        steps: carries out the core's decisions.
         now_ms: a clock that never goes back.
     """
 
@@ -54,7 +54,7 @@ class DecidedStates:
         Args:
             deletions: of replicas that this broker no longer has.
             states: of the partitions that it leads, then of those that it follows.
-            new: those of which no log can exist, so that one is made while a log directory is offline, too.
+            new: partitions of which no log can exist, so that one is made while a log directory is offline, too.
             values_of: returns a topic's settings.
 
         Returns:

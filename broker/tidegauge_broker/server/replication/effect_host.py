@@ -1,4 +1,4 @@
-"""What the core's effects reach besides the logs: the clients that wait, the controller, the fetchers, both logs.
+"""The targets of the core's effects besides the logs: waiting clients, the controller, the fetchers, both logs.
 
 Contract: the port ``Host`` of the effect executor in the broker process. Tokens are futures of the event loop.
 """
@@ -30,7 +30,7 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outlets:
-    """What a broker's replicas call in the process around them.
+    """The calls from a broker's replicas to the process around them.
 
     Attributes:
         propose_isr: called with each proposal for the controller.
@@ -51,7 +51,7 @@ class Outlets:
 
 
 class EffectHost:
-    """See the module.
+    """The host of the core's effects.
 
     Args:
         events: the event log.
@@ -113,7 +113,7 @@ class EffectHost:
         LOG.log(_LEVELS[line.level], "%s", line.text)
 
     def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
-        """Write which effect of which partition failed; what is not an error of the table is a defect."""
+        """Write which effect of which partition failed; an error outside the table is a defect."""
         name = type(effect).__name__
         if isinstance(problem, TidegaugeError):
             LOG.error("%s failed at %s: %s: %s", name, topic_partition, problem.code.name, problem.message)

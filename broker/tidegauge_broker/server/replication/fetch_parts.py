@@ -3,7 +3,7 @@
 Rules:
     1. A part has at most ``BATCHES_PER_PART`` batches and ``BYTES_PER_PART`` of records, or one batch. The records of a
        partition are divided between batches; all but the last of its parts say that more follows.
-    2. What is no whole batch ends its partition's records: it is in the last part, for the core to judge.
+    2. Bytes that are no complete batch end their partition's records: they are in the last part, for the core to judge.
     3. A response that surely is one part is not looked into.
 Kafka's follower takes a response in a fetcher thread (AbstractFetcherThread.processFetchRequest).
 """
@@ -24,7 +24,7 @@ _LENGTH_AT = 8
 
 
 def is_one_part(partitions: Sequence[FetchedPartition]) -> bool:
-    """Return whether a response surely is one part: so few bytes hold no more batches."""
+    """Whether a response surely is one part: so few bytes hold no more batches."""
     return (
         len(partitions) <= BATCHES_PER_PART
         and sum(len(one.records) for one in partitions) <= BATCHES_PER_PART * HEADER_BYTES

@@ -27,7 +27,7 @@ class FetchSession:
     """One stream's memory.
 
     Attributes:
-        standing: what is fetched, and which of it the core has to look at.
+        standing: the fetched partitions, and those that the core has to look at.
         epochs: the leader epoch with which each partition is fetched.
         sent: high watermark and log start offset that the follower has been sent of each.
     """
@@ -65,7 +65,7 @@ class FetchSession:
         )
 
     def has_news(self, result: FetchResult, records: bytes) -> bool:
-        """Return whether the response must name this partition, and remember the offsets that it is sent."""
+        """Whether the response must name this partition; remembers the offsets that it is sent."""
         self.standing.sent(result, records)
         offsets = (result.high_watermark, result.log_start_offset)
         if result.error is not _NONE or result.diverging is not None:

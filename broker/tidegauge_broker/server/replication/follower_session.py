@@ -1,14 +1,14 @@
-"""The follower's side of a fetch session of Kafka's protocol: what the next request names (KIP-227). Pure.
+"""The follower's side of a fetch session of Kafka's protocol: the content of the next request (KIP-227). Pure.
 
 Rules (FetchSessionHandler):
-    1. The first fetch is full, with epoch 0; the leader's response names the session, or 0 where it gives none. Then
-       requests name what changed, and what is fetched no longer; their epochs are 1, 2, ..., after 2147483647 again 1.
+    1. The first fetch is full, with epoch 0; the leader's response names the session, or 0 if it gives none. Then
+       requests name changed and removed partitions; their epochs are 1, 2, ..., after 2147483647 again 1.
     2. After a failure, and after an error of the session, the next fetch is full and closes the session that was.
     3. A session is about topic ids or about names, as its first fetch was: a change ends it. A partition whose topic id
        changed is forgotten by the old id.
     4. A request for a round that differs from the one before in known partitions is made from these alone.
-    5. A partition that began to follow again without any change of what it asks ends the session too: what the leader
-       remembers of it no longer holds. (By Kafka's handler the leader would not repeat its offsets.)
+    5. A partition that began to follow again without any change in its request ends the session too: the leader's
+       memory of it no longer holds. (By Kafka's handler the leader would not repeat its offsets.)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Named(NamedTuple):
 
 
 class SessionFetch(NamedTuple):
-    """What the next request names.
+    """The content of the next request.
 
     Attributes:
         wanted: to be sent, in order.
@@ -68,10 +68,10 @@ class FollowerSession:
         return at in self._standing
 
     def next_round(self, chosen: FetchRound, topic_id_of: Callable[[TopicPartition], str]) -> SessionFetch:
-        """Return the next request, which is for this round, and take it as sent.
+        """Return the next request, for this round, and count it as sent.
 
         Args:
-            chosen: what is to be fetched.
+            chosen: the round.
             topic_id_of: returns the id of a partition's topic; empty: it has none.
         """
         asked = self._next_changed(chosen, topic_id_of)
@@ -83,7 +83,10 @@ class FollowerSession:
         return asked
 
     def _next_changed(self, chosen: FetchRound, topic_id_of: Callable[[TopicPartition], str]) -> SessionFetch | None:
-        """Return the next request from what is new in this round (rule 4); None where it takes the whole round."""
+        """Return the next request from this round's changes (rule 4), or None.
+
+        None: it takes the complete round.
+        """
         if not chosen.follows or chosen.follows != self._round or self._epoch == INITIAL_EPOCH or not self._uses_ids:
             return None
         standing = self._standing
@@ -113,7 +116,7 @@ class FollowerSession:
 
         Args:
             partitions: all that are to be fetched.
-            topic_ids: of their topics; where one is missing or empty, all are named by their names.
+            topic_ids: of their topics; if one is missing or empty, all are named by their names.
             first_fetches: those that began to follow since the last request.
         """
         uses_ids = all(topic_ids.get(topic) for topic in {item.topic_partition.topic for item in partitions})

@@ -82,7 +82,7 @@ class GrpcLinks:
         return address
 
     def within_round(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Limit what is awaited in it to ``replica.socket.timeout.ms``; RoundFailed with REQUEST_TIMED_OUT."""
+        """Limit its block to ``replica.socket.timeout.ms``; RoundFailed with REQUEST_TIMED_OUT."""
         return within_round(self.round_timeout_seconds)
 
     def epoch_request(self, chosen: EpochRound) -> offsets_pb2.OffsetsForLeaderEpochRequest:
@@ -94,7 +94,10 @@ class GrpcLinks:
         )
 
     def request_for(self, chosen: FetchRound, *, first: bool) -> fetch_pb2.ReplicaFetchRequest:
-        """Return a round's request without its partitions; the first of a stream names cluster and truncation rule."""
+        """Return a round's request without partitions.
+
+        The first of a stream names cluster and truncation rule.
+        """
         settings = self._settings
         request = fetch_pb2.ReplicaFetchRequest(
             request_id=chosen.request_id,

@@ -4,8 +4,8 @@ One request is in flight at a time, on a connection of the link's own. Topics ar
 all of a round have one, else by name, in version 12. The records stay as the leader sent them.
 A Fetch that begins a session says the follower's cluster and ``replica.truncation.rule``; a Tidegauge leader refuses
 others than its own (``header_tags``; Apache Kafka's leaders do not look).
-A partition whose offset is out of the leader's range is asked for the leader's log end, and where that is not below the
-follower's, for its log start: Fetch does not say them (AbstractFetcherThread.fetchOffsetAndTruncate).
+For a partition whose offset is out of the leader's range, the leader's log end is looked up, and if that is not below
+the follower's, its log start: Fetch does not report them (AbstractFetcherThread.fetchOffsetAndTruncate).
 Source: ``RemoteLeaderEndPoint``, ``BrokerBlockingSender``, ``ReplicaFetcherThread``.
 """
 
@@ -217,7 +217,7 @@ class _KafkaLink:
     async def _offsets(
         self, partitions: Sequence[FetchPartition], timestamp: int
     ) -> list[tuple[TopicPartition, ErrorCode, int]]:
-        """Return the leader's offset for a special timestamp, as a replica sees it, or an error, of each partition."""
+        """Return each partition's offset of a special timestamp, or its error."""
         topics = [
             ListOffsetsTopic(
                 topic,

@@ -8,10 +8,10 @@ from tidegauge.kafka_channel import KafkaChannel
 
 
 class KafkaPeers:
-    """See the module.
+    """The channels to the other brokers over Kafka's protocol.
 
     Args:
-        broker_id: this broker; its requests have the client id ``broker-ID-PURPOSE``, as those of Kafka's brokers.
+        broker_id: this broker; its requests have the client id ``broker-ID-PURPOSE``, as Kafka's brokers do.
         open_channel: opens a channel to an address, for a client id.
     """
 
@@ -21,7 +21,7 @@ class KafkaPeers:
         self._channels: dict[tuple[str, str], KafkaChannel] = {}
 
     def channel(self, address: str, purpose: str) -> KafkaChannel:
-        """Return the channel to an address; requests of one purpose wait for one another at the peer."""
+        """Return an address's channel; requests of one purpose wait for one another."""
         channel = self._channels.get((address, purpose))
         if channel is None:
             channel = self._open_channel(address, f"broker-{self._broker_id}-{purpose}")

@@ -1,4 +1,4 @@
-"""What a fetcher needs of the connection to its leader, whichever protocol brokers speak among themselves.
+"""The interface of a fetcher to its leader, for either protocol among brokers.
 
 ``grpc_links`` has the links over gRPC, ``kafka_links`` those over Kafka's protocol: ``inter.broker.listener.name``
 decides.
@@ -30,7 +30,7 @@ class RoundFailed(Exception):
 
 @dataclass(slots=True)
 class FetcherIdentity:
-    """What each request says about its sender."""
+    """The sender's fields of each request."""
 
     broker_id: int
     cluster_id: str
@@ -70,7 +70,7 @@ class Links(Protocol):
 
 @contextlib.asynccontextmanager
 async def within_round(timeout_seconds: float) -> AsyncIterator[None]:
-    """Limit what is awaited in it.
+    """Limit the time of its block.
 
     Raises:
         RoundFailed: REQUEST_TIMED_OUT.

@@ -1,6 +1,6 @@
 """Runs the cleaner: looks every log.cleaner.backoff.ms for logs to compact, until there are none.
 
-What blocks is done in the log pool, what changes a log on the event loop; see ``tidegauge_broker.log.cleaner``.
+Blocking work is done in the log pool, changes of a log on the event loop; see ``tidegauge_broker.log.cleaner``.
 Source: Kafka's LogCleaner.
 """
 
@@ -27,7 +27,7 @@ class LogCleaner:
         self._in_log_pool = in_log_pool
 
     async def run(self) -> None:
-        """Compact what is worth it, the dirtiest first; then let old segments of compacted logs go."""
+        """Compact the logs that are worth it, the dirtiest first; then delete old segments of compacted logs."""
         while (cleaning := self._compaction.next_to_clean(self._replicas.core.last_stable_offsets())) is not None:
             at = cleaning.log.topic_partition
             try:

@@ -1,6 +1,6 @@
 """Moves replicas between the log directories of this broker (AlterReplicaLogDirs, KIP-113).
 
-Contract: everything here happens on the event loop. What is next for a replica is decided by ``next_step``; a step
+Contract: everything here happens on the event loop. The next step for a replica is decided by ``next_step``; a step
 reads and appends at most ``replica.fetch.max.bytes`` through the page cache, and the other work of the broker goes on
 between two steps. A step changes the current log only when it replaces it, which is one step too: no record can be
 appended in between.
@@ -9,21 +9,21 @@ Rules (Kafka's ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager, R
     1. Checks, for each replica alone: the topic's name leaves room for the future log's (INVALID_TOPIC_EXCEPTION); the
        directory is one of ``log.dirs`` (LOG_DIR_NOT_FOUND) and online; the replica is not offline
        (KAFKA_STORAGE_ERROR). A move to another directory that is in progress is given up. Then the directory is
-       remembered, and where the broker has no such replica (REPLICA_NOT_AVAILABLE, or UNKNOWN_TOPIC_OR_PARTITION) a
+       remembered, and if the broker has no such replica (REPLICA_NOT_AVAILABLE, or UNKNOWN_TOPIC_OR_PARTITION) a
        later creation will use it. No future log is created while any log directory is offline.
     2. One replica is copied at a time, in the order of their names, until it has moved.
     3. ``replica.alter.log.dirs.io.max.bytes.per.second`` is measured as the replication quotas are; while it is
        exceeded, nothing is copied.
     4. A replica that is stopped is not copied. When the controller makes it leader or follower again, also after a
-       restart, a copy that was begun goes on. One that is of an earlier topic of that name is deleted: a log directory
+       restart, a copy that was begun goes on. One from an earlier topic of that name is deleted: a log directory
        that had failed may still hold it, and leader epochs, which begin at 0 with each topic, can't tell the two apart.
        So is one beside which the replica was created again, after its own log directory was lost: it can't be renamed
        onto a directory that exists, and the attempt would take the log directory offline. One that may hold what
        compaction has removed from the log since begins again (``FutureLogs``, rule 4).
-    5. A copy replaces the replica when as much of it is on the disk: else a loss of power soon after would take what
-       had been flushed. What a process before has flushed is not known, so a copy that is whole is flushed once in any
-       case. (Kafka does not look at that.)
-    6. The destination fails: the move is given up, the replica stays where it is. The current directory fails: the
+    5. A copy replaces the replica when as much of it is on the disk: else a power loss soon after would take records
+       that had been flushed. How much an earlier process has flushed is not known, so a complete copy is flushed once
+       in any case. (Kafka does not look at that.)
+    6. The destination fails: the move is given up, the replica stays in its directory. The current directory fails: the
        replica is offline. A log that can't be read: the copy stops until rule 4, or until the broker restarts.
 """
 
@@ -65,7 +65,7 @@ _TURN = 1_000
 
 
 class Replicas(Protocol):
-    """What the moves need of the replica manager."""
+    """The replica manager, for the moves."""
 
     core: BrokerCore
     logs: LogManager
@@ -88,7 +88,7 @@ class MoveLimits:
 
 
 class LogDirMoves:
-    """See the module.
+    """Moves replicas between log directories.
 
     Args:
         replicas: the replicas that move, and their logs.
@@ -113,7 +113,7 @@ class LogDirMoves:
         self._quota = ReplicationQuota(limits.bytes_per_second)
         self._task: asyncio.Task[None] | None = None
 
-    # What is asked for
+    # Requests
 
     async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
         """Begin to move replicas to log directories; the caller handles no control request meanwhile."""
@@ -174,7 +174,7 @@ class LogDirMoves:
         if creation.refused:
             raise creation.refused[at]
 
-    # What the controller decides
+    # Decisions of the controller
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Go on with the copies of replicas that the controller has made leader or follower (rule 4)."""
@@ -184,7 +184,7 @@ class LogDirMoves:
         self._add(at for at in copied if at in self._logs.futures.logs)
 
     def _why_of_no_use(self, at: TopicPartition) -> str:
-        """Return why a future log can't become the partition's log (rule 4); empty: it can."""
+        """Return why a future log can't become the log (rule 4), or empty."""
         current, future = self._logs.logs[at], self._logs.futures.logs[at]
         ids = {current.topic_id, future.topic_id}
         if len(ids) > 1 and "" not in ids:  # as in LogManager.getOrCreateLog

@@ -1,4 +1,4 @@
-"""What a broker's log directories hold, for DescribeLogDirs and the lab.
+"""The content of a broker's log directories, for DescribeLogDirs and the lab.
 
 Source: ``ReplicaManager.describeLogDirs``.
 """
@@ -27,8 +27,8 @@ class ReplicaSize(NamedTuple):
 
     Attributes:
         size_bytes: of its log.
-        offset_lag: by how much the log ends below the high watermark; that of a future log below the current log's
-            end. -1 where the broker has no such replica, or it is offline.
+        offset_lag: by how much the log ends below the high watermark; for a future log, below the current log's
+            end. -1 if the broker has no such replica, or it is offline.
         is_future: whether it is a copy that will replace the current replica.
     """
 
@@ -39,7 +39,7 @@ class ReplicaSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryView:
-    """A log directory; sizes are those of its file system, -1 where they are unknown."""
+    """A log directory; sizes are its file system's, -1 if they are unknown."""
 
     path: str
     error: ErrorCode
@@ -90,7 +90,7 @@ def _size_of(log: PartitionLog, logs: LogManager, high_watermark: int | None) ->
 
 
 def log_on_disk(logs: LogManager, topic_partition: TopicPartition) -> LogOnDisk:
-    """Return how large a log is, and where; of a replica without a log, or in a failed directory, neither is known."""
+    """Return a log's size and place, unknown if missing or offline."""
     log = logs.get(topic_partition)
     if log is None or log.log_directory.offline:
         return LogOnDisk()

@@ -1,9 +1,9 @@
 """A search for an offset by time (ListOffsets), which leaves the event loop to others.
 
 Rules:
-    1. After some thousands of headers others have a turn; what takes long with records is done beside the loop.
+    1. After some thousands of headers others have a turn; lengthy work on records is done beside the loop.
     2. A search in files that are truncated, deleted or replaced meanwhile, or whose log start has risen, counts no
-       longer: it begins again, and knows what was found in large batches.
+       longer: it begins again, and keeps its results in large batches.
 Source: ``UnifiedLog.fetchOffsetByTimestamp``, which a request handler thread of Kafka carries out.
 """
 
@@ -23,12 +23,12 @@ LookElsewhere = Callable[[Question], Awaitable[object]]
 
 
 class OffsetSearch:
-    """See the module.
+    """Searches offsets by time.
 
     Args:
         log: that is searched.
         steps: the search, which has not begun.
-        finish: makes the response of what was found.
+        finish: makes the response from the result.
     """
 
     def __init__(self, log: PartitionLog, steps: Search, finish: Callable[[Found], tuple[OffsetResult, int]]) -> None:
@@ -45,7 +45,7 @@ class OffsetSearch:
         """Return the result; None: the search counts no longer (rule 2).
 
         Args:
-            looked: what is known of large batches.
+            looked: known results in large batches.
             look_elsewhere: looks into the others.
 
         Raises:

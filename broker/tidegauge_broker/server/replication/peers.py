@@ -25,7 +25,7 @@ class Peers:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def new_channel(self, address: str) -> grpc.aio.Channel:
-        """Return a channel that the caller owns and closes; it has no back-off from an earlier failure."""
+        """Return a channel without back-off; the caller owns and closes it."""
         return self._open_channel(address)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
@@ -35,7 +35,7 @@ class Peers:
         return channel
 
     def replication(self, address: str) -> ReplicationServiceAsyncStub:
-        """Return the stub for requests of followers to leaders, and among brokers about transactions."""
+        """Return the stub for requests of followers, and about transactions."""
         return ReplicationServiceStub(self._channel(address))  # type: ignore[return-value]  # see the class
 
     def controller(self, address: str) -> ControllerServiceAsyncStub:

@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 
 class Replicas(Protocol):
-    """What changes need of the replica manager."""
+    """The replica manager, for the changes."""
 
     logs: LogManager
     moves: LogDirMoves
@@ -71,11 +71,11 @@ class Replicas(Protocol):
 
 
 class ReplicaChanges:
-    """See the module.
+    """Carries out the controller's decisions about replicas.
 
     Args:
         replicas: of this broker.
-        steps: what carries out the core's decisions.
+        steps: carries out the core's decisions.
 
     Attributes:
         tasks: of the changes that have come and are not at their end.
@@ -117,8 +117,8 @@ class ReplicaChanges:
 
         Args:
             states: of partitions.
-            needed: those of them whose log the core needs (``BrokerCore.logs_needed``).
-            new: those of which no log can exist, so that one is made while a log directory is offline, too.
+            needed: the partitions whose log the core needs (``BrokerCore.logs_needed``).
+            new: partitions of which no log can exist, so that one is made while a log directory is offline, too.
             values_of: returns a topic's settings.
             decide: lets the core take the states over, with the logs that are open or the errors of the others.
 
@@ -217,7 +217,7 @@ class ReplicaChanges:
         return errors
 
     def _as_carried_out(self, errors: Errors) -> Errors:
-        """Return the outcomes with an error for each partition that failed while the change was carried out."""
+        """Return the outcomes, with errors for partitions that failed meanwhile."""
         failed = self._replicas.failed
         return {
             at: ErrorCode.KAFKA_STORAGE_ERROR if error is ErrorCode.NONE and at in failed else error

@@ -7,12 +7,12 @@ Log creation and other blocking disk I/O run in the log pool.
 Leader epochs that a follower finds in batches are written in the pool, all of a round together, and nothing waits for
 them: a recovery point moves past a batch only when its epoch is on the disk (``PartitionLog``).
 
-Parts: ``core_steps`` (an event, a decision, its effects), ``control_requests`` (what ZooKeeper's controller asks),
+Parts: ``core_steps`` (an event, a decision, its effects), ``control_requests`` (requests of ZooKeeper's controller),
 ``log_dir_moves`` (replicas between log directories), this module (clients, followers, fetchers, retention, failures).
 
 Invariants:
-- Every token gets exactly one response. When an effect fails, its replica goes offline, and with it those of its log
-  directory if that failed; all other partitions of the step go on (``replica/effect_executor.py``).
+- Every token gets exactly one response. When an effect fails, its replica goes offline, and with it the others of its
+  log directory if that failed; all other partitions of the step go on (``replica/effect_executor.py``).
 - Nothing is reported before it is written: responses follow the log effects of their step (``effects.py``).
 
 Source: Kafka's ReplicaManager.
@@ -76,7 +76,7 @@ MAX_TIMESTAMP = -3
 
 
 class ReplicaManager:
-    """The core and what it stands on.
+    """The core and its surroundings in the broker's process.
 
     Args:
         core: all replicas of this broker.
@@ -84,14 +84,14 @@ class ReplicaManager:
         events: the event log.
         now_ms: a clock that never goes back.
         in_log_pool: runs a blocking call in the pool for disk work.
-        outlets: what is called in the process around the replicas.
+        outlets: the calls to the process around the replicas.
         move_limits: how much is copied between log directories.
 
     Attributes:
         moves: the replicas that move between log directories.
-        changes: what the controller decides about them.
+        changes: the controller's decisions about them.
         control: the requests of ZooKeeper's controller.
-        decided: what KRaft's metadata say of the replicas.
+        decided: KRaft's metadata about the replicas.
         in_log_pool: as given.
         fetched: called with each fetch response of a leader that was taken in; metrics set it.
     """
@@ -132,7 +132,7 @@ class ReplicaManager:
     def configure_topic(self, topic: str, values: Values) -> None:
         """Put a topic's settings in force; a change of min.insync.replicas under a replica is an event.
 
-        By these events, and by those of roles, acknowledgements are judged.
+        These events, and the events of roles, decide whether acknowledgements are correct.
         """
         before, rules = self.core.partition_states.rules.get(topic), topic_rules(values)
         self.core.configure_topic(topic, rules)
@@ -159,7 +159,7 @@ class ReplicaManager:
         return token
 
     def preparations(self, request: ProduceRequest) -> list[Preparation]:
-        """Return what must be prepared beside the event loop before a request is appended (``preparation``)."""
+        """Return the batches to prepare beside the event loop (``preparation``)."""
         return self.core.preparations(request, self._now_ms())
 
     def _append(self, request: ProduceRequest, token: object, now_ms: int) -> Sequence[Effect]:
@@ -220,7 +220,10 @@ class ReplicaManager:
         return ErrorCode.NONE, old_style_offsets(log, lookup.timestamp_ms, count, found.upper_bound, wall_ms)
 
     def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int] | OffsetSearch:
-        """Return the offset for a time, and the timestamp found (-1 where none was looked up); or a search for them."""
+        """Return a time's offset and the found timestamp, or a search.
+
+        The timestamp is -1 if none was looked up.
+        """
         in_log = self.core.list_offset(lookup)
         if not isinstance(in_log, TimeLookup):
             return in_log, -1
@@ -384,11 +387,11 @@ class ReplicaManager:
         self._steps.take(lambda: self.core.watch_leadership(topic_partition))
 
     def is_committed(self, topic_partition: TopicPartition, end: int) -> bool:
-        """Return whether the high watermark of a local replica has reached an end offset."""
+        """Whether the high watermark of a local replica has reached an end offset."""
         partition = self.core.partition(topic_partition)
         return partition is not None and partition.high_watermark >= end
 
     def topic_id(self, topic_partition: TopicPartition) -> str:
-        """Return the id of the topic that a local replica belongs to; empty where there is none."""
+        """Return the topic id of a local replica; empty without one."""
         partition = self.core.partition(topic_partition)
         return "" if partition is None else partition.topic_id

@@ -20,7 +20,7 @@ class ResponseRoom(Protocol):
     """The memory that a fetch response may take."""
 
     def limit_bytes(self, max_bytes: int, /) -> int:
-        """Return how many bytes of records it may hold now, at most ``max_bytes``; negative: none."""
+        """Return its current limit of records in bytes; negative: none."""
         ...
 
     def hold(self, size_bytes: int, /) -> None:

@@ -3,10 +3,10 @@
 Rules:
     1. A request that the gate refuses ends as if its connection had failed (``CallRefused``); so does one that gets a
        status in place of a response.
-    2. Before its effect, a request that is to fail is not handled, if the wire can word a response that refuses it. If
-       it can't, since only the real response names what there is, the request is handled and the error put in there.
-       So is one of which only a part is to fail: the wire takes that part out of it, and puts its error in there.
-    3. After its effect, the error is put into the real response. So is what is no error.
+    2. Before its effect, a request that is to fail is not handled, if the wire can form a response that refuses it. If
+       it can't, since only the real response has the names, the request is handled and the error put in there.
+       If only a part of a request is to fail, the wire takes that part out of it, and puts its error in there.
+    3. After its effect, the error is put into the real response. So are values that are no error.
     4. A response that is held exists while it waits, and is released when its connection ends meanwhile.
 
 A wire gives the form of its responses (``ResponseForm``), and ends the call or the connection when ``CallRefused``
@@ -29,7 +29,7 @@ class ResponseForm(Protocol):
     """How a wire puts an error into the response to one request."""
 
     def refusal(self, injected: InjectedError) -> Any:
-        """Return a response that refuses the request before its effect; None if it is handled by rule 2.
+        """Return a refusal before the effect; None: rule 2 handles it.
 
         Raises:
             CallRefused: the request changes something, and its response has no place for the error.
@@ -65,7 +65,7 @@ class Admission:
     hold: Hold | None = None
 
     async def finish(self, response: Any) -> Any:
-        """Return what is sent in place of the service's response, when it is to be sent.
+        """Return the response to send in place of the service's, when due.
 
         Raises:
             CallRefused: nothing is sent.

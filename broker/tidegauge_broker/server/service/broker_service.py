@@ -1,4 +1,4 @@
-"""What a broker does for its callers, in plain values: the door between every wire and the core.
+"""The service of a broker for its callers, in plain values: the door between every wire and the core.
 
 No wire's types appear here (an import rule holds it); the packages of ``wire`` translate, and decide nothing. Every
 method returns errors as values with Kafka's numbers; only a defect raises.
@@ -177,7 +177,7 @@ class BrokerService:
         return self._replicas.preparations(request)
 
     def open_produces(self) -> OpenProduces:
-        """Return what keeps the order of one connection's produce requests, and holds their limit."""
+        """Return the order keeper of one connection's produce requests, with their limit."""
         return OpenProduces(self.produce)
 
     async def fetch(self, caller: Caller, request: FetchRequest) -> FetchResponse:
@@ -229,7 +229,7 @@ class BrokerService:
         return await self.records_pool.run(lambda pause: convert(pause=pause))
 
     def admit_follower(self, cluster_id: str, truncation_rule: str) -> tuple[ErrorCode, str]:
-        """Return why a broker must not replicate from here: it is of another cluster, or truncates by another rule.
+        """Return why a broker may not replicate from here, by cluster and rule.
 
         One truncation rule holds for the cluster: two rules would not agree on where logs diverge.
         """
@@ -247,7 +247,7 @@ class BrokerService:
         return ErrorCode.NONE, ""
 
     async def list_offset(self, lookup: OffsetLookup) -> tuple[OffsetResult, int]:
-        """Return the offset for a time, and the timestamp that was found (-1: none).
+        """Return a time's offset and the found timestamp (-1: none).
 
         A long search has turns of the event loop; one whose log changes meanwhile begins again (``offset_search``).
         """
@@ -268,7 +268,7 @@ class BrokerService:
         return await self.records_pool.run(partial(search, *rest))
 
     def old_style_offsets(self, lookup: OffsetLookup, count: int) -> tuple[ErrorCode, Sequence[int]]:
-        """Return where segments that are older than a time begin, newest first: version 0 of ListOffsets."""
+        """Return starts of segments older than a time, newest first (ListOffsets v0)."""
         try:
             return self._replicas.old_style_offsets(lookup, count)
         except TidegaugeError as problem:
@@ -292,7 +292,7 @@ class BrokerService:
         return [*refused, *await in_portions(allowed, delete, _DELETIONS_PER_STEP)]
 
     def init_producer_id(self) -> tuple[ErrorCode, str, int]:
-        """Return a new producer id, or an error with its message while this broker has no block of ids."""
+        """Return a new producer id, or an error without a block."""
         producer_id = self._producer_ids.next()
         if producer_id is None:
             message = "No block of producer ids is at hand yet; try again"
@@ -308,12 +308,12 @@ class BrokerService:
         )
 
     def refusals(self, now_ms: int, topics: Collection[str]) -> list[tuple[Refusal, int]]:
-        """Return the last refused request about each partition, and how long ago in ms; no topics: of all."""
+        """Return partitions' last refused requests and ages in ms; no topics: all."""
         refused = self._replicas.core.hosted.refusals.of(topics or None)
         return [(self._with_own_id(one), max(0, now_ms - at)) for one, at in refused]
 
     def _with_own_id(self, refusal: Refusal) -> Refusal:
-        """Return a refusal with the topic id of the log, also if the replica is not hosted because of it."""
+        """Return a refusal with the log's topic id, hosted or not."""
         log = None if refusal.own_topic_id else self._replicas.logs.get(refusal.topic_partition)
         return refusal if log is None else replace(refusal, own_topic_id=log.topic_id)
 
@@ -326,7 +326,7 @@ class BrokerService:
         return await self._replicas.changes.alter_log_directories(wanted)
 
     def describe_producers(self, topic_partition: TopicPartition) -> Sequence[ProducerEntry] | ErrorCode:
-        """Return what the leader of a partition knows of idempotent producers, if this broker is the leader."""
+        """Return a leader's view of idempotent producers, if this broker leads."""
         return self._replicas.core.describe_producers(topic_partition)
 
     def metadata(
@@ -369,7 +369,7 @@ class BrokerService:
         )
 
     def fenced_brokers(self, caller: Caller) -> list[Endpoint]:
-        """Return the fenced brokers that have the caller's listener, with their addresses on it."""
+        """Return the fenced brokers with the caller's listener, at its addresses."""
         return endpoints_through(caller.listener, self._metadata.fenced_endpoints())
 
     def _topic(self, name: str, live: Collection[int], unreachable: Unreachable) -> TopicView:
@@ -389,19 +389,19 @@ class BrokerService:
         return self._metadata.knows(topic_partition)
 
     def topic_name(self, topic_id: str) -> str | None:
-        """Return the name of the topic with this id; None where this broker knows none."""
+        """Return a topic's name by its id; None if unknown here."""
         return self._metadata.topic_name(topic_id)
 
     def replica_topic_id(self, topic_partition: TopicPartition) -> str:
-        """Return the id of the topic that this broker's replica belongs to; empty where it hosts none."""
+        """Return the topic id of this broker's replica; empty without one."""
         return self._replicas.topic_id(topic_partition)
 
     def topic_id(self, name: str) -> str | None:
-        """Return the id of the topic with this name; None where this broker knows none."""
+        """Return a topic's id by its name; None if unknown here."""
         return self._metadata.topic_id(name)
 
     def endpoint(self, caller: Caller, broker_id: int) -> Endpoint | None:
-        """Return the address of a live broker on the caller's listener; None: it has none."""
+        """Return a live broker's address on the caller's listener, or None."""
         endpoint = self._metadata.endpoint(broker_id)
         return None if endpoint is None else endpoint.through(caller.listener)
 
@@ -508,7 +508,7 @@ class BrokerService:
         return AlteredConfigs(change_number=number)
 
     async def describe_configs(self, resource_type: int, name: str) -> DescribedConfigs:
-        """Return the settings of a topic, a group, this broker, or (empty name) all brokers; see ``alter_configs``."""
+        """Return a resource's settings; an empty name: all brokers; see ``alter_configs``."""
         try:
             match resource_type:
                 case ConfigResourceType.TOPIC:
@@ -560,10 +560,10 @@ class BrokerService:
         self.groups.metadata_updated(deleted, changed, former)
 
     async def until_startup_complete(self) -> None:
-        """Return once the controller has sent all that the latest registration brings: metadata, roles, elections.
+        """Return once the controller has sent all for the latest registration.
 
-        Call it when this broker has registered. What was sent to an earlier process in its place, or for an earlier
-        registration, may still come and does not count; the controller may be quicker than ZooKeeper's response.
+        Call it when this broker has registered. Requests for an earlier process in its place, or for an earlier
+        registration, may still arrive and do not count; the controller may be quicker than ZooKeeper's response.
         """
         while self._complete_for < self._replicas.core.broker_epoch:
             self._complete.clear()
@@ -580,7 +580,7 @@ class BrokerService:
         return await self._controller.alter_partition(request)
 
     async def controlled_topic_names(self, topic_ids: Collection[str]) -> dict[str, str] | None:
-        """Return the names of topics by their ids as the controller knows them; None: it is elsewhere.
+        """Return topics' names by the controller's metadata; None: it is elsewhere.
 
         Unlike ``topic_name``, which reads this broker's metadata cache, it knows a topic before any broker does.
         """

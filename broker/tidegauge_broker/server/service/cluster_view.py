@@ -72,7 +72,7 @@ class TopicView:
 class PartitionViews(Sequence[PartitionView]):
     """The partitions of a topic, each seen when it is asked for: all of a large cluster at once would take long.
 
-    What they are seen from does not change: a metadata cache replaces its entries.
+    The entries behind them do not change: a metadata cache replaces its entries.
 
     Args:
         entries: what the controller sent.
@@ -97,7 +97,7 @@ class PartitionViews(Sequence[PartitionView]):
     def __getitem__(self, index: slice) -> Sequence[PartitionView]: ...
 
     def __getitem__(self, index: int | slice) -> PartitionView | Sequence[PartitionView]:
-        """Return a view, or those of a slice."""
+        """Return a view, or the views of a slice."""
         if isinstance(index, slice):
             return PartitionViews(self._entries[index], self._view)
         return self._view(self._entries[index])
@@ -117,8 +117,8 @@ class ClusterView:
 
     Attributes:
         controller_id: as ``MetadataCache.controller`` says it; and so the epoch.
-        brokers: those that can be reached through the caller's listener, with their addresses on it.
-        without_listener: live brokers that can't be, with their addresses among brokers; where they are shown (rule 3).
+        brokers: reachable through the caller's listener, with their addresses on it.
+        without_listener: other live brokers, with their addresses among brokers, if they are shown (rule 3).
     """
 
     cluster_id: str
@@ -130,7 +130,7 @@ class ClusterView:
 
 
 def endpoints_through(listener: str, brokers: Iterable[Endpoint]) -> list[Endpoint]:
-    """Return the brokers that have this listener, with their addresses on it; rule 1."""
+    """Return the brokers with this listener, at its addresses; rule 1."""
     return [endpoint for endpoint in (one.through(listener) for one in brokers) if endpoint is not None]
 
 

@@ -1,4 +1,4 @@
-"""What stands between the wires and the service: a gate that refuses or delays requests, or responds in its place.
+"""The gate between the wires and the service: it refuses or delays requests, or responds in the service's place.
 
 The gate decides by API, caller and its own rules, for every wire; a wire names the caller, breaks the connection when
 the gate says so, and gives the form of its responses. ``admission`` asks the gate about each request. A broker has no
@@ -22,14 +22,14 @@ class GatedRequest:
     Attributes:
         api: the name of its API, the same for every wire (``tidegauge.faults.apis``).
         caller: who sends it.
-        partitions: those that it is about; a topic without a partition has -1.
-        group: the group or transactional id that it is about; empty: none.
-        client_id: the client's name for itself; empty where it gives none.
+        partitions: the partitions that it names; a topic without a partition has -1.
+        group: the group or transactional id that it names; empty: none.
+        client_id: the client's name for itself; empty if it gives none.
         transactional_id: the one that it names; empty: none.
         resources: names of the resources of configurations that it names.
         is_of_kafka: whether it came over Kafka's protocol.
         is_of_lab: whether the lab itself sends it: to look at the cluster, or to change it.
-        size_bytes: of the request, where the wire knows it.
+        size_bytes: of the request, if the wire knows it.
     """
 
     api: str
@@ -58,14 +58,14 @@ class CallRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InjectedError:
-    """What the response to one request is to carry, most often an error.
+    """The content of one request's injected response, most often an error.
 
     Attributes:
         error: its number in the error table; 0: none, or there is a status.
         after_effect: the request takes effect all the same, and only its response is replaced.
         status: gRPC's name of a failure without a response; None: the response carries the error.
-        top_level: the error stands at the top of the response alone, where it has such a place.
-        topic: the error stands in the results of this topic alone; empty: of all.
+        top_level: the error is at the top of the response alone, if it has such a place.
+        topic: the error is in the results of this topic alone; empty: of all.
         partitions: and of these partitions of it; empty: of all.
         throttle_time_ms: what the response states as its throttle time; 0: what it would.
         bytes_per_second: the rate at which the response is sent; 0: at once.
@@ -81,7 +81,7 @@ class InjectedError:
     bytes_per_second: int = 0
 
     def means(self, topic: str, partition: int = -1) -> bool:
-        """Return whether the error is about a topic, or a partition of it; partition -1: any."""
+        """Whether the error applies to a topic, or a partition of it; partition -1: any."""
         if not self.topic or self.top_level:
             return True
         return topic == self.topic and (partition < 0 or not self.partitions or partition in self.partitions)
@@ -114,7 +114,7 @@ class Entry(Protocol):
 
 
 class Gate(Protocol):
-    """See the module."""
+    """The gate between the wires and the service."""
 
     @property
     def is_open(self) -> bool:

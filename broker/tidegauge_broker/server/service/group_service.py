@@ -7,8 +7,8 @@ Rules:
        creates the topic, whatever ``auto.create.topics.enable`` says.
     2. Partitions that this broker's metadata lacks get UNKNOWN_TOPIC_OR_PARTITION in OffsetCommit and OffsetDelete. If
        nothing is left of an OffsetCommit the coordinator is not asked, so that no error of the group shows.
-    3. Who requires stable offsets (KIP-447) gets them of a coordinator whose broker is proven to lead still
-       (``LeadershipProof``), else NOT_COORDINATOR. Kafka gives out what a coordinator has that was replaced.
+    3. Stable offsets (KIP-447) are given only by a coordinator whose broker is proven to lead still
+       (``LeadershipProof``), else NOT_COORDINATOR. Kafka also gives the offsets of a replaced coordinator.
 
 Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator, handleOffsetCommitRequest, handleOffsetDeleteRequest.
 """
@@ -80,7 +80,7 @@ from tidegauge_broker.server.service.transaction_service import TransactionServi
 
 
 class KeyType(IntEnum):
-    """Kafka's numbers for what has a coordinator (FindCoordinatorRequest.CoordinatorType)."""
+    """Kafka's numbers for types of coordinators (FindCoordinatorRequest.CoordinatorType)."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -98,7 +98,7 @@ class FoundCoordinator:
 
 
 class GroupService:
-    """See the module.
+    """The service for groups.
 
     Args:
         runner: this broker's group coordinator.
@@ -141,7 +141,7 @@ class GroupService:
 
     @property
     def has_group_settings(self) -> bool:
-        """Whether groups have settings of their own: those of the consumer and of the share protocol do."""
+        """Whether groups have settings of their own: the consumer and the share protocol have such."""
         return self.serves_consumer_groups or self.serves_share_groups
 
     def partition_of(self, group_id: str) -> TopicPartition:
@@ -150,7 +150,10 @@ class GroupService:
         return TopicPartition(OFFSETS_TOPIC, partition_of(group_id, known or self.runner.partitions))
 
     def find_coordinator(self, caller: Caller, key_type: int, key: str) -> FoundCoordinator:
-        """Return the coordinator of a group, transactional id or share partition; rule 1, for all internal topics."""
+        """Return a key's coordinator; rule 1, for all internal topics.
+
+        The key is a group, a transactional id or a share partition.
+        """
         if key_type not in _TOPICS or (key_type == KeyType.SHARE and not self.serves_share_groups):
             return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
         if key_type == KeyType.SHARE and not is_key(key):
@@ -165,7 +168,7 @@ class GroupService:
         return FoundCoordinator(key, endpoint=endpoint)
 
     def coordinator_endpoint(self, caller: Caller, group_id: str) -> Endpoint | None:
-        """Return the address of a group's coordinator on the caller's listener; None: there is none to be reached."""
+        """Return a group coordinator's address on the caller's listener, or None."""
         endpoint = self._leader_of(self.partition_of(group_id))
         return None if endpoint is None else endpoint.through(caller.listener)
 
@@ -246,7 +249,7 @@ class GroupService:
         unknown = dict.fromkeys(request.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return OffsetDeleteResult(partitions={**unknown, **result.partitions})
 
-    # What the controller sends
+    # Updates from the controller
 
     def metadata_updated(
         self,

@@ -1,7 +1,7 @@
-"""What wraps the requests of the service, once for every wire.
+"""Wrappers around the requests of the service, once for every wire.
 
 Contract: a broker's service is given its middleware when it is made, outermost last. Each wraps the service's methods
-by their names, those that one method calls on another included; a method that it leaves alone costs nothing.
+by their names, calls from one method to another included; a method that it leaves alone costs nothing.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any, Protocol
 from tidegauge_broker.server.service.caller import Caller
 
 Responded = Callable[[Caller, str, float, Collection[int]], None]
-"""What a wire calls with each response: who asked, Kafka's name of the API, milliseconds since the request came, and
-the numbers of the errors in it. Not for Produce, Fetch and the controller's requests: middleware knows more of them."""
+"""Called by a wire with each response: the caller, Kafka's name of the API, milliseconds since the request's arrival,
+and the errors in it. Not for Produce, Fetch and the controller's requests: middleware knows more of them."""
 
 
 class Middleware(Protocol):
     """Something that happens around the requests of a service: measuring, for example."""
 
     def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what stands in the place of a method of the service.
+        """Return the wrapper of a service method.
 
         Args:
             method: its name.
@@ -33,7 +33,7 @@ class Middleware(Protocol):
 
 
 def to_all(observers: Sequence[Responded]) -> Responded | None:
-    """Return what calls each of these; None where there are none."""
+    """Return a call of all observers; None without any."""
     if len(observers) < 2:
         return observers[0] if observers else None
 

@@ -1,4 +1,4 @@
-"""What clients read that know only older message formats or codecs, and whether they may (KIP-283, KIP-110).
+"""Records for clients that know only older message formats or codecs, and whether they may read (KIP-283, KIP-110).
 
 Source: ``KafkaApis.handleFetchRequest``, maybeConvertFetchedData.
 """
@@ -26,7 +26,7 @@ class ReadRecords(NamedTuple):
 
 
 def is_light(records: bytes, magic: int | None) -> bool:
-    """Return whether records are few enough to be converted on the event loop: a compressed batch may hold any number.
+    """Whether records are few enough to be converted on the event loop: a compressed batch may hold any number.
 
     Args:
         records: whole batches.

@@ -40,7 +40,9 @@ class UnacknowledgedAppendFailed(Exception):
 
 
 def unacknowledged_failure(results: Iterable[ProduceResult]) -> ProduceResult | None:
-    """Return the first failure of an append with acks=0, for which the wire closes the connection; None: none failed.
+    """Return the first failure of an acks=0 append, or None.
+
+    It makes the wire close the connection.
 
     Rule 3, for every wire.
     """

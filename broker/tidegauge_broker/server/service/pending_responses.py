@@ -10,8 +10,8 @@ Rules:
     2. All unwritten responses together hold at most ``queued.max.response.bytes``, as ``queued.max.request.bytes``
        bounds requests in Kafka. The limit is applied when the records are read; the batch that reaches it is kept
        complete. The last eighth is for responses without records: metadata is served when fetches have to wait.
-    3. A response takes at most a quarter of what is free, but always a batch, and a connection that holds more than a
-       quarter of what is free gets no further one: connections that do not read leave room for those that do (dynamic
+    3. A response takes at most a quarter of the free room, but always a batch, and a connection that holds more than a
+       quarter of it gets no further one: connections that do not read leave room for those that do (dynamic
        thresholds: Choudhury and Hahne 1998).
     4. While a connection that holds nothing waits because the limit is reached, the connection with the oldest response
        is closed as soon as that response has waited ``STALLED_SECONDS``.
@@ -58,7 +58,7 @@ class PendingResponse:
         self.since_seconds = 0.0
 
     def limit_bytes(self, max_bytes: int) -> int:
-        """Return how many bytes of records the response may hold now: at most ``max_bytes``, or ``NOTHING``."""
+        """Return the response's current limit of records in bytes, or ``NOTHING``."""
         return self._owner.limit_bytes(self, max_bytes)
 
     def hold(self, size_bytes: int) -> None:
@@ -72,7 +72,7 @@ class PendingResponse:
 
 
 class PendingResponses:
-    """See the module.
+    """The responses that wait to be written, and their memory.
 
     Args:
         max_bytes: the limit of rule 2.
@@ -165,7 +165,7 @@ class PendingResponses:
     # For PendingResponse
 
     def limit_bytes(self, response: PendingResponse, max_bytes: int) -> int:
-        """Return how many bytes of records a response may hold now; rules 1, 2, 3 and 5."""
+        """Return a response's current limit of records; rules 1, 2, 3, 5."""
         free_bytes = self._free_bytes(RECORDS_SHARE)
         if response.is_follower:
             return min(max_bytes, max(free_bytes, FOLLOWER_BYTES))

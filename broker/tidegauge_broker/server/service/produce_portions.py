@@ -91,7 +91,10 @@ async def _append(
 
 
 def _joined(portions: Sequence[Sequence[int]], futures: Sequence[asyncio.Future[Results]]) -> asyncio.Future[Results]:
-    """Return a future of all results in the request's order; it is done at once if all of them are."""
+    """Return a future of all results, in the request's order.
+
+    It is done at once if all of them are.
+    """
     joined: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
 
     def settle(done: asyncio.Future[list[Results]] | None) -> None:

@@ -1,4 +1,4 @@
-"""What happens to the batches of a Produce between its arrival and their append, on every wire.
+"""The preparation of a Produce's batches between its arrival and their append, on every wire.
 
 Rules:
     1. First transactional batches are verified (``ProduceVerification``), then heavy ones are prepared beside the event
@@ -26,7 +26,7 @@ LOG = logging.getLogger("tidegauge.service")
 
 
 class ProducePreparation:
-    """See the module.
+    """Prepares the batches of a Produce for their append.
 
     Args:
         verification: rule 1.
@@ -47,7 +47,7 @@ class ProducePreparation:
     def of(
         self, request: ProduceRequest, transactional_id: str | None, operation: SupportedOperation
     ) -> Verified | Coroutine[Any, Any, Verified]:
-        """Return what may be appended of a request; a coroutine if that is not known at once.
+        """Return the part of a request to append; maybe as a coroutine.
 
         Args:
             request: what to append.

@@ -1,12 +1,12 @@
-"""What a broker does with transactional batches of a Produce before they are appended (KIP-890).
+"""The verification of a Produce's transactional batches before they are appended (KIP-890).
 
 Rules (ReplicaManager.handleProduceAppend, maybeStartTransactionVerificationForPartitions):
     1. A request whose transactional batches are of more than one producer, or epoch: INVALID_PRODUCER_ID_MAPPING for
        all of it.
-    2. Partitions whose log has an open transaction of the producer need no verification; where none does, the request
-       is appended at once. Else all of it waits for the coordinator's response.
-    3. What the coordinator refuses is not appended. That it is not there or busy shows as NOT_ENOUGH_REPLICAS, which
-       every client tries again without asking for metadata.
+    2. Partitions whose log has an open transaction of the producer need no verification; if no partition needs any, the
+       request is appended at once. Else all of it waits for the coordinator's response.
+    3. Partitions that the coordinator refuses are not appended. If it is missing or busy, the error is
+       NOT_ENOUGH_REPLICAS, which every client retries without asking for metadata.
     4. A producer of transactions v2 (Produce v12, KIP-890 part 2) has not added its partitions: the leader does, in the
        same request to the coordinator. CONCURRENT_TRANSACTIONS, while the transaction before is being completed, is
        tried again here: a Produce is larger than that. In the end the producer gets it as it is.
@@ -67,7 +67,7 @@ class Verified(NamedTuple):
     def in_order(
         self, partitions: Sequence[TopicPartition], results: Sequence[ProduceResult]
     ) -> Sequence[ProduceResult]:
-        """Return the results of the append and of what was refused, in the order of a request's partitions."""
+        """Return results and refusals in the order of a request's partitions."""
         if not self.refused:
             return results
         found = {result.topic_partition: result for result in (*results, *self.refused)}
@@ -102,7 +102,7 @@ class Retries(NamedTuple):
 
 
 class ProduceVerification:
-    """See the module.
+    """Verifies the transactional batches of a Produce.
 
     Args:
         begin: notes at the partition's leader that a batch is verified; see ``BrokerCore.begin_verification``.
@@ -118,7 +118,9 @@ class ProduceVerification:
     def of(
         self, request: ProduceRequest, transactional_id: str | None, operation: SupportedOperation
     ) -> Verified | Coroutine[Any, Any, Verified]:
-        """Return what may be appended of a request; a coroutine where the coordinator must be asked.
+        """Return the part of a request to append.
+
+        It is a coroutine if the coordinator must be asked.
 
         Args:
             request: what to append.
@@ -201,7 +203,7 @@ class OffsetsVerification:
         self._verify = verify
 
     async def verify(self, wanted: VerifyTransaction) -> tuple[ErrorCode, VerificationGuard | None]:
-        """Return the coordinator's error and the guard of the append; no guard where nothing had to be verified."""
+        """Return the coordinator's error and the append's guard, if any."""
         at = TopicPartition(OFFSETS_TOPIC, wanted.partition)
         adds = wanted.operation is SupportedOperation.ADD_PARTITION
         batch = ProducerBatch(wanted.producer_id, wanted.producer_epoch, NO_SEQUENCE, adds)
@@ -217,7 +219,7 @@ class OffsetsVerification:
 def _wanted(
     transactional_id: str, batches: Mapping[TopicPartition, ProducerBatch], partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxn:
-    """Return what the coordinator is asked about some partitions: to verify them, or to add them."""
+    """Return the coordinator's request: to verify partitions, or add them."""
     wanted = tuple(partitions)
     producer_id, producer_epoch, _, adds = batches[wanted[0]]
     return AddPartitionsToTxn(
@@ -226,7 +228,7 @@ def _wanted(
 
 
 def _admitted(request: ProduceRequest, guards: Guards, errors: Errors, busy: Collection[ErrorCode]) -> Verified:
-    """Return what may be appended of a request, with its guards, and what is refused; rule 3."""
+    """Return the admitted and the refused part of a request; rule 3."""
     admitted = [
         ProducePartition(item.topic_partition, item.records, guards.get(item.topic_partition))
         for item in request.partitions
@@ -243,7 +245,7 @@ def _all_refused(request: ProduceRequest, error: ErrorCode, message: str) -> Ver
 
 
 def _transactional(request: ProduceRequest, *, raises_epoch: bool) -> dict[TopicPartition, ProducerBatch]:
-    """Return the transactional batches of a request; what is no batch is left to the append."""
+    """Return a request's transactional batches; malformed ones fail at the append."""
     found = {}
     for item in request.partitions:
         batch = transactional_batch(item.records)
@@ -253,7 +255,7 @@ def _transactional(request: ProduceRequest, *, raises_epoch: bool) -> dict[Topic
 
 
 def transactional_batch(records: Buffer) -> ProducerBatch | None:
-    """Return whose transactional batch these records are; None: of no transaction, or no batch."""
+    """Return the transactional batch's producer; None: no transaction, or malformed."""
     try:
         header = read_header(records)
     except TidegaugeError:

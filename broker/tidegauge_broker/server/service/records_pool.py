@@ -1,8 +1,8 @@
-"""One thread beside the event loop for what takes long with records: checks, conversions, decompression.
+"""One thread beside the event loop for lengthy work on records: checks, conversions, decompression.
 
 Rules:
-    1. It does one piece of work at a time, in the order in which they came. So what all requests together inflate is
-       that of one batch: at most ``MAX_INFLATED_BYTES``, whatever number of clients sends batches.
+    1. It does one piece of work at a time, in order of arrival. So all requests together inflate one batch at a time:
+       at most ``MAX_INFLATED_BYTES``, whatever number of clients sends batches.
     2. Heartbeats, replication and other connections go on meanwhile. Codecs and checksums let other threads run;
        between records the work pauses (``large_batches``), and threads take turns each ``SWITCH_SECONDS``: with
        Python's own 5 ms each read and write of a socket would wait as long for its turn.
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class RecordsPool:
-    """See the module. Its thread starts with the first work."""
+    """A thread for lengthy work on records. Its thread starts with the first work."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
@@ -33,10 +33,10 @@ class RecordsPool:
     async def run(self, work: Callable[[Pause], Result]) -> Result:
         """Do some work in the thread, and return its result.
 
-        Work whose caller is cancelled is not begun; what has begun ends.
+        Work whose caller is cancelled is not begun; running work ends normally.
 
         Args:
-            work: called with what it must call between records.
+            work: called with a function that it must call between records.
 
         Raises:
             Exception: what the work raises.

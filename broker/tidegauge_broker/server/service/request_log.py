@@ -1,9 +1,9 @@
 """The request log: one line for each request that the service has completed, whichever wire it came through.
 
 It is switched on with ``request.log.enable=true`` and is off by default: it costs a line for each request. A line names
-the request as Kafka does, the connection and the listener where the request has them, the broker that sent it where
+the request as Kafka does, the connection and the listener if the request has them, the broker that sent it if
 that is known (``Caller.broker_id``), the time from its arrival to its response, waits in purgatory included, and the
-error or the errors of the response.
+errors of the response.
 Source: Kafka's ``kafka.request.logger``.
 """
 
@@ -37,7 +37,7 @@ class RequestLog:
     """Middleware; see the module."""
 
     def around(self, method: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the method with a line in the log behind it; what is no request is left alone."""
+        """Return the method with a log line behind it, if a request."""
         name = _REQUESTS.get(method)
         return call if name is None else wraps(call)(partial(_logged, name, call))
 

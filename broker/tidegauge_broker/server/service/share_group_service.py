@@ -1,13 +1,13 @@
-"""The requests about states and offsets of share groups, in plain values: what a broker does around its coordinators.
+"""The requests about states and offsets of share groups, in plain values: the service around the coordinators.
 
 Rules:
     1. The share coordinator of a share partition is the leader of the partition of __share_group_state to which its key
        hashes. The first request that needs one creates the topic.
     2. A state that was read is given out only by a coordinator whose broker is proven to lead still
-       (``LeadershipProof``), else NOT_COORDINATOR. Kafka gives out what a coordinator has that was replaced, unless the
+       (``LeadershipProof``), else NOT_COORDINATOR. Kafka also gives the states of a replaced coordinator, unless the
        read writes the reader's leader epoch.
-    3. The offsets of a share group are the start offsets of its share partitions' states. Its lag is what lies between
-       the start offset and the high watermark, less what is completed there; without a start offset it is -1, and a
+    3. The offsets of a share group are the start offsets of its share partitions' states. Its lag is the distance from
+       the start offset to the high watermark, less the completed records there; without a start offset it is -1, and a
        state that cannot be read is like one without. A group that does not exist has no offsets, without an error.
 
 Source: KafkaApis.handleFindCoordinatorRequest, GroupCoordinatorService (describeShareGroupOffsets,
@@ -53,7 +53,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def key_of(text: str) -> SharePartitionKey:
-    """Return the share partition that a coordinator key names: ``group:topicId:partition``, the id in base64.
+    """Return a coordinator key's share partition: ``group:topicId:partition``, the id in base64.
 
     Raises:
         ValueError: it names none (SharePartitionKey.validate).
@@ -126,7 +126,7 @@ class Ends(Protocol):
 
 
 class ShareGroupService:
-    """See the module.
+    """The service for states and offsets of share groups.
 
     Args:
         runner: this broker's share coordinator.
@@ -163,7 +163,7 @@ class ShareGroupService:
         self._own_latest = own_latest
         self._kafka_listener = kafka_listener
 
-    # Who coordinates; rule 1
+    # Coordinators; rule 1
 
     def partition_of(self, key: SharePartitionKey) -> TopicPartition:
         """Return the partition of __share_group_state that holds a share partition."""
@@ -171,14 +171,14 @@ class ShareGroupService:
         return TopicPartition(SHARE_STATE_TOPIC, partition_of(str(key), known or self.runner.partitions))
 
     def coordinator_of(self, key: SharePartitionKey) -> int | None:
-        """Return the broker that coordinates a share partition; None: there is none at the moment."""
+        """Return the broker that coordinates a share partition, or None now."""
         if not self._metadata.knows_topic(SHARE_STATE_TOPIC):
             self._create_topic(SHARE_STATE_TOPIC)
             return None
         return self.leader_of(self.partition_of(key))
 
     def coordinator_endpoint(self, caller: Caller, key: str) -> Endpoint | None:
-        """Return the address of a coordinator on the caller's listener; None: there is none to be reached.
+        """Return a coordinator's address on the caller's listener, or None.
 
         Raises:
             ValueError: the key names no share partition.

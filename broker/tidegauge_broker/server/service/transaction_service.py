@@ -1,8 +1,8 @@
-"""The transaction requests of clients and brokers, in plain values: what a broker does around its coordinator.
+"""The transaction requests of clients and brokers, in plain values: the service around the coordinator.
 
 Rules:
     1. The coordinator of a transactional id is the leader of the partition of __transaction_state to which it hashes.
-    2. Partitions that a client adds to a transaction must exist and not be internal. Where one does not, it has its own
+    2. Partitions that a client adds to a transaction must exist and not be internal. If one does not, it has its own
        error, all others get OPERATION_NOT_ATTEMPTED, and the coordinator is not asked. A broker that verifies may name
        internal topics.
     3. The offsets of a group are a partition of __consumer_offsets in the transaction; whether it exists is not asked.
@@ -63,7 +63,7 @@ def _lacks_producer(marker: TransactionMarker) -> bool:
 
 
 class TransactionService:
-    """See the module.
+    """The service for transactions.
 
     Args:
         runner: this broker's transaction coordinator.
@@ -99,12 +99,12 @@ class TransactionService:
         return TopicPartition(TRANSACTION_TOPIC, partition_of(transactional_id, known or self.runner.partitions))
 
     def coordinator_of(self, transactional_id: str) -> int | None:
-        """Return the broker that coordinates a transactional id; None: there is none at the moment."""
+        """Return the broker that coordinates a transactional id, or None now."""
         leader = self._metadata.leader_of(self.partition_of(transactional_id))
         return None if leader == NO_LEADER else leader
 
     def coordinator_endpoint(self, caller: Caller, transactional_id: str) -> Endpoint | None:
-        """Return the address of a coordinator on the caller's listener; None: there is none to be reached."""
+        """Return a coordinator's address on the caller's listener, or None."""
         leader = self.coordinator_of(transactional_id)
         endpoint = None if leader is None else self._metadata.endpoint(leader)
         return None if endpoint is None else endpoint.through(caller.listener)
@@ -126,7 +126,7 @@ class TransactionService:
         return await self.runner.request(request)
 
     async def list_matching(self, request: ListTransactions, pattern: str | None) -> ListTransactionsResult:
-        """Return the transactional ids that pass a request's filters and match a pattern; rule 5.
+        """Return transactional ids that pass filters and match a pattern; rule 5.
 
         The ids are matched beside the event loop. INVALID_REGULAR_EXPRESSION also says that this takes too long.
         """
@@ -234,7 +234,7 @@ class TransactionService:
         if writing:
             await asyncio.wait(writing)
 
-    # What the controller sends
+    # Updates from the controller
 
     def metadata_updated(self) -> None:
         """Take up that the metadata cache has changed."""

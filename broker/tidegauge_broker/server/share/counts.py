@@ -1,4 +1,4 @@
-"""What a broker has counted of share groups, for the metrics (ShareGroupMetrics, SharePartitionMetrics)."""
+"""A broker's counts of share groups, for the metrics (ShareGroupMetrics, SharePartitionMetrics)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ COUNTED = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJE
 
 
 class ShareCounts:
-    """See the module.
+    """The counts of share groups.
 
     Attributes:
-        acknowledgements: records of which members have said something, by the number of what they said.
+        acknowledgements: records that members have acknowledged, by the number of the type.
         loaded: called with the time in ms that the state of a share partition took to load; None: it is not measured.
     """
 

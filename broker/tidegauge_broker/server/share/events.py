@@ -1,9 +1,9 @@
-"""Share partitions in the event log: an event for what has changed in one, with all that it has in flight.
+"""Share partitions in the event log: an event for a change in one, with all records in flight.
 
 Rules:
-    1. An event has the window as a whole, at most ``MAX_RANGES`` ranges of it, and which of them are new. Nothing is
+    1. An event has the window as a whole, at most ``MAX_RANGES`` ranges of it, and marks the new ones. Nothing is
        written if the window is as the last event says.
-    2. Each change is written at once, up to ``MAX_EVENTS`` of one share partition within ``PERIOD_MS``. Those that
+    2. Each change is written at once, up to ``MAX_EVENTS`` of one share partition within ``PERIOD_MS``. Later ones
        follow are one event at the end of that time, with the causes of all.
 """
 
@@ -28,13 +28,13 @@ _Range = tuple[int, int, str, int, str | None, bool]
 
 
 class _Noted:
-    """What the last event of a share partition said, and what has happened since.
+    """The last event of a share partition, and the changes since.
 
     Attributes:
         ranges: of that event.
         said: the rest of it.
         count: events in the present period; 0: none runs.
-        causes: of what has changed since, in their order.
+        causes: of the changes since, in their order.
     """
 
     def __init__(self) -> None:

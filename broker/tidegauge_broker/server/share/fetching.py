@@ -58,21 +58,21 @@ class LogReads(Protocol):
         ...
 
     def topic_id(self, at: TopicPartition) -> str:
-        """Return the id of the topic that a local replica belongs to; empty where there is none."""
+        """Return the topic id of a local replica; empty without one."""
         ...
 
     def readable_end(self, at: TopicPartition, *, reads_committed: bool) -> int:
-        """Return the high watermark of a local replica, or its last stable offset; -1 if there is none."""
+        """Return a local replica's high watermark, or last stable offset; -1: none."""
         ...
 
     def log_start(self, at: TopicPartition) -> int:
-        """Return where the log of a local replica begins; 0 if there is none."""
+        """Return the log start of a local replica; 0 without one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WantedFetch:
-    """What a ShareFetch fetches.
+    """The content of a ShareFetch.
 
     Attributes:
         max_wait_ms: how long it may wait.
@@ -93,10 +93,10 @@ class WantedFetch:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a fetch gives of one partition.
+    """The result of a fetch for one partition.
 
     Attributes:
-        records: batches, of which the member may process what is acquired alone.
+        records: batches, of which the member may process acquired records alone.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -112,7 +112,7 @@ class _Acquirable(NamedTuple):
 
 
 class ShareFetches:
-    """See the module.
+    """The ShareFetches in progress.
 
     Args:
         partitions: the share partitions of this broker.
@@ -156,7 +156,7 @@ class ShareFetches:
     async def _open(
         self, wanted: WantedFetch
     ) -> tuple[dict[PartitionId, HostedSharePartition], dict[PartitionId, Fetched]]:
-        """Return the share partitions, and the errors of those that this broker does not lead."""
+        """Return the share partitions, and the others' errors."""
         hosted: dict[PartitionId, HostedSharePartition] = {}
         errors: dict[PartitionId, Fetched] = {}
         async for one, at in with_turns(wanted.partitions.items(), _OPENED_PER_TURN):
@@ -178,7 +178,7 @@ class ShareFetches:
         return found
 
     def _request(self, wanted: WantedFetch, acquirable: Mapping[PartitionId, _Acquirable]) -> FetchRequest:
-        """Return the fetch of the log; it has the partitions in their turn, and does not wait."""
+        """Return the fetch of the log, which does not wait."""
         limits = limits_of(wanted.max_bytes, len(acquirable), self._draw)
         partitions = [
             FetchPartition(hosted.at, offset, limit)
@@ -190,7 +190,7 @@ class ShareFetches:
         )
 
     def _enough(self, request: FetchRequest, wait_ms: int) -> asyncio.Future[Any]:
-        """Return a future that is done when the log has enough, or after a time; rule 1.
+        """Return a future for enough data, or after a time; rule 1.
 
         A next offset beyond what can be read is enough, as in Kafka.
         """
@@ -209,10 +209,10 @@ class ShareFetches:
         request: FetchRequest | None,
         room: ResponseRoom | None,
     ) -> dict[PartitionId, Fetched]:
-        """Read, and acquire for the member what was read.
+        """Read records and acquire them for the member.
 
-        Of many partitions in several turns; what other requests have changed meanwhile the core heeds, as that of Kafka
-        does, whose reads end later than they were begun.
+        Many partitions take several turns; the core heeds changes by other requests meanwhile, as Kafka's does, whose
+        reads end later than they were begun.
         """
         if request is None:
             return {}
@@ -237,7 +237,7 @@ class ShareFetches:
         records: Buffer,
         left: int,
     ) -> Fetched:
-        """Acquire of one partition what was read of it."""
+        """Acquire the records read of one partition."""
         own = self._reads.topic_id(hosted.at)
         if own and own != topic_id_text(one.topic_id):
             return Fetched(ErrorCode.INCONSISTENT_TOPIC_ID)

@@ -27,11 +27,11 @@ NOT_REACHED = frozenset(
 )
 """Errors after which the persister has tried for as long as it tries."""
 Outcome = tuple[ErrorCode, str | None]
-"""What came of an acknowledgement or a release: the error, and the message for the client."""
+"""The outcome of an acknowledgement or a release: the error, and the message for the client."""
 
 
 class HostedSharePartition:
-    """See the module.
+    """One share partition that this broker leads.
 
     Args:
         key: of the share partition.

@@ -13,7 +13,7 @@ from tidegauge_broker.server.replication.request_token import ResponseRoom
 
 
 class Led:
-    """See the module.
+    """The led partitions, for the share partitions.
 
     Args:
         replicas: of this broker.
@@ -23,12 +23,12 @@ class Led:
         self._replicas = replicas
 
     def leadership(self, at: TopicPartition) -> tuple[int, ErrorCode]:
-        """Return the leader epoch in which this broker leads a partition, or the error that says why it does not."""
+        """Return the epoch in which this broker leads a partition, or an error."""
         leader, error = self._replicas.core.hosted.leader_of(at, None)
         return (-1, error) if leader is None else (leader.partition.leader_epoch, error)
 
     def leader_hint(self, at: TopicPartition) -> LeaderHint | None:
-        """Return the newest leader of a partition that this broker knows; None: it knows none."""
+        """Return a partition's newest leader known here, or None."""
         return self._replicas.core.hosted.leader_hint(at)
 
     def watch_leadership(self, at: TopicPartition) -> None:
@@ -44,17 +44,17 @@ class Led:
         return self._replicas.begin_fetch(request, room)
 
     def topic_id(self, at: TopicPartition) -> str:
-        """Return the id of the topic that a local replica belongs to; empty where there is none."""
+        """Return the topic id of a local replica; empty without one."""
         return self._replicas.topic_id(at)
 
     def readable_end(self, at: TopicPartition, *, reads_committed: bool) -> int:
-        """Return the high watermark of a local replica, or its last stable offset; -1 if there is none."""
+        """Return a local replica's high watermark, or last stable offset; -1: none."""
         partition = self._replicas.core.partition(at)
         if partition is None:
             return -1
         return partition.last_stable_offset if reads_committed else partition.high_watermark
 
     def log_start(self, at: TopicPartition) -> int:
-        """Return where the log of a local replica begins; 0 if there is none."""
+        """Return the log start of a local replica; 0 without one."""
         partition = self._replicas.core.partition(at)
         return 0 if partition is None else partition.log_start_offset

@@ -1,4 +1,4 @@
-"""The share partitions that this broker leads, and what their cores want done.
+"""The share partitions that this broker leads, and the effects of their cores.
 
 Rules:
     1. A share partition is made when a member first fetches it, in the leader epoch of that moment, and its state is
@@ -6,7 +6,7 @@ Rules:
        the partition, and when the last session of its group ends with a connection. The next fetch makes it again.
     2. A lock times out on a timer; the states that it gives back are written, and nothing depends on the outcome.
     3. Each event that may have changed a share partition is reported with its cause, for the event log.
-    4. What fails unexpectedly in one share partition drops it, and no other: its locks are in memory only, so its
+    4. An unexpected failure in one share partition drops it, and no other: its locks are in memory only, so its
        records are available again when its state is read.
 
 Source: SharePartitionManager (getOrCreateSharePartition, removeSharePartitionFromCache, SharePartitionListener).
@@ -66,7 +66,7 @@ class LedPartitions(Protocol):
     """The partitions that this broker leads."""
 
     def leadership(self, at: TopicPartition) -> tuple[int, ErrorCode]:
-        """Return the leader epoch in which this broker leads a partition, or the error that says why it does not."""
+        """Return the epoch in which this broker leads a partition, or an error."""
         ...
 
     def watch_leadership(self, at: TopicPartition) -> None:
@@ -86,7 +86,7 @@ Decide = Callable[[SharePartition, int], Sequence[Effect]]
 
 
 class SharePartitions:
-    """See the module.
+    """The share partitions that this broker leads.
 
     Args:
         led: the partitions that this broker leads.
@@ -98,7 +98,7 @@ class SharePartitions:
         changed: takes up what changes; None: nothing does.
 
     Attributes:
-        counts: what was counted, for the metrics.
+        counts: the counts for the metrics.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class SharePartitions:
         return self._hosted.get(key)
 
     def opened(self, key: SharePartitionKey, at: TopicPartition) -> HostedSharePartition:
-        """Return a share partition; make it and begin to load its state if it is not here.
+        """Return a share partition; make it and load its state if needed.
 
         Raises:
             TidegaugeError: this broker does not lead the partition; the code says why.
@@ -214,7 +214,7 @@ class SharePartitions:
             self.drop(key, "SessionEnd")
 
     def drop(self, key: SharePartitionKey, cause: str) -> None:
-        """Drop a share partition: what is being written is, and nothing more."""
+        """Drop a share partition: the write in flight completes, and no other is made."""
         hosted = self._hosted.get(key)
         if hosted is not None:
             self.step(hosted, cause, lambda core, _: core.fence())
@@ -339,7 +339,7 @@ class SharePartitions:
             self._timer.set(self._deadlines[0][0])
 
     def tick(self) -> None:
-        """Have the locks of one share partition time out; those of the next one in a later turn of the event loop."""
+        """Have the locks of one share partition time out; the next one's in a later turn of the event loop."""
         while self._deadlines:
             due_ms, _, hosted = self._deadlines[0]
             if due_ms > self._now_ms():
@@ -355,7 +355,7 @@ class SharePartitions:
     # The end
 
     async def close(self) -> None:
-        """Let no lock time out any more, and end what is being read and written."""
+        """Let no lock time out any more, and end reads and writes in progress."""
         self._timer.cancel()
         tasks = list(self._tasks)
         for task in tasks:

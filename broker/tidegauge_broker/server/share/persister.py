@@ -50,10 +50,10 @@ REQUEST_SECONDS = 30.0
 
 
 class Around(Protocol):
-    """What the persister needs of this broker."""
+    """The parts of this broker that the persister needs."""
 
     def coordinator_of(self, key: SharePartitionKey) -> int | None:
-        """Return the broker that coordinates a share partition; None: there is none at the moment (rule 1)."""
+        """Return the broker that coordinates a share partition (rule 1), or None."""
         ...
 
     def address_of(self, broker_id: int) -> str | None:
@@ -74,13 +74,13 @@ def _jitter() -> float:
 
 
 class Persister:
-    """See the module.
+    """A client of the share coordinators.
 
     Args:
         broker_id: this broker.
         around: the rest of it.
         peers: channels to the others.
-        gate: before what the broker asks itself; None: there is none.
+        gate: before requests to this broker itself; None: there is none.
         sleep: waits some seconds.
         jitter: returns the factor of a back-off.
     """
@@ -251,7 +251,7 @@ class _Line:
                     future.set_result(ShareStateResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def _take(self) -> list[tuple[ShareStateRequest, asyncio.Future[ShareStateResult]]]:
-        """Return what goes in the next message: a share partition that waits twice goes once."""
+        """Return the next message's requests, one for each share partition."""
         found: dict[SharePartitionKey, tuple[ShareStateRequest, asyncio.Future[ShareStateResult]]] = {}
         left: list[tuple[ShareStateRequest, asyncio.Future[ShareStateResult]]] = []
         for one in self._waiting:

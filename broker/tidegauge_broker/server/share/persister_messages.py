@@ -117,7 +117,7 @@ FORMS: Mapping[type, Form] = {
 
 
 def request_message(form: Form, group_id: str, requests: Iterable[ShareStateRequest]) -> Any:
-    """Return the message of requests of one kind about share partitions of one group, each named once."""
+    """Return the message of one group's requests of one kind."""
     topics: dict[bytes, list[Any]] = {}
     for one in requests:
         topics.setdefault(one.key.topic_id, []).append(form.partition(one))
@@ -132,7 +132,7 @@ def results_in(response: Any) -> dict[tuple[bytes, int], ShareStateResult]:
 
 
 def _result(one: Any) -> ShareStateResult:
-    """Return a partition's result; what its kind of response does not have is as in a result without it."""
+    """Return a partition's result; absent fields have their defaults."""
     return ShareStateResult(
         ErrorCode.of(one.error_code),
         one.error_message,

@@ -1,4 +1,4 @@
-"""What a broker's group coordinator, and its leaders of share partitions, ask the persister; it knows no wire."""
+"""The persister's interface for a broker's group coordinator and leaders of share partitions; it knows no wire."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StatePersister(Protocol):
         ...
 
     async def read_state(self, request: ReadShareState) -> ShareStateResult:
-        """Return the state of a share partition; the leader epoch fences the leaders before."""
+        """Return a share partition's state; the leader epoch fences earlier leaders."""
         ...
 
     async def write_state(self, request: WriteShareState) -> ShareStateResult:

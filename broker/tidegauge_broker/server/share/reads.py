@@ -1,4 +1,4 @@
-"""What is read of the log for a ShareFetch: how much of each partition, and which bytes of it the member gets. Pure.
+"""The reads of the log for a ShareFetch: limits of each partition, and the bytes that the member gets. Pure.
 
 Batches are handed on as they are in the log: no record is decoded, and of a control batch only its marker is read.
 Source: PartitionMaxBytesStrategy, ShareFetchUtils.maybeSliceFetchRecords.
@@ -14,7 +14,7 @@ from tidegauge_broker.share.acquiring import Acquired, LogBatch
 
 
 def limits_of(max_bytes: int, count: int, draw: Callable[[int], int]) -> list[int]:
-    """Return how many bytes may be read of each partition: all the same, and one of them the remainder, too.
+    """Return each partition's limit in bytes; one gets the remainder, too.
 
     Args:
         max_bytes: of the request, 1 at least.
@@ -61,7 +61,7 @@ def _log_batch(records: Buffer, header: BatchHeader) -> LogBatch:
 
 
 def slice_of(records: Buffer, headers: Sequence[BatchHeader], acquired: Sequence[Acquired]) -> Buffer:
-    """Return the batches from the first acquired offset to the last one, those between them included."""
+    """Return the batches from the first to the last acquired offset."""
     first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
     first = next((one for one in reversed(headers) if one.base_offset <= first_offset), headers[0])
     last = next((one for one in reversed(headers) if one.base_offset <= last_offset), first)  # not before the first

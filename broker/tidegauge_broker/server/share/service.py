@@ -1,12 +1,12 @@
-"""What a broker does for the members of share groups that fetch from it: the APIs 78 and 79 in plain values (KIP-932).
+"""The service for share group members that fetch from a broker: the APIs 78 and 79 in plain values (KIP-932).
 
 Rules:
-    1. A session ends with its last request, or with the connection on which it was opened; what its member has
-       acquired, of the partitions that the session has, is released then, and that is persisted.
+    1. A session ends with its last request, or with the connection on which it was opened. The records that its member
+       has acquired, of the session's partitions, are released then, and that is persisted.
     2. When a connection on which a session was opened has closed, and no member of the group has a session here any
        more, the group's share partitions are dropped: their states are read again by the next fetch.
-    3. Whether a member belongs to the group, or has a partition assigned, is not looked at; that is the group
-       coordinator's, which spreads the members over the partitions.
+    3. Whether a member belongs to the group, or has a partition assigned, is not checked here; the group
+       coordinator, which spreads the members over the partitions, does it.
 
 Source: SharePartitionManager, ShareSessionCache.
 """
@@ -36,7 +36,7 @@ from tidegauge_broker.share.sessions import (
 
 
 class ShareService:
-    """See the module.
+    """The service for members of share groups.
 
     Args:
         partitions: the share partitions that this broker leads.
@@ -140,17 +140,17 @@ class ShareService:
             lambda core, token, now_ms: core.acknowledge(token, key.member_id, batches, now_ms),
         )
 
-    # What responses say besides
+    # Further fields of responses
 
     def lock_duration_ms(self, group_id: str) -> int:
         """Return for how long a member of a group may keep a record."""
         return self._settings_of(group_id).record_lock_duration_ms
 
     def leader_hint(self, at: TopicPartition) -> LeaderHint | None:
-        """Return the newest leader of a partition that this broker knows; None: it knows none."""
+        """Return a partition's newest leader known here, or None."""
         return self._led.leader_hint(at)
 
-    # What changes around
+    # Changes in the cluster
 
     def leadership_changed(self, at: TopicPartition, *, leads: bool) -> None:
         """Take up that this broker has gained or lost a partition."""
@@ -158,7 +158,7 @@ class ShareService:
             self.partitions.leadership_lost(at)
 
     def levels_changed(self, levels: Mapping[str, int]) -> None:
-        """Take up the levels of the cluster's features: below share.version 1 all sessions and what is in flight end.
+        """Take up the levels of the cluster's features: below share.version 1 all sessions and acquisitions end.
 
         Nothing is released, so that nothing is written (SharePartitionManager.onShareVersionToggle).
         """
@@ -168,5 +168,5 @@ class ShareService:
                 self.partitions.drop(hosted.key, "UpdateFeatures")
 
     async def close(self) -> None:
-        """Let no lock time out any more, and end what is being read and written."""
+        """Let no lock time out any more, and end reads and writes in progress."""
         await self.partitions.close()

@@ -2,8 +2,8 @@
 
 Rules (Kafka's SslFactory, ChannelBuilders, DefaultKafkaPrincipalBuilder):
     1. ``ssl.client.auth`` is ``none``, ``requested`` (a client may have none; one that it has must be trusted) or
-       ``required``, by listener where ``listener.name.NAME.ssl.client.auth`` is set.
-    2. On SASL_SSL listeners the setting counts only where it is the listener's own: clients prove themselves by SASL.
+       ``required``, by listener if ``listener.name.NAME.ssl.client.auth`` is set.
+    2. On SASL_SSL listeners the setting counts only if it is the listener's own: clients prove themselves by SASL.
     3. On SSL listeners the principal is what ``ssl.principal.mapping.rules`` make of the certificate's subject;
        ``User:ANONYMOUS`` without a certificate.
     4. gRPC's library knows no certificate that may be absent: ``requested`` is ``none`` there.

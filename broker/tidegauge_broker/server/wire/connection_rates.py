@@ -8,7 +8,7 @@ Rules (Kafka's ConnectionQuotas, KIP-402 and KIP-612):
        over all of them but one at least. So a burst of ten times the rate passes before a quota is found exceeded.
     2. A connection above ``max.connection.creation.rate`` of the broker or of its listener (``listener.name.NAME.``)
        counts, and is accepted late: its listener accepts nothing for as long as brings the rate down to the quota, at
-       most a sample. Connections to the inter-broker listener are not held up for the broker's rate where there is
+       most a sample. Connections to the inter-broker listener are not held up for the broker's rate if there is
        another listener; they do not count for it either.
     3. A connection above ``connection_creation_rate`` of its address does not count, for its listener and the broker
        neither. It is closed without being served, after that time.
@@ -33,7 +33,7 @@ class CreationRate:
         self._max_throttle_ms = window.sample_ms
 
     def record(self, limit: int, now_ms: int, *, counts_above: bool = True) -> int:
-        """Count a connection; return for how many ms it must be held up, 0 where it is within the limit.
+        """Count a connection; return the time in ms to hold it up, 0 within the limit.
 
         Args:
             limit: connections a second; ``INT_MAX``: none.
@@ -61,7 +61,7 @@ class ConnectionRates:
 
     Args:
         of_broker: ``max.connection.creation.rate``.
-        of_listener: that of a listener, by its name; ``INT_MAX``: none.
+        of_listener: a listener's, by its name; ``INT_MAX``: none.
         of_address: ``connection_creation_rate`` of an address; ``INT_MAX``: none.
         protected: name of the listener that the broker's rate does not hold up; None: there is none.
         window: over which rates are measured.
@@ -93,7 +93,7 @@ class ConnectionRates:
         return max(throttle_ms, self._broker.record(self._of_broker(), now_ms))
 
     def refused(self, listener: str, address: str, now_ms: int) -> int:
-        """Return after how many ms an accepted connection of an address is to be closed; 0: it is served (rule 3)."""
+        """Return the delay in ms before closing a connection, or 0 (rule 3)."""
         limit = self._of_address(address)
         if limit >= INT_MAX:
             self._addresses.pop(address, None)

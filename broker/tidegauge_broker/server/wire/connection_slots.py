@@ -4,7 +4,7 @@ Rules (Kafka's ConnectionQuotas: waitForConnectionSlot, connectionSlotAvailable,
     1. A connection is accepted when its listener has fewer than its ``max.connections`` (``listener.name.NAME.`` before
        it, else the broker's), and all listeners together fewer than the broker's. Until then it waits in the listener's
        acceptor, and the ones behind it in the backlog.
-    2. The inter-broker listener is protected where there is another one: the broker's limit does not hold it up.
+    2. The inter-broker listener is protected if there is another one: the broker's limit does not hold it up.
     3. While the protected listener keeps the total above the broker's limit, connections of the others are closed, the
        least recently used first.
 
@@ -24,11 +24,11 @@ OTHERS_EVERY_SECONDS = 0.2
 
 
 class ConnectionSlots:
-    """See the module.
+    """The connection slots of a broker and its listeners.
 
     Args:
         of_broker: ``max.connections``; ``INT_MAX``: no limit.
-        of_listener: that of a listener, by its name.
+        of_listener: a listener's, by its name.
         protected: name of the listener of rule 2; None: there is none.
         others: number of open connections of the listeners that count for themselves, by name.
     """
@@ -82,7 +82,7 @@ class ConnectionSlots:
         self._released.set()
 
     def excess(self) -> int:
-        """Return how many connections of listeners that are not protected are to be closed (rule 3)."""
+        """Return the number of unprotected listeners' connections to close (rule 3)."""
         if not self.has_limit:
             return 0
         unprotected = sum(count for name, count in self._taken.items() if name != self._protected)

@@ -2,7 +2,7 @@
 
 Rules (Kafka's SocketServer and ConnectionQuotas; docs/security.md says what differs):
     1. ``max.connections``, of the broker and of each listener: ``connection_slots``. gRPC, which accepts for itself,
-       closes what is above it on a listener of its own as soon as it is accepted.
+       closes connections above it on a listener of its own as soon as they are accepted.
     2. ``max.connections.per.ip``: the newest connections of an address are closed.
     3. ``connections.max.idle.ms``: a connection without requests is closed after that time; below 0 it never is
        (``Selector``, ``idleExpiryManager``).
@@ -18,7 +18,7 @@ from tidegauge.settings import INT_MAX, Values
 
 
 class Limits(NamedTuple):
-    """See the module.
+    """The limits of one broker.
 
     Attributes:
         idle_ms: rule 3; ``INT_MAX``: never.

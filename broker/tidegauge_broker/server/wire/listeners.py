@@ -1,6 +1,6 @@
-"""The listeners of a broker: starts what each one's wire needs, counts connections, and holds the limits.
+"""The listeners of a broker: starts the parts of each one's wire, counts connections, and holds the limits.
 
-``listener.wire.protocol.map`` says which wire a listener speaks. What has to hold over all of them is here: one set of
+``listener.wire.protocol.map`` gives the wire of a listener. Common parts of all of them are here: one set of
 limits, one count of connections, one way to close a connection by its name, and the order in which they start and stop.
 """
 
@@ -46,9 +46,9 @@ def _grpc_credentials(certificates: ClientCertificates, security: Security) -> g
 
 
 class _GrpcCallers:
-    """What stands around the calls of a gRPC listener: who a caller is, and what that one may do.
+    """The wrappers of a gRPC listener's calls: authentication of callers, and authorization.
 
-    A listener knows its callers where they give credentials (SASL_SSL) or must present a certificate.
+    A listener knows its callers if they give credentials (SASL_SSL) or must present a certificate.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class _GrpcCallers:
         return self._protocols[name] == SSL and self.certificates(name).client_auth == REQUIRED
 
     def authenticated(self, name: str) -> authentication.Around | None:
-        """Return what finds out who calls a listener; None where it does not know its callers."""
+        """Return the authentication of a listener's callers, or None if unknown."""
         if self._protocols[name] == SASL_SSL:
             users = self._configs.users
             sasl = SaslListener(name, self._settings, users.credential, users.iterations, wall=self._service.wall)
@@ -79,7 +79,7 @@ class _GrpcCallers:
         return None
 
     def authorized(self, name: str) -> authentication.Around | None:
-        """Return what holds a listener's callers to the access control lists; None where there are none to hold to."""
+        """Return the authorization of a listener's callers; None without lists."""
         acls = self._configs.acls
         if acls is None:
             return None
@@ -90,7 +90,7 @@ class _GrpcCallers:
 
 
 class WireListeners:
-    """See the module.
+    """The listeners of a broker.
 
     Args:
         listeners: what to bind, and which wire each one speaks.
@@ -207,7 +207,7 @@ class WireListeners:
         return self._grpc.connections.counts() | self._kafka.counts()
 
     def _counts_of_grpc(self) -> Mapping[str, int]:
-        """Return the open connections of gRPC's listeners, which take long to find: counted now and then."""
+        """Return gRPC's open connections, counted now and then: it takes long."""
         counted_ms, counts = self._counted
         now_ms = self._now_ms()
         if now_ms - counted_ms >= _COUNTED_EVERY_MS:

@@ -38,7 +38,7 @@ class SaslListener:
         name: the listener's.
         settings: the broker's.
         credential: returns the SCRAM credential of a mechanism and a user.
-        iterations: returns those of each user of a SCRAM mechanism.
+        iterations: returns the iterations of each user of a SCRAM mechanism.
         wall: how far the wall clock, by which tokens are valid, is ahead of the broker's own clock.
 
     Attributes:
@@ -79,11 +79,11 @@ class SaslListener:
         return ScramExchange(mechanism, functools.partial(self._credential, mechanism), nonce)
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's SCRAM credential as it is known now; None where there is none."""
+        """Return a user's current SCRAM credential, or None."""
         return self._credential(mechanism, user)
 
     def iterations(self, mechanism: str) -> Sequence[int]:
-        """Return the iterations of each user of a SCRAM mechanism as they are known now."""
+        """Return the users' current iterations for a SCRAM mechanism."""
         return self._iterations(mechanism)
 
     def max_reauth_ms(self, mechanism: str) -> int:
@@ -91,7 +91,9 @@ class SaslListener:
         return int(self._of_mechanism(mechanism, _MAX_REAUTH))
 
     def login_of_brokers(self) -> Login:
-        """Return this broker's own credentials at the other brokers, whose listeners of this name have the same users.
+        """Return this broker's own credentials at other brokers' listeners.
+
+        Their listeners of this name have the same users.
 
         They are ``username`` and ``password`` of the mechanism's JAAS entry (``JaasContext.loadServerContext``).
 

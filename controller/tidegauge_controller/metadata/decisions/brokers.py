@@ -162,7 +162,7 @@ def registration_change(broker: RegisteredBroker, version: int, **fields: object
 
 
 def out_of_isrs(view: ClusterView, broker_id: int) -> list[MetadataRecord]:
-    """Return the changes that take a broker out of all ISRs, with elections where it led."""
+    """Return the changes that remove a broker from all ISRs, with elections."""
     return changes_without(view, _in_sync_at(view, broker_id), removed=broker_id)
 
 

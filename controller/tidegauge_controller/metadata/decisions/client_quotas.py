@@ -62,7 +62,7 @@ def alter_client_quotas(
     Args:
         view: of the cluster.
         alterations: in the request's order; an entity that is named again is refused.
-        is_host: whether a name is an address or that of a host.
+        is_host: whether a name is an address or a host's.
         validate_only: check, and change nothing.
 
     Raises:

@@ -70,7 +70,7 @@ def _problem(view: ClusterView, one: Deletion | Upsertion, *, twice: bool) -> Ti
 
 
 def _record(one: Deletion | Upsertion) -> MetadataRecord:
-    """Return the record of an alteration that was checked; the keys are those of RFC 5802."""
+    """Return a checked alteration's record, with the keys of RFC 5802."""
     if isinstance(one, Deletion):
         return made(RemoveUserScramCredentialRecord(one.user, one.mechanism))
     algorithm = HASHES[MECHANISMS[one.mechanism]]

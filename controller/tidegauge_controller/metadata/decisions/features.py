@@ -1,7 +1,7 @@
 """Changes of finalised features: all updates of a request, or none.
 
 A level must be supported by this controller, by each registered broker, alive or not, and by each controller; a voter
-that has not registered may not support it. metadata.version may only fall where no level in between changed records.
+that has not registered may not support it. metadata.version may only fall if no level in between changed records.
 kraft.version is a control record of the quorum and decided there.
 Source: ``FeatureControlManager``, ``QuorumFeatures``, ``ConfigurationControlManager.updateFeatures``; KIP-584, KIP-778,
 KIP-966.
@@ -28,7 +28,7 @@ SUPPORTED_FEATURES: Mapping[str, FeatureRange] = {
     METADATA_VERSION: FeatureRange(OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_VERSION: FeatureRange(0, 1),
 }
-"""The features that a controller supports by itself; its process may add those of its brokers."""
+"""The features that a controller supports by itself; its process may add its brokers' features."""
 
 
 class UpgradeType(enum.Enum):

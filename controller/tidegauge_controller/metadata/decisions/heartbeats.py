@@ -1,7 +1,7 @@
 """An active controller's memory of heartbeats. It is not metadata: a new controller begins without it.
 
 A broker's session is alive while its last contact is younger than broker.session.timeout.ms. Contacts are counted by
-broker id and epoch, so those of an earlier incarnation do not keep the next one waiting.
+broker id and epoch, so contacts of an earlier incarnation do not keep the next one waiting.
 Source: ``BrokerHeartbeatManager``, ``BrokerHeartbeatTracker``.
 """
 
@@ -101,12 +101,15 @@ class Heartbeats:
             contact.shutdown_offset = last_offset
 
     def lowest_active_offset(self) -> int:
-        """Return the lowest metadata offset of the brokers that serve; the largest one if there are none."""
+        """Return the lowest metadata offset of serving brokers; without any, the largest."""
         offsets = [one.metadata_offset for one in self.brokers.values() if not one.fenced and not one.is_shutting_down]
         return min(offsets, default=MAX_OFFSET)
 
     def pop_expired(self, now_ms: int) -> tuple[int, int] | None:
-        """Return the broker id and epoch of the session that expired first, and forget it; None: all are alive."""
+        """Return and forget the broker id and epoch of an expired session.
+
+        It is the session that expired first; None: all are alive.
+        """
         if not self._contacts:
             return None
         key = min(self._contacts, key=lambda one: (self._contacts[one], one))

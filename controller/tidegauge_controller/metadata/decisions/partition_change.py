@@ -83,7 +83,7 @@ class Rules:
 
     @classmethod
     def of(cls, view: ClusterView, topic: TopicImage, election: Election = Election.ONLINE) -> Rules:
-        """Return the rules while no broker comes or goes: the active ones are alive."""
+        """Return the rules without a broker change: active brokers are alive."""
         return cls(topic, view.min_isr(topic), view.is_active, election)
 
 
@@ -93,7 +93,7 @@ def election_for(view: ClusterView, topic: str) -> Election:
 
 
 def build_change(view: ClusterView, partition: int, targets: Targets, rules: Rules) -> MetadataRecord | None:
-    """Return the record that brings a partition to its targets; None if nothing changes."""
+    """Return the record of a partition's change to its targets, or None."""
     old = targets.old
     record = PartitionChangeRecord(partition, topic_id_bytes(rules.topic.topic_id))
     elr_enabled = view.image.elr_enabled
@@ -131,7 +131,9 @@ def _complete_reassignment(targets: Targets) -> None:
 def _target_elr(
     old: PartitionRegistration, targets: Targets, min_isr: int, unclean_shutdown: int | None
 ) -> tuple[int, ...]:
-    """Return the eligible leader replicas: they have all committed records, since the high watermark stood still.
+    """Return the eligible leader replicas: they have all committed records.
+
+    The high watermark has not moved since they left the ISR.
 
     Kafka keeps a replica among them that leaves the assignment; here it leaves the ELR, too.
     """
@@ -159,7 +161,7 @@ def _elect(
 
 
 def elected(view: ClusterView, old: PartitionRegistration, targets: Targets, rules: Rules) -> tuple[int, bool]:
-    """Return the leader, -1 if there is none, and whether its election is unclean.
+    """Return the leader (-1: none), and whether its election is unclean.
 
     The last known leader is elected without regard to unclean.leader.election.enable, if ISR and ELR are empty.
     """
@@ -231,7 +233,7 @@ def changes_without(
     added: int | None = None,
     unclean_shutdown: int | None = None,
 ) -> list[MetadataRecord]:
-    """Return the changes of partitions at the failure or return of a broker (generateLeaderAndIsrUpdates).
+    """Return the changes at a broker's failure or return (generateLeaderAndIsrUpdates).
 
     Args:
         view: of the cluster.

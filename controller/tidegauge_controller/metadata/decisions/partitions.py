@@ -148,7 +148,7 @@ class ElectionResult:
 def elect_leaders(
     view: ClusterView, partitions: Sequence[tuple[str, int]] | None, *, unclean: bool
 ) -> Decision[list[ElectionResult]]:
-    """Elect preferred leaders, or uncleanly where there is none.
+    """Elect preferred leaders, or unclean ones for partitions without a leader.
 
     Args:
         view: of the cluster.
@@ -218,7 +218,7 @@ def balance_leaders(view: ClusterView) -> Decision[bool]:
 
 
 def elect_unclean_leaders(view: ClusterView) -> Decision[bool]:
-    """Elect uncleanly where there is no leader and the topic's setting allows it; the response as above."""
+    """Elect unclean leaders if there is no leader and the topic's setting allows it; the response as above."""
     records: list[MetadataRecord] = []
     for topic, partition, old in view.image.all_partitions():
         if len(records) >= view.settings.max_elections:

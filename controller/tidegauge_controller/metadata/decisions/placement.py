@@ -137,7 +137,7 @@ class Placer:
 
 
 def _is_usable(broker: RegisteredBroker) -> bool:
-    """Return whether new replicas may be placed at a broker: fenced, yes; shutting down or all cordoned, no."""
+    """Whether new replicas may be placed at a broker: fenced, yes; shutting down or all cordoned, no."""
     if broker.in_controlled_shutdown:
         return False
     cordoned = broker.cordoned_log_dirs or ()

@@ -91,7 +91,7 @@ def _begun(
     *,
     may_change: bool,
 ) -> MetadataRecord | None:
-    """Begin a reassignment: the replicas are those of the target, then those that leave, in the order of their ids."""
+    """Begin a reassignment: the replicas are the target's, then the leaving ones, in the order of their ids."""
     check_manual_assignment(view, replicas, None)
     before = len(set(old.replicas) - set(old.removing))
     if not may_change and len(replicas) != before:
@@ -134,7 +134,7 @@ def _cancelled(
 def reassignments(
     image: MetadataImage, partitions: Sequence[tuple[str, int]] | None
 ) -> list[tuple[str, int, PartitionRegistration]]:
-    """Return the reassignments in progress, of these partitions (topic name, index) or of all (None)."""
+    """Return the reassignments in progress, of some partitions or of all (None)."""
     if partitions is None:
         every = ((topic.name, partition, state) for topic, partition, state in image.all_partitions())
         return [one for one in every if one[2].is_reassigning]

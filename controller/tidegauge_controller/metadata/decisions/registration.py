@@ -1,6 +1,6 @@
 """Registration of brokers and of controllers.
 
-A broker's epoch is the offset of the first record of its registration. The clean-up of its former incarnation stands
+A broker's epoch is the offset of the first record of its registration. The clean-up of its former incarnation is
 before the registration itself, so that a controller that dies in between makes the broker register again.
 Source: ``ClusterControlManager.registerBroker`` and ``registerController``,
 ``ReplicationControlManager.handleBrokerShutdown``; KIP-631, KIP-858, KIP-919, KIP-966.
@@ -133,7 +133,7 @@ def _check_directories(view: ClusterView, request: RegistrationRequest) -> None:
 
 
 def is_reserved(directory: str) -> bool:
-    """Return whether an id is one of the first hundred UUIDs, which name no directory (DirectoryId.reserved)."""
+    """Whether an id is one of the first hundred UUIDs, which name no directory (DirectoryId.reserved)."""
     number = int.from_bytes(topic_id_bytes(directory), "big")
     return number < _RESERVED_IDS
 
@@ -183,5 +183,5 @@ def register_controller(registration: RegisteredController) -> Decision[None]:
 
 
 def needs_registration(image_registration: RegisteredController | None, incarnation_id: str) -> bool:
-    """Return whether a controller must register itself: the log has no registration of its process."""
+    """Whether a controller must register itself: the log has no registration of its process."""
     return image_registration is None or image_registration.incarnation_id != incarnation_id

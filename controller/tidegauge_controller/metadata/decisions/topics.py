@@ -220,7 +220,10 @@ def _placed(view: ClusterView, topic: TopicToCreate, random: Randomness) -> dict
 
 
 def _new_partition(view: ClusterView, replicas: Sequence[int], index: int) -> PartitionRegistration:
-    """Return a new partition with assigned replicas: the active ones are the ISR, the first of them leads."""
+    """Return a new partition: the active replicas are the ISR.
+
+    The first of them leads.
+    """
     made_partition = _registration(view, replicas)
     if made_partition is None:
         raise bad_assignment(

@@ -40,7 +40,7 @@ class Decision(Generic[Response]):
     Attributes:
         records: to be appended; memory changes with them at once.
         response: to be sent once the records are committed; at once if there are none and nothing is pending.
-        atomic: all records must stand in one batch.
+        atomic: all records must be in one batch.
     """
 
     records: list[MetadataRecord]
@@ -94,7 +94,7 @@ class ClusterView:
     next_offset: int = field(default=0)
 
     def after(self, records: Sequence[MetadataRecord]) -> ClusterView:
-        """Return the view of the next part of a decision, which sees what the part before it changed."""
+        """Return the view after records, for a decision's next part."""
         if not records:
             return self
         image = replayed(self.image, records, self.image.provenance, self.next_offset)
@@ -152,7 +152,7 @@ class ClusterView:
                 yield text
 
     def min_isr(self, topic: TopicImage) -> int:
-        """Return the min.insync.replicas in force, at most the number of replicas of partition 0."""
+        """Return the min.insync.replicas in force, at most partition 0's replica count."""
         wanted = self.settings.min_insync_replicas
         for text in self._texts(topic.name, MIN_INSYNC_REPLICAS):
             if text.strip().isdecimal():

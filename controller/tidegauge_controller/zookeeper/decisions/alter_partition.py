@@ -1,4 +1,4 @@
-"""AlterPartition: check a leader's proposal of in-sync replicas against what is known, then write it.
+"""AlterPartition: check a leader's proposal of in-sync replicas against the known state, then write it.
 
 ISR and partition epoch change, the leader epoch does not, and no LeaderAndIsr follows; all brokers get UpdateMetadata
 for every partition named, the rejected ones included. The checks: ``tidegauge_controller.rules.alter_partition``.
@@ -26,7 +26,7 @@ from tidegauge_controller.zookeeper.decisions.steps import Steps
 
 
 def names_of(context: ControllerContext, topic_ids: Collection[str]) -> Steps[dict[str, str]]:
-    """Return the names of topics by their ids, those that are not known left out.
+    """Return topics' names by their ids, without unknown ones.
 
     An event, as in Kafka (KafkaController.processAlterPartition): a controller that has just been elected takes up no
     proposal before it has read all topics. A leader that got UNKNOWN_TOPIC_ID would propose no ISR until the controller

@@ -54,7 +54,7 @@ BROKER_DATA = "BrokerModifications"
 
 
 def read_brokers(control_plane_listener: str) -> Steps[dict[int, LiveBroker]]:
-    """Return the registered brokers with their epochs, at the addresses of the listener of this name."""
+    """Return the registered brokers with epochs, at a listener's addresses."""
     names: list[str] | None = yield ReadChildren(BROKER_IDS)
     broker_ids = sorted(int(name) for name in names or [] if name.isdigit())
     results: list[ReadResult] = yield Read(tuple([broker_path(broker_id) for broker_id in broker_ids]))
@@ -110,7 +110,7 @@ def process_broker_change(context: ControllerContext) -> Steps[None]:
 
 
 def process_broker_data(context: ControllerContext, broker_id: int) -> Steps[None]:
-    """Compare a broker's registration with what is known of it; a broker that bounced is the children's event."""
+    """Compare a broker's registration with the known one; a broker that bounced is the children's event."""
     results: list[ReadResult] = yield Read((broker_path(broker_id),))
     now = _live(broker_id, results[0], context.settings.control_plane_listener)
     known = context.live.get(broker_id)

@@ -132,7 +132,7 @@ class ControllerContext:
 
     @property
     def trusts_restarted_brokers(self) -> bool:
-        """Return whether a joining replica may have restarted since the fetch that qualified it."""
+        """Whether a joining replica may have restarted since the fetch that qualified it."""
         return self.settings.trusts_restarted_brokers
 
     def broker_epoch(self, broker_id: int) -> int:
@@ -144,7 +144,7 @@ class ControllerContext:
         return tuple([self.live[broker_id].endpoint for broker_id in sorted(self.live)])
 
     def is_online(self, broker_id: int, at: TopicPartition, *, shutting_down_counts: bool = False) -> bool:
-        """Return whether a replica's broker is live and does not shut down, and its log directory is healthy."""
+        """Whether a replica's broker is live and does not shut down, and its log directory is healthy."""
         return (
             broker_id in self.live
             and (shutting_down_counts or broker_id not in self.shutting_down)
@@ -162,7 +162,7 @@ class ControllerContext:
         return [at for at, _ in self._assigned(topics)]
 
     def _assigned(self, topics: Iterable[str] | None) -> list[tuple[TopicPartition, tuple[int, ...]]]:
-        """Return the partitions of the topics, in order of name and index, each with its replicas."""
+        """Return topics' partitions, by name and index, with their replicas."""
         return [
             (partition_named(topic, partition), assigned[partition].replicas)
             for topic in sorted(self.topics if topics is None else topics)
@@ -256,7 +256,7 @@ class ControllerContext:
         return sorted(at for at in self.leadership if not self.is_to_be_deleted(at.topic))
 
     def leaders_offline(self) -> list[TopicPartition]:
-        """Return the partitions with a leader that is not online, without those to be deleted."""
+        """Return the partitions whose leader is offline, except those being deleted."""
         return sorted(
             at
             for at, leadership in self.leadership.items()

@@ -76,7 +76,7 @@ def _drop_markers_of_unknown(topics: Sequence[str]) -> Steps[None]:
 
 
 def process_delete_markers(context: ControllerContext) -> Steps[None]:
-    """Handle new markers: drop those of unknown topics (or all, if deletion is disabled), begin the other deletions."""
+    """Handle new markers: drop unknown topics' (or all, if deletion is disabled), begin the other deletions."""
     context.cause = "TopicDeletion"
     names: list[str] | None = yield ReadChildren(DELETE_TOPICS)
     marked = set(names or [])

@@ -9,7 +9,7 @@ started knows no topic, and to clients that it serves from this request on a top
 
 And a broker that registered after a partition's state was written is not the incarnation that the state refers to.
 The previous controller would have handled that as a bounce, had it lived; so does this one. Kafka takes the broker for
-the former incarnation: it leads on in the same epoch, with a log that may have lost what was not flushed, and writes
+former incarnation: it leads on in the same epoch, with a log that may have lost unflushed records, and writes
 other records at the same offsets in the same epoch. With ``trusts_restarted_brokers`` it does so here, too.
 """
 
@@ -96,7 +96,7 @@ def _write_feature() -> Steps[None]:
 
 
 def _delete_children(path: str) -> Steps[None]:
-    """Delete notifications from before this term: what is read now includes them (step 3)."""
+    """Delete notifications from before this term: the reads from now on include them (step 3)."""
     names: list[str] | None = yield ReadChildren(path)
     if names:
         yield Write(tuple(DeleteNode(f"{path}/{name}") for name in names))

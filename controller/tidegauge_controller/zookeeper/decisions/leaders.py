@@ -74,7 +74,9 @@ def process_controlled_shutdown(
 
 
 def partitions_to_rebalance(context: ControllerContext) -> list[TopicPartition]:
-    """Return the partitions to be led by their preferred leaders again, of brokers whose imbalance is too large.
+    """Return partitions to move to their preferred leaders.
+
+    They belong to brokers whose imbalance is too large.
 
     A broker's ratio counts its preferred partitions that another broker leads among all it is preferred for; only
     strictly more than ``leader.imbalance.per.broker.percentage`` is too large. Only partitions that the preferred

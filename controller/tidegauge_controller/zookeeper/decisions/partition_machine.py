@@ -186,7 +186,7 @@ def _initialise(
 def _own_creations(
     context: ControllerContext, existing: Sequence[TopicPartition], wanted: Mapping[TopicPartition, Leadership]
 ) -> Steps[frozenset[TopicPartition]]:
-    """Return the states that exist because a creation succeeded whose response was lost with the connection."""
+    """Return the states that an own creation made, its response lost."""
     if not existing:
         return frozenset()
     found, _ = yield from read_states(context, existing)
@@ -196,7 +196,7 @@ def _own_creations(
 def _elect(
     context: ControllerContext, partitions: Sequence[TopicPartition], choice: ElectionChoice, batch: RequestBatch
 ) -> Steps[dict[TopicPartition, str]]:
-    """Elect until each partition has a new state or failed; decide again on states read where those in memory fail."""
+    """Elect until each partition has a new state or failed; if states in memory fail, decide again on states read."""
     failed: dict[TopicPartition, str] = {}
     remaining = list(partitions)
     from_memory = True
@@ -247,7 +247,10 @@ def _hold(
 def _unclean_permission(
     context: ControllerContext, states: dict[TopicPartition, Leadership], choice: ElectionChoice
 ) -> Steps[frozenset[TopicPartition]]:
-    """Return the partitions that may get a leader from outside the ISR; settings are read only where it matters."""
+    """Return the partitions that may get a leader outside the ISR.
+
+    Settings are read only for these partitions.
+    """
     if choice.strategy is not Strategy.OFFLINE:
         return frozenset()
     without_isr = [at for at, state in states.items() if needs_unclean(context, at, state)]

@@ -81,7 +81,7 @@ NO_PARTITION: Verdict = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition do
 
 
 def check_target(context: ControllerContext, at: TopicPartition, target: Sequence[int]) -> Verdict | None:
-    """Return why these can't be the replicas, by Kafka's checks in its order; None if they can."""
+    """Return the first of Kafka's objections to these replicas, or None."""
     refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if not target:
         return refused, "Empty replica list specified in partition reassignment."
@@ -136,7 +136,7 @@ def list_reassignments(
 def asked_to_list(
     context: ControllerContext, partitions: Collection[TopicPartition] | None
 ) -> Steps[dict[TopicPartition, Assignment]]:
-    """Return the same as an event of its own, so that it is ordered with the requests of other clients."""
+    """Return the same as an event, ordered with other clients' requests."""
     yield from ()
     return list_reassignments(context, partitions)
 
@@ -148,7 +148,7 @@ def process_legacy_znode(context: ControllerContext) -> Steps[None]:
 
 
 def _as_it_runs(context: ControllerContext, at: TopicPartition) -> Assignment:
-    """Return the assignment in which a replica counts until its broker has deleted it (rule 3)."""
+    """Return the assignment with replicas until their brokers deleted them (rule 3)."""
     assignment = context.assignment(at)
     leaving = tuple(sorted(context.removals.get(at, ())))
     return Assignment((*assignment.replicas, *leaving), (), leaving) if leaving else assignment
@@ -157,8 +157,9 @@ def _as_it_runs(context: ControllerContext, at: TopicPartition) -> Assignment:
 def process_legacy_reassignments(context: ControllerContext) -> Steps[frozenset[TopicPartition]]:
     """Begin the reassignments in ``/admin/reassign_partitions``, as tools before KIP-455 create it.
 
-    The targets are accepted as they are; as in Kafka it is not checked whether their brokers are alive. What cannot be
-    begun is removed from the znode, what is done is removed by B7; the znode is deleted with its last partition. Later
+    The targets are accepted as they are; as in Kafka it is not checked whether their brokers are alive. Reassignments
+    that cannot begin are removed from the znode, completed ones by B7; the znode is deleted with its last partition.
+    Later
     changes of the znode are ignored: the controller makes them itself.
 
     Returns:
@@ -180,7 +181,7 @@ def process_legacy_reassignments(context: ControllerContext) -> Steps[frozenset[
     return frozenset(wanted) - failed
 
 
-# What continues by itself
+# Continuation without requests
 
 
 def resume_reassignments(

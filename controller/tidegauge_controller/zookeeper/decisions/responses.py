@@ -1,4 +1,4 @@
-"""What follows from the responses of brokers to control requests."""
+"""Consequences of the responses of brokers to control requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def process_response(
     """Handle a response, unless the request went to a previous incarnation of the broker.
 
     Such a response may be handled after the broker's failure and start-up, if it was queued while these were being
-    handled; its outcomes would undo what was begun since: a replica that works again would be stopped for good, a
+    handled; its outcomes would undo later changes: a replica that works again would be stopped for good, a
     deletion would not end. Kafka accepts it (``processLeaderAndIsrResponseReceived``).
     """
     broker = context.live.get(broker_id)

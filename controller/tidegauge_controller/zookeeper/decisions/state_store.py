@@ -5,7 +5,7 @@ for that partition. A state written by a newer controller fails the partition; t
 this controller at its next write.
 
 Elections and ISRs without a dead broker are decided on the states in memory first (``known_states``): only the active
-controller writes states, and the expected version proves each of them at its write. What fails is read and decided
+controller writes states, and the expected version proves each of them at its write. Failed ones are read and decided
 again. Kafka reads all of them before each of these decisions, each in a request.
 Source: ZkPartitionStateMachine.doElectLeaderForPartitions, ZkReplicaStateMachine.doRemoveReplicasFromIsr,
 KafkaZkClient.updateLeaderAndIsr.
@@ -33,7 +33,7 @@ from tidegauge_controller.zookeeper.decisions.steps import (
 
 
 def decode_state(at: TopicPartition, result: ReadResult) -> Leadership | None:
-    """Return the state in a znode that was read; None if it is missing or malformed."""
+    """Return the state in a znode; None if missing or malformed."""
     if result.outcome is not Outcome.OK or result.stat is None:
         return None
     try:
@@ -49,7 +49,7 @@ def read_states(
     """Read states.
 
     Returns:
-        What was read, and for the others why they can't be used.
+        The states read, and the others' problems.
     """
     results: list[ReadResult] = yield Read(tuple([state_path(*at) for at in partitions]))
     found: dict[TopicPartition, Leadership] = {}
@@ -72,7 +72,7 @@ def read_states(
 def known_states(
     context: ControllerContext, partitions: Sequence[TopicPartition]
 ) -> Steps[tuple[dict[TopicPartition, Leadership], dict[TopicPartition, str]]]:
-    """Return the states in memory, which cost no request, and for the others why they can't be used."""
+    """Return the states in memory, without requests, and the others' problems."""
     found: dict[TopicPartition, Leadership] = {}
     failed: dict[TopicPartition, str] = {}
     for number, at in enumerate(partitions, 1):
@@ -89,10 +89,11 @@ def known_states(
 def write_states(
     context: ControllerContext, states: Mapping[TopicPartition, Leadership]
 ) -> Steps[tuple[dict[TopicPartition, Leadership], list[TopicPartition], dict[TopicPartition, str]]]:
-    """Write states, each expecting the version in ``partition_epoch``; the cache takes what was written.
+    """Write states, each expecting the version in ``partition_epoch``; the cache takes the written ones.
 
     Returns:
-        What was written (with its new partition epoch), whose version was another, and what failed otherwise.
+        The written states (with their new partition epochs), the partitions with another version, and the others'
+        problems.
     """
     if not states:
         return {}, [], {}

@@ -43,7 +43,7 @@ class ControllerMoved(Exception):
 
 
 class ZnodeStat(NamedTuple):
-    """What ZooKeeper stores about a znode. ``czxid`` is the transaction that created it: a broker's epoch.
+    """ZooKeeper's data about a znode. ``czxid`` is the transaction that created it: a broker's epoch.
 
     ``ctime_ms`` is the time of its creation, by ZooKeeper's clock.
     """
@@ -166,7 +166,7 @@ class Send:
 
 
 NOTHING_TO_SEND = Send(())
-"""What a decision sends that has changed nothing."""
+"""The messages of a decision that has changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class AddBroker:
 
 @dataclass(frozen=True, slots=True)
 class MoveBroker:
-    """Sends what is queued, and what comes, to another address of the broker."""
+    """Sends queued and later requests to another address of the broker."""
 
     endpoint: Endpoint
 

@@ -1,1 +1,1 @@
-"""What a quorum of controllers sends and writes: APIs and records of the metadata log as in Apache Kafka 4.3.1."""
+"""The protocol of a controller quorum: APIs and metadata log records as in Apache Kafka 4.3.1."""

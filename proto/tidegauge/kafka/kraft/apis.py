@@ -1,4 +1,4 @@
-"""The APIs of a controller's listener, and those of a broker in KRaft mode that ZooKeeper mode does not have.
+"""The APIs of a controller's listener, and the APIs that a broker has in KRaft mode but not in ZooKeeper mode.
 
 They have the versions of Apache Kafka 4.3.1. An API that ZooKeeper mode has too has other versions and fields there,
 so this table and its messages are a set of their own (docs/adr/0024-two-generated-protocols.md).

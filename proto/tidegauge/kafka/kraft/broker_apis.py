@@ -1,8 +1,8 @@
 """The APIs that a broker in KRaft mode serves: keys and versions, as Apache Kafka 4.3.1's brokers have them.
 
-The messages are those of ZooKeeper mode's brokers, some with fields of later versions besides (``LATER``); of the APIs
-that only KRaft mode has they are a controller's (``apis``). Lower versions were removed by KIP-896, and so were the
-control requests of ZooKeeper mode (4 to 7). Delegation tokens are not served at all.
+The messages are those that brokers in ZooKeeper mode have, some with fields of later versions added (``LATER``). For
+APIs that only KRaft mode has they are a controller's (``apis``). Lower versions were removed by KIP-896, and so were
+the control requests of ZooKeeper mode (4 to 7). Delegation tokens are not served at all.
 Source: ``org.apache.kafka.common.protocol.ApiKeys``; KIP-896; the ApiVersions response of a broker of 4.3.1.
 """
 
@@ -69,9 +69,9 @@ _REMOVED = frozenset(
         apis.ALLOCATE_PRODUCER_IDS,
     }
 )
-"""Those of ZooKeeper mode that a broker in KRaft mode does not serve; the last two are its controllers'."""
+"""APIs of ZooKeeper mode that a broker in KRaft mode does not serve; the last two are its controllers'."""
 ADVERTISED_FROM: dict[int, int] = {apis.PRODUCE: 0}
-"""The lowest version that is advertised, where it is lower than what is served: old librdkafka asks (KAFKA-18659)."""
+"""The lowest advertised version, if it is lower than the lowest served one: for old librdkafka (KAFKA-18659)."""
 OF_KRAFT = (
     *(DESCRIBE_QUORUM, UNREGISTER_BROKER, LIST_CONFIG_RESOURCES),
     *(DESCRIBE_TOPIC_PARTITIONS, ADD_RAFT_VOTER, REMOVE_RAFT_VOTER),
@@ -97,7 +97,7 @@ FORWARDED = frozenset(
         REMOVE_RAFT_VOTER,
     }
 )
-"""What a broker hands on to the active controller (KIP-590)."""
+"""The APIs that a broker forwards to the active controller (KIP-590)."""
 
 
 def _row(api: Api) -> Api:
@@ -113,8 +113,8 @@ KRAFT_BROKER_APIS: dict[int, Api] = {
 AMONG_BROKERS = Protocol(
     {**APIS, apis.WRITE_TXN_MARKERS: _row(APIS[apis.WRITE_TXN_MARKERS])._replace(first=0)}, "tidegauge.kafka.messages"
 )
-"""What a broker of either mode asks of another one: a marker says its transaction's version if the peer can read it."""
+"""The APIs between brokers of either mode; a marker has its transaction's version if the peer can read it."""
 KRAFT_BROKER_PROTOCOL = Protocol(
     KRAFT_BROKER_APIS, "tidegauge.kafka.messages", dict.fromkeys(OF_KRAFT, "tidegauge.kafka.kraft.messages")
 )
-"""What a broker in KRaft mode serves; an argument of the functions of ``tidegauge.kafka.frames``."""
+"""The APIs that a broker in KRaft mode serves; an argument of the functions of ``tidegauge.kafka.frames``."""

@@ -54,14 +54,14 @@ _VERSION = struct.Struct(">h")
 
 @functools.cache
 def control_class(number: int) -> type:
-    """Return the message's class of a type in ``CONTROL_TYPES``; its module is imported on first use."""
+    """Return the message class of a type, importing it on first use."""
     name = CONTROL_TYPES[number].message
     found: type = getattr(import_module(f"tidegauge.kafka.kraft.control_messages.{snake(name)}"), name)
     return found
 
 
 def control_number(key: bytes | None) -> int:
-    """Return the type in a control record's key, whether it is known or not (ControlRecordType.parseTypeId).
+    """Return the type in a control record's key, known or not (ControlRecordType.parseTypeId).
 
     Raises:
         MalformedMessage: the key is too short.
@@ -72,7 +72,7 @@ def control_number(key: bytes | None) -> int:
 
 
 def encode_control(message: Any) -> tuple[bytes, bytes]:
-    """Return key and value of a control record; the message's ``version`` says in which version it is written.
+    """Return a control record's key and value; ``message.version`` selects the version.
 
     Raises:
         KeyError: there is no such type of control record.
@@ -92,7 +92,7 @@ def _by_message() -> dict[str, ControlType]:
 
 
 def decode_control(key: bytes | None, value: bytes | None) -> Any:
-    """Return the message of a control record. Bytes behind it are ignored, as Kafka's readers do.
+    """Return a control record's message; bytes behind it are ignored, as in Kafka.
 
     Raises:
         MalformedMessage: the type or version is unknown, or the value ends too early.

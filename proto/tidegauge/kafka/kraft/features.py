@@ -91,7 +91,7 @@ FEATURES = {
 
 
 def level_of_release(text: str) -> int:
-    """Return the level of metadata.version that a release such as 4.3 or 4.3-IV0 stands for.
+    """Return the level of metadata.version for a release such as 4.3 or 4.3-IV0.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, no stable level has this name (MetadataVersion.fromVersionString).

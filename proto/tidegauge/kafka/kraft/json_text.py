@@ -1,6 +1,6 @@
 """Messages as the JSON that Kafka's tools print: the generated ``JsonConverter`` classes, written by Jackson.
 
-Fields stand in the order of the definition. A tagged field that has its default is left out, and so is a field outside
+Fields are in the order of the definition. A tagged field that has its default is left out, and so is a field outside
 the version. A UUID is base64url without padding, bytes are base64, a double is written as Java's ``Double.toString``
 (in quotes if it is not finite).
 """
@@ -49,7 +49,7 @@ def json_text(message: Any, version: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a JSON string as Jackson writes it: only what JSON demands is escaped."""
+    """Return a JSON string as Jackson writes it, with the fewest escapes."""
     return '"' + text.translate(_ESCAPES) + '"'
 
 

@@ -80,7 +80,7 @@ class MetadataRecord(NamedTuple):
 
 @functools.cache
 def record_class(key: int) -> type:
-    """Return the message's class of a type in ``RECORD_TYPES``; its module is imported on first use."""
+    """Return the message class of a type, importing it on first use."""
     name = RECORD_TYPES[key].message
     found: type = getattr(import_module(f"tidegauge.kafka.metadata_records.{snake(name)}"), name)
     return found

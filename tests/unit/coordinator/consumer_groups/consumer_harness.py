@@ -27,7 +27,7 @@ IDS = {name: topic_id_bytes(text) for name, (text, _) in story()["topics"].items
 T4, T5 = IDS["t4"], IDS["t5"]
 """Topics with 4 and with 2 partitions."""
 WITH_INTERVAL = ConsumerGroupTimes(12_000, 3_000, 1_000)
-"""Times with Kafka's assignment interval; those of the other tests have none."""
+"""Times with Kafka's assignment interval; the other tests have none."""
 PARTITIONS = {"t4": 4, "t5": 2}
 
 
@@ -98,7 +98,7 @@ class ConsumerHarness(Harness):
     # The log
 
     def written(self, since: int = 0) -> list[list[tuple[int, Any, Any]]]:
-        """Return the records of consumer groups, batch by batch, as type, key and value."""
+        """Return the consumer groups' records by batch: type, key and value."""
         found = []
         for batch in self.log[since:]:
             records = [
@@ -112,7 +112,7 @@ class ConsumerHarness(Harness):
         return found
 
     def kinds(self, since: int = 0) -> list[list[int]]:
-        """Return the types of the records, batch by batch; those of tombstones are negative."""
+        """Return the records' types by batch; tombstones' are negative."""
         return [[kind if value is not None else -kind for kind, _, value in batch] for batch in self.written(since)]
 
 

@@ -1,4 +1,4 @@
-"""``uniform`` and ``range`` give Kafka's assignments, those of its own classes in chains of joins and leaves."""
+"""``uniform`` and ``range`` give the assignments of Kafka's own classes in chains of joins and leaves."""
 
 import json
 

@@ -17,7 +17,7 @@ def commit(broker: ConsumerHarness, member: str, epoch: int, *partitions: int, k
 
 
 def rebalanced() -> ConsumerHarness:
-    """Member a, which has kept 0 and 1 since epoch 2; b, which has got 2 and 3 at epoch 3; both are at epoch 3."""
+    """Make a group at epoch 3: member a has kept 0 and 1 since epoch 2, b has got 2 and 3 at epoch 3."""
     broker = ConsumerHarness()
     broker.enter("a", "t4")
     broker.enter("b", "t4")

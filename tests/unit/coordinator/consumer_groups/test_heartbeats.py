@@ -1,4 +1,4 @@
-"""Members of a consumer group (KIP-848): joining, reconciling, leaving, timers, fencing, and what is written when."""
+"""Members of a consumer group (KIP-848): joining, reconciling, leaving, timers, fencing, and the records of each."""
 
 import pytest
 from tests.unit.coordinator.consumer_groups.consumer_harness import (

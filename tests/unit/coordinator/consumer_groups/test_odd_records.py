@@ -28,7 +28,7 @@ def batch(*records: ConsumerGroupRecord | Record) -> bytes:
 
 
 def loaded(*records: ConsumerGroupRecord | Record) -> ConsumerHarness:
-    """A broker that has read these records of group g, beside those of a group that is as it should be."""
+    """Load these records of group g, beside a healthy group's."""
     broker = ConsumerHarness()
     broker.enter("a", "t4", group="healthy")
     return ConsumerHarness(log=[batch(*records), *broker.log])
@@ -131,7 +131,7 @@ def test_a_state_of_a_later_release_fences_its_member_until_it_owns_nothing():
 
 
 def test_compaction_in_any_legal_way_leaves_the_state_that_was_committed():
-    """What compaction keeps: the last record of each key, and any of the earlier ones; tombstones may go with them."""
+    """Compaction keeps the last record of each key, and any earlier ones; tombstones may be removed with them."""
     rng = random.Random(848)
     broker = ConsumerHarness()
     for step in (

@@ -1,4 +1,4 @@
-"""The records of consumer groups are byte for byte those of Kafka 4.3.1; so is the hash of topics' metadata."""
+"""The records of consumer groups equal Kafka 4.3.1's byte for byte; so does the hash of topics' metadata."""
 
 import pytest
 from tests.unit.coordinator.consumer_groups.golden import stored, story

@@ -131,7 +131,7 @@ def test_each_response_is_kafkas(played):
 
 
 def _in_json(value: Any) -> Any:
-    """Return a record's key or value in the form of the stored dump, without random ids and times."""
+    """Return a key or value in the stored dump's form, without random parts."""
     if isinstance(value, bytes):
         return topic_id_text(value)
     if isinstance(value, (list, tuple)):

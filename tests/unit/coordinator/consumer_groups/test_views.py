@@ -1,4 +1,4 @@
-"""What the Lab service shows of a consumer group, and what a client makes of it: who keeps what from whom."""
+"""The Lab service's view of a consumer group, and the client's reading of it: which member keeps which partition."""
 
 import re
 from types import SimpleNamespace

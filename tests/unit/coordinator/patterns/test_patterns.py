@@ -109,7 +109,7 @@ def test_what_re2_does_not_know_is_refused_in_its_words(regex, why):
     ],
 )
 def test_names_of_any_characters_match_as_in_re2j(regex, name, is_match):
-    """Transactional ids are not of a topic's characters; the results are those of RE2/J 1.8."""
+    """Transactional ids have more characters than topics; the results come from RE2/J 1.8."""
     assert Pattern(regex).matches(name) == is_match
 
 

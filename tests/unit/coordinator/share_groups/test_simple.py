@@ -1,4 +1,4 @@
-"""``simple`` gives Kafka's assignments, those of its own classes in chains of joins and leaves (KIP-932)."""
+"""``simple`` gives the assignments of Kafka's own classes in chains of joins and leaves (KIP-932)."""
 
 import gzip
 import json

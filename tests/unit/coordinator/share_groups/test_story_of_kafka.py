@@ -41,7 +41,7 @@ def respond(broker: ShareGroupHarness, step: Any) -> bytes:
         return await found if hasattr(found, "__await__") else found
 
     response = asyncio.run(handled())
-    if header.key == DESCRIBE:  # the order of a group's members is that of Kafka's map
+    if header.key == DESCRIBE:  # the order of a group's members follows Kafka's map
         for group in response.groups:
             group.members = sorted(group.members, key=lambda one: one.member_id)
     return joined(encode(header.key, header.version, response, SHARE))
@@ -72,7 +72,7 @@ def test_each_response_is_kafkas(played):
 
 
 def _in_json(value: Any) -> Any:
-    """Return a record's key or value in the form of the stored dump, without random times."""
+    """Return a key or value in the stored dump's form, without random times."""
     if isinstance(value, bytes):
         return topic_id_text(value)
     if isinstance(value, (list, tuple)):

@@ -246,7 +246,7 @@ def test_the_log_is_pruned_before_the_oldest_snapshot_that_counts():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_load_gives_the_state_that_was_in_force_even_of_a_pruned_log(seed):
-    """Replay of the log equals the state, whatever was written and pruned."""
+    """Replay of the log equals the state, after any writes and pruning."""
     chance = random.Random(seed)
     share = ShareHarness(updates_per_snapshot=3, prune_interval_ms=50, cold_interval_ms=70)
     epochs = {KEY: 1, OTHER: 1}

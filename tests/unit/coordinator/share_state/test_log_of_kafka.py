@@ -1,4 +1,4 @@
-"""The records of __share_group_state are byte for byte those of Kafka 4.3.1, which had the same requests."""
+"""The records of __share_group_state equal Kafka 4.3.1's byte for byte, after the same requests."""
 
 import pytest
 from tests.unit.coordinator.share_state.harness import ShareHarness, log_of_kafka

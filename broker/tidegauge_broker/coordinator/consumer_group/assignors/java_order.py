@@ -41,7 +41,7 @@ class JavaMap(Generic[Key, Value]):
     """A map that iterates as a ``java.util.HashMap`` that had the same calls.
 
     Args:
-        capacity: of ``new HashMap(capacity)``; 16 is that of ``new HashMap()``.
+        capacity: of ``new HashMap(capacity)``; ``new HashMap()`` has 16.
     """
 
     def __init__(self, capacity: int = _DEFAULT_CAPACITY) -> None:
@@ -80,7 +80,7 @@ class JavaMap(Generic[Key, Value]):
             self._values[key] = value
 
     def compute_if_absent(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key; a new key goes to the head of its slot, and the table grows before."""
+        """Return a key's value; a new key is first in its slot."""
         if len(self._values) > int(len(self._slots) * _LOAD):
             self._grow()
         if key not in self._values:
@@ -127,7 +127,7 @@ def copied_set(keys: Iterable[Key]) -> JavaMap[Key, None]:
 def order_in_copied_set(keys: Iterable[Key], elements: int) -> list[Key]:
     """Return keys in the order that they have among all of ``new HashSet(collection)``.
 
-    What it costs depends on the keys, not on the collection.
+    The cost depends on the keys, not on the collection.
 
     Args:
         keys: some of the collection, in its order, each once.

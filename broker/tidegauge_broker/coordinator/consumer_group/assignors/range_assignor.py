@@ -41,7 +41,7 @@ class _Topic:
 
 
 def assign(group: GroupToAssign) -> dict[str, Partitions]:
-    """Return every member's partitions: static members first, by instance id, then the others by member id."""
+    """Return members' partitions: static members first, by instance id, others by id."""
     members = group.members
     order = sorted(members, key=lambda one: (members[one].instance_id is None, members[one].instance_id or one))
     topics: dict[bytes, _Topic] = {}

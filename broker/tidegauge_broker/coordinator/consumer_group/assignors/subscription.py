@@ -1,4 +1,4 @@
-"""What an assignor is given and what it returns. Source: GroupSpec, MemberSubscription, GroupAssignment of Kafka."""
+"""The input and the result of an assignor. Source: GroupSpec, MemberSubscription, GroupAssignment of Kafka."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ class GroupToAssign(NamedTuple):
 
 
 Assignor = Callable[[GroupToAssign], dict[str, Partitions]]
-"""Returns the target of each member that has one; a member without partitions may be missing."""
+"""Returns the members' targets; a member without partitions may be missing."""

@@ -75,7 +75,7 @@ class _Uniform:
             extra -= has_extra
 
     def _keep_of(self, member_id: str, member: Member, quota: int) -> int:
-        """Let a member keep up to ``quota`` of its target, and return what is left of the quota."""
+        """Let a member keep up to ``quota`` of its target; return the rest of the quota."""
         subscribed = [(topic_id, partitions) for topic_id, partitions in member.target if topic_id in self._topics]
         kept: _Kept = JavaMap(len(member.target))
         for topic_id, partitions in subscribed:

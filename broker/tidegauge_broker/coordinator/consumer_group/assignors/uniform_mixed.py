@@ -1,6 +1,6 @@
 """The assignor ``uniform``, if members have different subscriptions: greedy, then balanced topic by topic.
 
-A member's load counts the partitions of all its topics, so that those of one topic may be spread unevenly.
+A member's load counts the partitions of all its topics, so one topic's partitions may be spread unevenly.
 Source: UniformHeterogeneousAssignmentBuilder of org.apache.kafka.coordinator.group.assignor.
 """
 
@@ -22,12 +22,12 @@ def assign_mixed(group: GroupToAssign) -> dict[str, Partitions]:
 
 
 def _signed(topic_id: bytes) -> tuple[int, int]:
-    """Return the key by which Kafka's Uuid compares: two signed numbers of 64 bits."""
+    """Return the key by which Kafka's Uuid compares: two signed 64-bit numbers."""
     return int.from_bytes(topic_id[:8], "big", signed=True), int.from_bytes(topic_id[8:], "big", signed=True)
 
 
 class _LeastLoaded:
-    """Yields the next least loaded member: the members of the lowest load in turn, then those of the next.
+    """Yields the next least loaded member: the members of the lowest load in turn, then of the next load.
 
     Args:
         members: subscribers of a topic, the least loaded first.
@@ -112,7 +112,7 @@ class _Mixed:
         self._owners = {topic_id: [_UNOWNED] * group.partition_counts[topic_id] for topic_id in self._topic_order}
 
     def _topics(self) -> tuple[list[bytes], dict[bytes, list[int]]]:
-        """Return the topics, those with the most partitions for each subscriber first, and their subscribers."""
+        """Return the topics by falling partitions per subscriber, and their subscribers."""
         subscribers: dict[bytes, list[int]] = {}
         for index, member in enumerate(self._group.members.values()):
             for topic_id in member.topics:
@@ -211,7 +211,7 @@ class _Mixed:
 
     @staticmethod
     def _ordered(target: Partitions, assigned: dict[bytes, list[int]]) -> Partitions:
-        """Return a member's partitions in the order of Java's maps: what it keeps first, then what it gets."""
+        """Return a member's partitions in Java's map order: kept ones, then new."""
         kept: JavaMap[bytes, JavaMap[int, None]] = JavaMap(len(target))
         for topic_id, partitions in target:
             still = [partition for partition in partitions if partition in assigned.get(topic_id, ())]

@@ -21,7 +21,7 @@ from tidegauge_controller.metadata.image import MetadataImage
 
 
 class ImageAccessLists(AccessControl):
-    """See the module.
+    """The access control lists of the image.
 
     Args:
         image: returns the image that is in force.
@@ -62,7 +62,7 @@ class ImageAccessLists(AccessControl):
         return [Outcome(ErrorCode.of(one.error_code), one.error_message) for one in response.results]
 
     async def delete(self, filters: Sequence[Filter]) -> list[list[tuple[Binding, Outcome]]]:
-        """Have the entries removed that filters match; return those of each filter."""
+        """Have the entries removed that filters match; return each filter's entries."""
         wanted = [
             DeleteAclsFilter(
                 int(one.kind),

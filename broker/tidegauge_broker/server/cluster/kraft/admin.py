@@ -1,6 +1,6 @@
-"""What a broker in KRaft mode asks of the controller for its gRPC clients and itself: every request is forwarded.
+"""Administration in KRaft mode: requests to the controller, for gRPC clients and the broker itself, all forwarded.
 
-This process is no controller, so what other brokers would ask of one in it gets NOT_CONTROLLER (``port.Controller``).
+This process is no controller, so requests of other brokers to a controller get NOT_CONTROLLER (``port.Controller``).
 A topic that was created is waited for until this broker's metadata show it, as in ZooKeeper mode.
 Source: ``KafkaApis`` and ``ControllerApis`` of KRaft mode.
 """
@@ -33,11 +33,11 @@ _REASSIGNMENT_MS = 60_000
 
 
 class KRaftAdmin:
-    """See the module.
+    """Administration through the active controller.
 
     Args:
         forwarding: to the controller.
-        metadata: what this broker knows of the cluster.
+        metadata: this broker's view of the cluster.
         leader_id: returns the active controller's id; None: none is known.
     """
 
@@ -238,7 +238,7 @@ def _topic_outcome(result: Any, topic_id: str = "") -> TopicOutcome:
 async def _outcomes(
     topics: Iterable[NewTopic | NewPartitions], ask: Callable[[], Awaitable[list[TopicOutcome]]]
 ) -> list[TopicOutcome]:
-    """Return what the controller says of each topic; the same error for all if it says nothing."""
+    """Return the controller's outcome of each topic, or one error for all."""
     try:
         return await ask()
     except TidegaugeError as problem:

@@ -32,13 +32,13 @@ _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.1, 10.0
 
 
 class DirectoryAssignments:
-    """See the module.
+    """Reports the log directories of replicas to the controller.
 
     Args:
         broker_id: this broker.
         broker_epoch: its registration.
         channel: to the controller.
-        find: returns what is to be reported.
+        find: returns the assignments to report.
         timeout_seconds: of a request.
     """
 

@@ -16,7 +16,7 @@ from tidegauge_controller.metadata.image import MetadataImage, quota_entity, quo
 
 
 class ImageQuotas:
-    """See the module.
+    """The client quotas of the image.
 
     Args:
         image: returns the image that is in force.
@@ -58,5 +58,5 @@ class ImageQuotas:
         return [Quota(entity, values) for entity, values in found if matches(entity, wanted, strict=strict)]
 
     async def values(self, entity: Entity) -> dict[str, float]:
-        """Return what is set for one entity, by key."""
+        """Return one entity's quotas, by key."""
         return dict(self._image().quotas.get(quota_key(entity), {}))

@@ -1,7 +1,7 @@
 """A cluster whose metadata are in the log of a quorum of controllers (``ports.Cluster``).
 
-Start (``BrokerServer.startup``): the broker fetches the metadata log until it has all that is committed; it registers,
-and sends heartbeats; its logs are recovered meanwhile; it takes over what the image says of its replicas; then it asks
+Start (``BrokerServer.startup``): the broker fetches the metadata log up to its committed end. It registers
+and sends heartbeats; meanwhile its logs are recovered. It takes over its replicas' states from the image; then it asks
 to be unfenced. Its listeners for Kafka's protocol open when it is.
 Stop: its leaders are moved away; when the controller lets it, it ends, and the heartbeats with it.
 """
@@ -55,7 +55,7 @@ _NOTED = {BrokerState.RECOVERY, BrokerState.RUNNING, BrokerState.PENDING_CONTROL
 
 
 class KRaftCluster:
-    """See the module. Use ``connect``.
+    """A cluster in KRaft mode. Use ``connect``.
 
     Args:
         node: the broker's settings.
@@ -126,11 +126,11 @@ class KRaftCluster:
         return cls(node, directories, source, clock, lab, settings.text("tidegauge.as.kafka"))
 
     def _channel(self, purpose: str) -> ControllerChannel:
-        """Return a channel to the controller; each purpose has a connection of its own."""
+        """Return a channel to the controller; each purpose has its own connection."""
         leader, client_id = self._source.leader_address, str(self._node.node_id)
         return ControllerChannel(purpose, client_id, leader, self._lab.open_channel, self._timeout_seconds)
 
-    # What the cluster keeps
+    # The cluster's stores
 
     @property
     def _image(self) -> MetadataImage:
@@ -183,7 +183,7 @@ class KRaftCluster:
         return {topic: ids[topic] for topic in topics if topic in ids}
 
     def is_stray(self, at: TopicPartition, topic_id: str) -> bool:
-        """Return whether this broker has no replica of the partition, or its topic has another id (KIP-858)."""
+        """Whether this broker has no replica of the partition, or its topic has another id (KIP-858)."""
         state = None if not topic_id else self._image.partition(topic_id, at.partition)
         return state is None or self._node.node_id not in state.replicas
 
@@ -237,7 +237,9 @@ class KRaftCluster:
         return admin
 
     def _silence_ms(self) -> int:
-        """Return how long the controller may be silent at the end: two elections, if this node could stand in them.
+        """Return the controller's longest silence at the end, in ms.
+
+        It is the time of two elections, if this node could stand for election.
 
         A node with both roles knows then that the other controllers have ended before it, so that no leader is elected.
         """
@@ -263,7 +265,7 @@ class KRaftCluster:
 
     @property
     def requests(self) -> KRaftRequests:
-        """What this broker asks of the controller."""
+        """The requests of this broker to the controller."""
         return self._requests
 
     def _epoch_of(self, broker_id: int) -> int:
@@ -371,5 +373,5 @@ class KRaftCluster:
         return Session("", self._membership.broker_epoch, b"")
 
     def on_session(self, listener: Callable[[Session], None]) -> None:
-        """Call a listener with what stands in the place of a session."""
+        """Call a listener with the counterpart of a session."""
         listener(self.session())

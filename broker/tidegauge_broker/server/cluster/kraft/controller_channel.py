@@ -26,14 +26,14 @@ OpenChannel = Callable[[str, str], KafkaChannel]
 
 
 class ControllerChannel:
-    """See the module.
+    """A channel to the active controller.
 
     Args:
         purpose: the channel's name in the log.
         client_id: goes with each request.
         leader: returns the controller's address.
         open_channel: makes the channel to it.
-        attempt_seconds: limit of one attempt; the request is sent again after it, to whoever leads then.
+        attempt_seconds: limit of one attempt; after it the request is sent again, to the leader of then.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ControllerChannel:
             LOG.info("%s: %s", self._purpose, why)
 
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """Return the lowest and the highest version of each API that the controller serves; empty if not known yet."""
+        """Return the controller's version range of each API; empty if unknown."""
         return {} if self._channel is None else self._channel.versions
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ _NUMBERS = {name: number for number, name in MECHANISMS.items()}
 
 
 class ImageCredentials:
-    """See the module.
+    """The SCRAM credentials of the image.
 
     Args:
         image: returns the image that is in force.
@@ -42,7 +42,7 @@ class ImageCredentials:
         self._forwarding = forwarding
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's credential for a mechanism; None where there is none."""
+        """Return a user's credential for a mechanism, or None."""
         return credential_in(self._image(), mechanism, user)
 
     def iterations(self, mechanism: str) -> list[int]:

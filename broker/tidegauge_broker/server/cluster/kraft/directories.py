@@ -32,7 +32,7 @@ LOG = logging.getLogger("tidegauge.log")
 
 
 class KRaftDirectories:
-    """See the module (``log.manager.Owner``).
+    """The log directories of a broker in KRaft mode (``log.manager.Owner``).
 
     Args:
         properties: of the metadata directory.
@@ -57,11 +57,11 @@ class KRaftDirectories:
     def read(
         cls, metadata_directory: Path, log_directories: Iterable[Path], node_id: int, now_ms: int
     ) -> KRaftDirectories:
-        """Read, and where rule 1 says so write, the properties of all directories. Blocks.
+        """Read, and if rule 1 says so write, the properties of all directories. Blocks.
 
         Args:
             metadata_directory: of the metadata log.
-            log_directories: those of ``log.dirs``.
+            log_directories: the directories of ``log.dirs``.
             node_id: this broker.
             now_ms: the wall-clock time, which new files name.
 
@@ -95,7 +95,10 @@ class KRaftDirectories:
         return [uuid_of(one) for one in self.ids.values()]
 
     def previous_epoch(self) -> int:
-        """Return the broker epoch under which this broker last ended cleanly; -1: it did not, or none is known."""
+        """Return the broker epoch of the last clean end, or -1.
+
+        -1: the end was not clean, or none is known.
+        """
         epochs = {checkpoints.read_clean_shutdown(path) for path in self.ids}
         return epochs.pop() if len(epochs) == 1 and not self._problems else -1
 

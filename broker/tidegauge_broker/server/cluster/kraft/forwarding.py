@@ -1,7 +1,7 @@
-"""Hands requests on to the active controller in an Envelope, for whom they came from (KIP-590).
+"""Hands requests on to the active controller in an Envelope, in the name of the client (KIP-590).
 
-The controller judges what the principal in the envelope may do, and takes what the client is allowed of its quota.
-NOT_CONTROLLER stands in the envelope's response, and sends it again, to the leader of then (``controller_channel``).
+The controller checks the permissions of the envelope's principal, and charges the client's quota.
+The envelope's response may have NOT_CONTROLLER; then it is sent again, to the leader of then (``controller_channel``).
 Source: ``ForwardingManagerImpl``, ``DefaultKafkaPrincipalBuilder.serialize``.
 """
 
@@ -27,7 +27,7 @@ _LOOPBACK = ipaddress.ip_address("127.0.0.1").packed
 
 
 class Forwarding:
-    """See the module (``ports.Forwarding``).
+    """Forwards requests to the active controller (``ports.Forwarding``).
 
     Args:
         channel: to the controller.
@@ -54,8 +54,8 @@ class Forwarding:
             The whole response, its header included.
 
         Raises:
-            TidegaugeError: REQUEST_TIMED_OUT, no controller has responded in time; UNSUPPORTED_VERSION, the controller
-                does not know the request; else it could not be read there.
+            TidegaugeError: REQUEST_TIMED_OUT, no controller has responded in time. UNSUPPORTED_VERSION, the controller
+                does not know the request. Another one: the request could not be read there.
         """
         message = EnvelopeRequest(request, serialized(principal), _address(host))
         response: EnvelopeResponse = await self._channel.request(ENVELOPE, message, TIMEOUT_SECONDS)
@@ -65,7 +65,7 @@ class Forwarding:
         return bytes(response.response_data or b"")
 
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """Return the lowest and the highest version of each API that the controller serves; empty if not known yet."""
+        """Return the controller's version range of each API; empty if unknown."""
         return self._versions()
 
     async def ask(self, key: int, message: Any, principal: Principal = ANONYMOUS, host: str = "") -> Any:
@@ -93,7 +93,10 @@ class Forwarding:
 
 
 def serialized(principal: Principal) -> bytes:
-    """Return a principal as an envelope has it: a version, type and name, whether a token authenticated it, no tags."""
+    """Return a principal's bytes in an envelope.
+
+    They are a version, type and name, whether a token authenticated it, and no tags.
+    """
     texts = [one.encode() for one in (principal.kind, principal.name)]
     parts = [write_uvarint(len(one) + 1) + one for one in texts]
     return b"".join([_PRINCIPAL_VERSION, *parts, b"\0", b"\0"])

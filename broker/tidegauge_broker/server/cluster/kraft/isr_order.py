@@ -1,7 +1,7 @@
 """The order in which a leader of Kafka 4 names the members of an ISR that it proposes.
 
-The controller keeps the list of an AlterPartition request as it is, so its order is that of the metadata log, of
-snapshots and of clients' metadata. A leader makes the list from a ``scala.collection.mutable.HashSet``, in the order of
+The controller keeps the list of an AlterPartition request as it is, so its order reaches the metadata log,
+snapshots and clients' metadata. A leader makes the list from a ``scala.collection.mutable.HashSet``, in the order of
 its table. Source: ``Partition.prepareIsrExpand`` and ``prepareIsrShrink``; ``mutable.HashSet``.
 """
 
@@ -15,7 +15,7 @@ _LOAD_FACTOR = 0.75
 
 
 def order_of_expansion(members: Collection[int]) -> list[int]:
-    """Return the members of an ISR that a replica joins, as ``prepareIsrExpand`` lists them.
+    """Return the members of an expanded ISR, as ``prepareIsrExpand`` lists them.
 
     The table is made for the members that are known (``HashSet.from``).
     """
@@ -38,6 +38,6 @@ def order_of_shrinking(members: Collection[int]) -> list[int]:
 
 
 def _in_table(members: Collection[int], size: int) -> list[int]:
-    """Return the members by their place in a table; those of one place by their hash."""
+    """Return the members by their place in a table, then by hash."""
     hashes = {member: member ^ (member >> 16) for member in members}
     return sorted(members, key=lambda member: (hashes[member] & (size - 1), hashes[member]))

@@ -83,7 +83,7 @@ class Beat:
 
 
 class Lifecycle:
-    """See the module.
+    """The lifecycle of a broker in KRaft mode.
 
     Args:
         beat_ms: ``broker.heartbeat.interval.ms``.
@@ -118,7 +118,7 @@ class Lifecycle:
         assert (self.state, state) in ALLOWED, f"A broker may not change from {self.state} to {state}"
         self.state = state
 
-    # What the broker does
+    # Events from the broker
 
     def start(self, now_ms: int) -> None:
         """Begin to register."""
@@ -170,7 +170,10 @@ class Lifecycle:
         return NEVER_MS if self.state is BrokerState.SHUTTING_DOWN else min(self._due_ms, self._give_up_ms, *limits)
 
     def next_request(self, now_ms: int) -> Register | Beat | None:
-        """Return the request that is to be sent now; None: there is none, or one is in flight."""
+        """Return the request to send now, or None.
+
+        None: nothing is due, or a request is in flight.
+        """
         self._check_limits(now_ms)
         if self._sent is not None or now_ms < self._due_ms or self.state is BrokerState.SHUTTING_DOWN:
             return None

@@ -36,7 +36,7 @@ _MEANINGS: Mapping[ErrorCode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a broker registers.
+    """The content of a broker's registration.
 
     Attributes:
         listeners: its addresses for clients and brokers, with security protocols by Kafka's numbers.
@@ -56,11 +56,11 @@ class Identity:
 
 
 class Membership:
-    """See the module.
+    """The membership of this broker in its cluster.
 
     Args:
-        identity: what the broker registers.
-        lifecycle: says what is sent when.
+        identity: the content of the registration.
+        lifecycle: decides which request is sent when.
         channel: to the controller.
         applied_offset: returns the offset of the last metadata record that is in force here; -1: none is.
         knows_cordoned: whether the cluster's metadata.version knows cordoned log directories; this broker has none.
@@ -118,7 +118,7 @@ class Membership:
         """Why the broker ends by itself; empty: it does not."""
         return self._lifecycle.failure
 
-    # What the broker does
+    # Events from the broker
 
     def start(self) -> None:
         """Begin to register."""

@@ -40,7 +40,7 @@ LOG = logging.getLogger("tidegauge.quorum")
 
 
 class MetadataSource(ABC):
-    """See the module. ``begin``, then ``close``.
+    """The source of a broker's images. ``begin``, then ``close``.
 
     Args:
         settings: the broker's as a node.
@@ -54,12 +54,12 @@ class MetadataSource(ABC):
     @property
     @abstractmethod
     def _driver(self) -> QuorumDriver:
-        """What drives the node; ``begin`` has returned."""
+        """The driver of the node; ``begin`` has returned."""
 
     @property
     @abstractmethod
     def _committed(self) -> CommittedMetadata:
-        """What follows the committed records; ``begin`` has returned."""
+        """The follower of committed records; ``begin`` has returned."""
 
     @abstractmethod
     async def begin(self) -> None:
@@ -91,7 +91,7 @@ class MetadataSource(ABC):
 
     @property
     def kraft_version(self) -> int:
-        """The level of kraft.version, which stands in control records."""
+        """The level of kraft.version, as control records have it."""
         return self._driver.node.history.version
 
     @property
@@ -105,7 +105,7 @@ class MetadataSource(ABC):
         return self._driver.node.state.leader_id
 
     def leader_address(self) -> str | None:
-        """Return where the quorum's leader, the active controller, is reached; None: no leader is known."""
+        """Return the address of the active controller; None: unknown."""
         state = self._driver.node.state
         endpoint = None
         if isinstance(state, Follower):

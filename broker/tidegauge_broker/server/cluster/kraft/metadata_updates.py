@@ -1,4 +1,4 @@
-"""What the step from one image to another changes in what a broker knows of its cluster. Pure.
+"""The difference between two images, as a change of a broker's view of its cluster. Pure.
 
 Rules (``KRaftMetadataCache``):
     1. A broker counts as alive while it is not fenced; what clients see of a partition follows from that.
@@ -24,7 +24,10 @@ _NO_PARTITIONS: SortedMap[int, PartitionRegistration] = SortedMap()
 
 
 def endpoint_of(broker: RegisteredBroker, among_brokers: str) -> Endpoint:
-    """Return a broker's address on the listener of this name, with all its listeners; without that the first one's."""
+    """Return a broker's address on a listener, with all its listeners.
+
+    Without that listener it is the first one's.
+    """
     listeners = tuple(Listener(one.name, one.host, one.port) for one in broker.endpoints)
     at = next((one for one in listeners if one.name == among_brokers), listeners[0] if listeners else None)
     protocols = {one.name: _PROTOCOLS.get(one.security_protocol, "PLAINTEXT") for one in broker.endpoints}

@@ -1,12 +1,12 @@
 """Puts images of the metadata in force at this broker, one after the other.
 
 Rules (``BrokerMetadataPublisher.onMetadataUpdate``):
-    1. What clients see comes first, then the roles of replicas, then settings, quotas, credentials and access control
-       lists. What fails is reported in the log, and costs nothing else its change.
-    2. States in between are skipped: what is published next is the newest image.
+    1. The metadata for clients come first, then the roles of replicas, then settings, quotas, credentials and access
+       control lists. A failure is logged, and the other changes take effect.
+    2. States in between are skipped: the next image to publish is the newest.
     3. A large step is taken in portions, with turns of the event loop between.
-    4. The offset that heartbeats report is that of the last image that is wholly in force; before the first one, that
-       of what is loaded, so that the broker may begin to recover its logs.
+    4. The offset in heartbeats is the offset of the last image that is completely in force. Before the first one, it is
+       the offset of the loaded one, so that the broker may begin to recover its logs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PORTION = 500
 
 
 class Publisher:
-    """See the module.
+    """Puts images of the metadata in force.
 
     Args:
         broker_id: this broker.
@@ -72,7 +72,7 @@ class Publisher:
         place: Callable[[Sequence[PartitionState]], None],
         assigned: Callable[[], None],
     ) -> None:
-        """Take over what is to be notified.
+        """Take over the parts to notify.
 
         Args:
             among_brokers: the listener that brokers use among themselves.
@@ -147,7 +147,7 @@ class Publisher:
         update(portion)
 
     async def _take_levels(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Hand on the levels of features where they have changed."""
+        """Hand on the levels of features if they have changed."""
         if old.features != new.features:
             self._applied.levels_changed(new.features)
 

@@ -1,6 +1,6 @@
-"""What this broker asks of the active controller for itself (``ports.ControllerRequests``).
+"""The requests of this broker itself to the active controller (``ports.ControllerRequests``).
 
-Requests of one kind wait for one another, those of different kinds do not: each has a connection of its own.
+Requests of one kind wait for one another, requests of different kinds do not: each kind has its own connection.
 Source: ``DefaultAlterPartitionManager``, ``RPCProducerIdManager``, ``DefaultAutoTopicCreationManager``.
 """
 
@@ -35,12 +35,12 @@ CreateTopics = Callable[[Sequence[NewTopic]], Awaitable[list[TopicOutcome]]]
 
 
 class KRaftRequests:
-    """See the module.
+    """The requests of this broker to the active controller.
 
     Args:
         broker_id: this broker.
         broker_epoch: its registration.
-        epoch_of: returns the broker epoch of a broker by the metadata; -1 where it is unknown.
+        epoch_of: returns the broker epoch of a broker by the metadata; -1 if it is unknown.
         isr_channel: to the controller, for AlterPartition.
         ids_channel: to the controller, for AllocateProducerIds.
         create_topics: has topics created.
@@ -91,7 +91,7 @@ class KRaftRequests:
         return kafka.AlterPartitionRequest(request.broker_id, request.broker_epoch, topics)
 
     def _partition(self, proposal: IsrProposal) -> kafka.PartitionData:
-        """Return Kafka's form of a proposal, whose last member is the one that joins, if any does."""
+        """Return a proposal in Kafka's form; a joining member is last."""
         epochs = {member: self._epoch_of(member) for member in proposal.new_isr}
         expands = proposal.joiner_epoch >= 0
         if expands:
@@ -134,7 +134,7 @@ class KRaftRequests:
 def _verdicts(
     proposals: Sequence[IsrProposal], response: kafka.AlterPartitionResponse
 ) -> dict[TopicPartition, IsrVerdict]:
-    """Return the verdicts of a response; what names none of the proposals is left out."""
+    """Return a response's verdicts on the proposals; others are left out."""
     names = {topic_id_bytes(one.topic_id): one.topic_partition.topic for one in proposals}
     found: dict[TopicPartition, IsrVerdict] = {}
     for topic in response.topics:

@@ -1,4 +1,4 @@
-"""What the metadata log keeps for all brokers - settings, client quotas, SCRAM credentials, access control lists - read
+"""Stores of the metadata log for all brokers - settings, client quotas, SCRAM credentials, access control lists - read
 from the image, and altered by the active controller (``ports.MetadataStores``).
 
 An image that is published brings the notifications of all that it changes, in Kafka's order: settings, quotas,
@@ -106,7 +106,7 @@ def _resource(entity: str) -> tuple[int, str]:
 
 
 class KRaftStores:
-    """See the module.
+    """The stores in the metadata log.
 
     Args:
         image: returns the image that is in force.

@@ -1,7 +1,7 @@
 """The features that a broker here supports, with their levels.
 
-Those that it does not have yet are supported at level 0 alone: a cluster that has finalised another level refuses the
-registration, so that no client is promised what is not there.
+Missing features are supported at level 0 alone: a cluster that has finalised another level refuses the
+registration, so that no client is promised a feature that is missing.
 Source: ``BrokerFeatures.defaultSupportedFeatures``.
 """
 

@@ -23,6 +23,6 @@ def acl_changes(zookeeper: ZooKeeper, acls: AclStore, now_ms: Callable[[], int])
 
 
 def _without_number(name: str) -> int:
-    """Return 0: no one waits for a change of a list by its number."""
+    """Return 0: no caller waits for a list's change by its number."""
     del name
     return 0

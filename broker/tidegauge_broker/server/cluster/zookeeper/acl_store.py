@@ -2,8 +2,8 @@
 
 Rules:
     1. All lists are read at the start and with a new session; a change node names a list that is read again. A broker
-       does not start on a list that is unreadable: it could hold a denial. Later what was known of such a list stays in
-       force, and the log names it.
+       does not start on a list that is unreadable: it could hold a denial. Later the known content of such a list stays
+       in force, and the log names it.
     2. A list is written expecting the version that was read, with the change node that notifies all brokers in the same
        transaction (in Kafka: after it). It is in force at this broker before the response.
 Source: ``AclAuthorizer``, ``AclApis``.
@@ -131,7 +131,7 @@ class AclStore(AccessControl):
         return outcomes
 
     async def delete(self, filters: Sequence[Filter]) -> list[list[tuple[Binding, Outcome]]]:
-        """Remove the entries that filters match; return those of each filter. What several match is the first one's."""
+        """Remove the entries that filters match; return each filter's entries. The first of several filters counts."""
         patterns = dict.fromkeys(self.authorizer.patterns())
         for one in filters:
             if one.is_of_one_name:

@@ -1,6 +1,6 @@
 """Quotas of users, client ids and addresses in ZooKeeper: kept and listed, as in Kafka.
 
-What is in force at this broker: ``quotas_in_force.py``, and ``address_quotas.py`` for those of addresses.
+The quotas in force at this broker are in ``quotas_in_force.py``, and for addresses in ``address_quotas.py``.
 
 Rules:
     1. An entity is a user, a client id, both, or an address; a name that is None is the default of its type.
@@ -113,7 +113,7 @@ class ClientQuotas:
         return [quota for quota in found if quota.values]
 
     async def values(self, entity: Entity) -> dict[str, float]:
-        """Return what is set for one entity, by key; none where nothing is, or where it is unreadable.
+        """Return one entity's quotas, by key; empty if missing or unreadable.
 
         Raises:
             ZooKeeperError: ZooKeeper could not be read.
@@ -149,7 +149,7 @@ def _refused(message: str) -> TidegaugeError:
 
 
 def _checked(entity: Entity) -> dict[str, str]:
-    """Return the entity's names as they stand in paths."""
+    """Return the entity's names in the form of paths."""
     if not entity:
         raise _refused("Invalid empty client quota entity")
     for kind, name in entity.items():
@@ -163,7 +163,7 @@ def _checked(entity: Entity) -> dict[str, str]:
 
 
 def _written(name: str | None) -> str:
-    """Return a name as it stands in a path."""
+    """Return a name in the form of a path."""
     return DEFAULT_ENTITY if name is None else sanitized(name)
 
 
@@ -210,7 +210,9 @@ async def _is_address(text: str) -> bool:
 
 
 def entity_at(path: str) -> Entity | None:
-    """Return the user, client id or pair whose quotas a path below ``/config`` has; None where it is of another kind.
+    """Return the entity of a quota path below ``/config``, or None.
+
+    It is a user, a client id or a pair; None: the path is of another kind.
 
     Source: ``UserConfigHandler`` and ``ClientIdConfigHandler``.
     """

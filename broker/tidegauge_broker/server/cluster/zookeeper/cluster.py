@@ -26,7 +26,7 @@ _DEFAULT_CONNECTION_TIMEOUT_MS = 18_000
 
 
 class ZooKeeperCluster:
-    """See the module. Use ``connect``.
+    """A cluster in ZooKeeper mode. Use ``connect``.
 
     Args:
         zookeeper: the session.
@@ -71,7 +71,7 @@ class ZooKeeperCluster:
 
     @property
     def requests(self) -> ControllerClient:
-        """What this broker asks of the controller, which is one of the brokers."""
+        """The requests of this broker to the controller, which is one of the brokers."""
         return self._requests
 
     @property
@@ -82,7 +82,7 @@ class ZooKeeperCluster:
         """Return nothing: ZooKeeper mode has no features."""
 
     def is_stray(self, at: TopicPartition, topic_id: str) -> bool:
-        """Return that no log is: the controller asks for the deletion of those that there should not be."""
+        """Return False: in ZooKeeper mode the controller requests the deletion of strays."""
         del at, topic_id
         return False
 
@@ -124,7 +124,7 @@ class ZooKeeperCluster:
         return self._controller
 
     async def register(self) -> None:
-        """Create the broker's znode, once that of an older session is deleted."""
+        """Create the broker's znode, once the znode of an older session is deleted."""
         await over_sessions(self._registration.register)
 
     async def take_part(self) -> None:
@@ -147,7 +147,9 @@ class ZooKeeperCluster:
         await self._zookeeper.close()
 
     async def leadership(self, at: TopicPartition) -> Leadership | None:
-        """Return the state in a partition's znode, as ZooKeeper's leader has it; None: there is none that can be read.
+        """Return the state in a partition's znode at ZooKeeper's leader, or None.
+
+        None: there is no readable state.
 
         Raises:
             ZooKeeperError: ZooKeeper did not respond, or the session ended.
@@ -160,11 +162,11 @@ class ZooKeeperCluster:
             return None
 
     async def deleted_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions that no assignment contains. A topic that cannot be read counts as existing."""
+        """Return the partitions without assignment; unreadable topics count as existing."""
         return await deleted_partitions(self._zookeeper, partitions)
 
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """Return the ids in the topics' znodes, empty if one has none; without those that cannot be read."""
+        """Return the ids in readable topics' znodes, empty without one."""
         return await topic_ids(self._zookeeper, topics)
 
     def report_failed_replicas(self) -> None:

@@ -72,7 +72,7 @@ class ConfigChanges(Generic[Changed]):
         self._wake = asyncio.Event()
         self._watch: Watch | None = None
         self._task: asyncio.Task[None] | None = None
-        zookeeper.on_session(self._on_session)  # what is read before ``start`` may be of an expired session
+        zookeeper.on_session(self._on_session)  # reads before ``start`` may belong to an expired session
 
     def start(self) -> None:
         """Begin."""
@@ -105,7 +105,7 @@ class ConfigChanges(Generic[Changed]):
                 LOG.exception("Changed settings could not be applied; they are looked at again with the next change")
 
     async def look(self) -> None:
-        """Apply what is new, and purge what is old.
+        """Apply new changes, and purge old ones.
 
         Raises:
             ZooKeeperError: the session ended meanwhile.

@@ -23,7 +23,7 @@ class TopicReader(Protocol):
 
 
 async def topic_ids(zookeeper: TopicReader, topics: Collection[str]) -> dict[str, str]:
-    """Return the ids of topics in ``/brokers/topics/T``, empty if a znode has none; without what can't be read."""
+    """Return topics' ids by their znodes, empty without one; skip unreadable znodes."""
     found: dict[str, str] = {}
     for topic in topics:
         try:
@@ -37,7 +37,7 @@ async def topic_ids(zookeeper: TopicReader, topics: Collection[str]) -> dict[str
 async def deleted_partitions(
     zookeeper: TopicReader, partitions: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
-    """Return those of some partitions that no assignment has; a topic that can't be read is not deleted."""
+    """Return the partitions without assignment; unreadable topics count as existing."""
     gone: set[TopicPartition] = set()
     for topic in dict.fromkeys(at.topic for at in partitions):
         try:

@@ -69,7 +69,7 @@ async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], st
     """Create the persistent znodes that are missing; return the cluster's id, which the first broker makes.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, what stands there is no cluster id.
+        TidegaugeError: INVALID_REQUEST, the znode has no cluster id.
     """
     await _ensure_paths(zookeeper, PERSISTENT_PATHS)
     try:
@@ -92,10 +92,10 @@ async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], st
 
 
 async def _ensure_paths(zookeeper: ZooKeeper, paths: Sequence[str]) -> None:
-    """Make persistent znodes and their parents where they are missing, with two round trips, not two for each.
+    """Make missing persistent znodes and their parents, with two round trips, not two for each.
 
-    Requests of a session are carried out in their order, so a parent comes before its child. Where a connection broke
-    on the way and that did not hold, the paths are made one after the other.
+    Requests of a session are carried out in their order, so a parent comes before its child. If a connection broke
+    in between and that did not hold, the paths are made one after the other.
     """
     stats = await asyncio.gather(*(zookeeper.exists(path) for path in paths))
     missing = [path for path, stat in zip(paths, stats, strict=True) if stat is None]
@@ -180,7 +180,7 @@ class Registration:
                 if text != logged:
                     logged = text
                     is_known = isinstance(problem, TidegaugeError | ZooKeeperError)
-                    LOG.error(  # noqa: TRY400 - what is known says it all
+                    LOG.error(  # noqa: TRY400 - a known problem says it all
                         "Broker %d is out of the cluster and tries to register again: %s",
                         self._node.broker_id,
                         text,
@@ -191,11 +191,11 @@ class Registration:
             return
 
     async def register(self) -> None:
-        """Create the znode, once that of an older session is deleted.
+        """Create the znode, once the znode of an older session is deleted.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, another broker with this id and another address is alive, or what stands
-            in its place cannot be read, or another broker advertises an address of this one.
+            TidegaugeError: INVALID_REQUEST, another broker with this id and another address is alive, or the znode in
+                its place cannot be read, or another broker advertises an address of this one.
             SessionExpired: the session ended meanwhile, and the znode with it.
         """
         expiries = self._expiries
@@ -262,7 +262,7 @@ class Registration:
                 )
 
     async def _is_ours(self, path: str) -> bool:
-        """Return whether this session made the znode: a create that was sent twice meets its own first success."""
+        """Whether this session made the znode: a create that was sent twice meets its own first success."""
         stat = await self._zookeeper.exists(path)
         return stat is not None and stat.ephemeral_owner == self._zookeeper.session_id
 
@@ -307,7 +307,10 @@ class Registration:
             watch.cancel()
 
     def _other(self, data: bytes) -> BrokerNode:
-        """Return the broker that holds this id; an unreadable one is not waited for: it may be another broker's."""
+        """Return the broker that holds this id; raise if it is unreadable.
+
+        Its znode is not waited for then: it may be another broker's.
+        """
         try:
             return BrokerNode.decode(self._node.broker_id, data)
         except MalformedZnode as problem:

@@ -44,7 +44,7 @@ class ScramUsers:
         self._known: dict[str, dict[str, ScramCredential]] = {}
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return a user's credential for a mechanism as it is known here; None where there is none (rule 3)."""
+        """Return a user's credential for a mechanism, as known here (rule 3)."""
         return self._known.get(user, {}).get(mechanism)
 
     def iterations(self, mechanism: str) -> list[int]:
@@ -60,7 +60,7 @@ class ScramUsers:
         self._known = {name: await self._credentials(name) for name in await self._names()}
 
     async def read(self, user: str) -> None:
-        """Read a user again, by the name in the notification: that of its znode below ``users``.
+        """Read a user again, by the name in the notification: the name of its znode below ``users``.
 
         Raises:
             ZooKeeperError: ZooKeeper could not be read.
@@ -153,7 +153,7 @@ class ScramUsers:
     async def _texts(self, user: str) -> Mapping[str, str]:
         try:
             return await self._admin.read(f"users/{sanitized(user)}")
-        except MalformedZnode:  # what is wrong would name the secret
+        except MalformedZnode:  # its message would name the secret
             LOG.warning("The credentials of user %s are unreadable and are left out", user)
             return {}
 

@@ -1,4 +1,4 @@
-"""What ZooKeeper keeps for all brokers of a cluster, and the notifications of its changes.
+"""Stores in ZooKeeper for all brokers of a cluster, and the notifications of their changes.
 
 Source: ZkConfigManager, ``DynamicConfigManager.ConfigChangedNotificationHandler``.
 """
@@ -43,14 +43,14 @@ class ZooKeeperSettings:
         return await self._admin.read(entity)
 
     async def names(self, kind: str) -> Collection[str]:
-        """Return the names of the entities of a kind that have settings; none if the kind has no znode."""
+        """Return the entities of a kind with settings; none without its znode."""
         try:
             return await self._zookeeper.children(f"{CONFIG}/{kind}")
         except NoNode:
             return []
 
     async def _make_parent(self, entity: str) -> None:
-        """Make the znode of a kind of entities that Kafka 3.9 does not make at its start: that of groups."""
+        """Make the znode of a kind of entities that Kafka 3.9 does not make at its start: groups."""
         kind, _, _ = entity.partition("/")
         with contextlib.suppress(NodeExists):
             await self._zookeeper.create(f"{CONFIG}/{kind}", b"")
@@ -74,7 +74,7 @@ class ZooKeeperSettings:
 
 
 class ZooKeeperStores:
-    """See the module (``ports.MetadataStores``).
+    """The stores in ZooKeeper (``ports.MetadataStores``).
 
     Args:
         zookeeper: the session.

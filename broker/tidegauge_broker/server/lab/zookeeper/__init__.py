@@ -1,1 +1,1 @@
-"""What the lab does to a broker's membership where ZooKeeper keeps it: its connection, and its session."""
+"""The lab's access to a broker's membership in ZooKeeper mode: its connection, and its session."""

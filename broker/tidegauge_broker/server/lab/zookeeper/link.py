@@ -1,11 +1,11 @@
 """The connection with ZooKeeper, led through a pair of sockets so that its bytes can be held up.
 
-Contract: ``dial`` stands between kazoo and the network: it opens the real connection and gives kazoo one end of a pair
+Contract: ``dial`` is between kazoo and the network: it opens the real connection and gives kazoo one end of a pair
 of sockets; a thread of its own carries the bytes between. So a partition is one of the network, as kazoo and ZooKeeper
 see it: no byte passes, no end of the connection is seen, and the session expires on the server.
 
 Rules:
-    1. Out is what the broker sends, in is what comes back. Bytes of a partitioned direction wait, as TCP would send
+    1. Out is the broker's direction, in is the responses'. Bytes of a partitioned direction wait, as TCP would send
        them again, and pass when the partition heals. A new connection needs both directions, and is refused otherwise.
     2. When kazoo gives a connection up, what still waits in it is dropped.
     3. A delay applies to each piece; the order stays.
@@ -29,7 +29,7 @@ _PATIENCE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Weather:
-    """What happens to the bytes of one direction."""
+    """The state of one direction: partitioned or delayed."""
 
     is_partitioned: bool = False
     delay_seconds: float = 0.0

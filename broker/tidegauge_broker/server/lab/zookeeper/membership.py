@@ -13,10 +13,10 @@ from tidegauge_broker.server.lab.zookeeper.session_note import keep_noted
 
 
 class ZooKeeperMembership:
-    """See the module.
+    """The membership of a broker in ZooKeeper mode, for the lab.
 
     Args:
-        faults: those that apply to the connection.
+        faults: the faults that apply to the connection.
         session_file: where the session is noted (``lab.session.file``); None: nowhere.
     """
 

@@ -1,6 +1,6 @@
 """Notes the broker's ZooKeeper session in a file, so that the lab can end it when the broker is dead or paused.
 
-Who has a session's id and password may end it, so the file is its owner's alone.
+A session's id and password suffice to end it, so the file is its owner's alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the clients of a controller's listener may do, by the access control lists of the committed metadata.
+"""The permissions of clients of a controller's listener, by the access control lists of the committed metadata.
 
 Without ``authorizer.class.name`` everyone may do everything. With it, brokers and other controllers need
 CLUSTER_ACTION: their principal is one of ``super.users``, since no list exists before the first of them has connected.
@@ -42,7 +42,7 @@ OF_CLUSTER: Mapping[int, Operation] = {
 
 
 class Authorization:
-    """See the module.
+    """Authorizes the requests at a controller's listener.
 
     Args:
         values: the controller's settings.
@@ -74,20 +74,20 @@ class Authorization:
         return self._lists.authorizer
 
     def allows(self, call: Call, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Return whether the client of a request may do an operation with a resource."""
+        """Whether the client of a request may do an operation with a resource."""
         authorizer = self.authorizer
         return authorizer is None or authorizer.allows(call.principal, call.host, operation, kind, name)
 
     def allows_cluster(self, call: Call, operation: Operation) -> bool:
-        """Return whether the client of a request may do an operation with the cluster."""
+        """Whether the client of a request may do an operation with the cluster."""
         return self.allows(call, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def refused_topics(self, call: Call, operation: Operation, names: Iterable[str]) -> set[str]:
-        """Return the topics with which the client of a request may not do an operation."""
+        """Return the topics for which a request's client lacks an operation."""
         return {name for name in names if not self.allows(call, operation, ResourceType.TOPIC, name)}
 
     def guarded(self, served: Served) -> Served:
-        """Return an API that refuses clients which may not do what it needs of the cluster."""
+        """Return an API that refuses clients without its permission on the cluster."""
         operation = OF_CLUSTER.get(served.key)
         if operation is None:
             return served

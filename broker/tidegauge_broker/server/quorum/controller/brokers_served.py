@@ -1,4 +1,4 @@
-"""What brokers ask of the controller: registration, heartbeats, ISR changes, directories, producer ids.
+"""The APIs of the controller for brokers: registration, heartbeats, ISR changes, directories, producer ids.
 
 Source: ``ControllerApis.handleBrokerRegistration``, ``handleBrokerHeartBeatRequest``, ``handleUnregisterBroker``,
 ``handleAlterPartitionRequest``, ``handleAssignReplicasToDirs``, ``handleAllocateProducerIdsRequest``.

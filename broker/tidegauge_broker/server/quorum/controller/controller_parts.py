@@ -42,7 +42,7 @@ def controller_settings(settings: NodeSettings, cluster_id: str) -> ControllerSe
 
 
 class ControllerParts:
-    """See the module. ``committed``, then ``controller`` are observers of the driver.
+    """The parts of a controller's process. ``committed``, then ``controller`` are observers of the driver.
 
     Args:
         node: the node.

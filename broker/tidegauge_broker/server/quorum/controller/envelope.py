@@ -39,7 +39,7 @@ _ADDRESS_BYTES = {4, 16}
 
 
 def served(handlers: Mapping[int, Served]) -> list[Served]:
-    """Return the API; it looks the inner requests' APIs up in the listener's own table."""
+    """Return the API; it finds inner requests' APIs in the listener's table."""
     return [Served(apis.ENVELOPE, Envelopes(handlers).handle)]
 
 
@@ -55,7 +55,7 @@ class _Inner(NamedTuple):
 
 
 class Envelopes:
-    """Handles envelopes; what is inside a large one is decoded and encoded in several turns of the event loop.
+    """Handles envelopes; a large inner request is decoded and encoded in several turns of the event loop.
 
     Args:
         handlers: of the inner requests' APIs, by key.
@@ -88,7 +88,7 @@ class Envelopes:
                 self._handle(call, inner, request, is_large=False)
 
     def _opened(self, message: EnvelopeRequest) -> _Inner:
-        """Return what is in an envelope.
+        """Return an envelope's content.
 
         Raises:
             TidegaugeError: PRINCIPAL_DESERIALIZATION_FAILURE or INVALID_REQUEST.

@@ -1,4 +1,4 @@
-"""The features that a controller supports: those of its own metadata, and those that only its brokers act by."""
+"""The features that a controller supports: its own metadata's features, and features that only its brokers act by."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from tidegauge_controller.metadata.image import FeatureRange
 FEATURE_RANGES = {name: FeatureRange(0, one.highest) for name, one in FEATURES.items()} | dict(SUPPORTED_FEATURES)
 """Levels by name, kraft.version among them (``QuorumFeatures.defaultSupportedFeatureMap``)."""
 FINALIZED_HERE = {name: levels for name, levels in FEATURE_RANGES.items() if name != KRAFT_VERSION}
-"""Levels of the features whose finalised level is a metadata record; that of kraft.version is a control record."""
+"""Levels of the features whose finalised level is a metadata record; kraft.version's is a control record."""

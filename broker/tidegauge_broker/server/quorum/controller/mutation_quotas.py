@@ -23,7 +23,7 @@ _RATE = "controller_mutation_rate"
 
 
 class MutationQuotas:
-    """See the module.
+    """The quotas of partitions that clients create and delete.
 
     Args:
         values: the controller's settings.

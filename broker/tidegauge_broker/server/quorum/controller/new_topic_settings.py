@@ -28,7 +28,7 @@ Configs = Sequence[CreatableTopicConfigs]
 
 
 class NewTopicSettings:
-    """See the module. Those of a topic without settings of its own are kept until the cluster's change.
+    """The settings in force of a new topic. Without settings of its own they are kept until the cluster's change.
 
     Args:
         controller: has the cluster's settings.

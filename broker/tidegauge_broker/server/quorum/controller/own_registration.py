@@ -1,6 +1,6 @@
 """Registers this controller at the active one, whenever the metadata have no registration of its process (KIP-919).
 
-The active controller must know which controllers exist, where they are and what they support before it raises the
+The active controller must know which controllers exist, their addresses and features before it raises the
 level of a feature. Source: ``ControllerRegistrationManager``.
 """
 
@@ -31,7 +31,7 @@ FindLeader = Callable[[], Endpoint | None]
 
 
 class OwnRegistration:
-    """See the module.
+    """Registers this controller at the active one.
 
     Args:
         controller: this controller.

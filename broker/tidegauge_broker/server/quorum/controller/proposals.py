@@ -21,7 +21,7 @@ class Proposal(NamedTuple):
 
 
 def proposals_of(decision: Decision[Any]) -> Iterator[Proposal]:
-    """Yield the records of a decision in portions that one batch can hold; those of an atomic one all at once."""
+    """Yield the records of a decision in portions that one batch can hold; an atomic decision's all at once."""
     values: list[bytes] = []
     size_bytes = 0
     for record in decision.records:

@@ -6,7 +6,7 @@ Rules (``QuorumController``):
     2. Events are decided one after the other, from the image with the pending records. The records of a decision are
        tried on that image first, then proposed to the quorum as a whole; memory changes when the log has taken them.
     3. A response waits until its records are committed and in the committed image. So does a response without records,
-       for whatever was pending when it was decided.
+       for the records that were pending when it was decided.
     4. When leadership is lost, memory is dropped, and whatever waits gets NOT_CONTROLLER. The committed image remains.
     5. An event that is refused, or that meets a defect, costs itself alone: nothing was proposed yet. A node whose log
        refuses the records of a decision gives its leadership up.
@@ -55,7 +55,7 @@ class _Refused(Exception):
 
 
 class QuorumController:
-    """See the module. It is an observer of the node (``driver.Observer``), and must stand behind the committed image.
+    """The controller on one node. It observes the node (``driver.Observer``), and must come after the committed image.
 
     Args:
         node: the node.
@@ -250,7 +250,7 @@ class QuorumController:
             self._arrived.clear()
 
     async def _handle(self, event: WriteEvent) -> None:
-        """Decide about an event, and let the log take what was decided."""
+        """Decide about an event, and let the log take the decision's records."""
         active = self._active
         if active is None:
             self._fail(event, ErrorCode.NOT_CONTROLLER, self.not_active())

@@ -72,7 +72,7 @@ def served(controller: QuorumController, authorization: Authorization) -> list[S
 def _refused(
     resources: Sequence[Any], authorization: Authorization, call: Call
 ) -> dict[ConfigResource, TidegaugeError]:
-    """Return the resources of a request that contradict themselves, or that the client may not alter."""
+    """Return the resources that a request repeats or may not alter."""
     named = Counter(ConfigResource(one.resource_type, one.resource_name) for one in resources)
     refused: dict[ConfigResource, TidegaugeError] = {}
     for one in resources:

@@ -91,7 +91,7 @@ class Timers:
         self._due.clear()
 
     def _schedule(self, task: PeriodicTask, delay_ms: int) -> None:
-        """Queue a task once, after a delay, whatever was to queue it before."""
+        """Queue a task once, after a delay, in place of an earlier schedule."""
         if task.name in self._due:
             self._due[task.name].cancel()
         self._due[task.name] = asyncio.get_running_loop().call_later(delay_ms / 1000, self._queue, task)

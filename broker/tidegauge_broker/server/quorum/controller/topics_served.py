@@ -70,7 +70,7 @@ def served(
 
 
 def text_of(error: ErrorCode, message: str) -> str | None:
-    """Return the message beside an error; None for one that says no more than the error itself (``ApiError``)."""
+    """Return an error's message; None if generic (``ApiError``)."""
     return None if error is ErrorCode.NONE or message == ERROR_TABLE[error].meaning else message
 
 
@@ -177,7 +177,7 @@ def _delete_topics(
 
 
 def _ambiguous(one: delete_topics.DeleteTopicState) -> delete_topics.DeletableTopicResult:
-    """Return the refusal of a topic that is named in both ways, or in none; it is named as in the request."""
+    """Return the refusal of a topic that is named by both or neither."""
     text = "Neither topic name nor id were specified."
     if one.name is not None:
         text = "You may not specify both topic name and topic id."

@@ -2,13 +2,13 @@
 
 Rules:
     1. The guard is Kafka's own (``wire.kafka.authorization``): the operations, their order, the errors and the audit
-       log are those of the API. It judges the request's form (``forms``); what it lets through reaches the handler, and
-       what it refuses gets its error in the response, behind the other results.
+       log follow the API's. It judges the request's form (``forms``); allowed items reach the handler, and refused
+       items get their error in the response, behind the other results.
     2. The Lab service needs CLUSTER_ACTION. Health and reflection need nothing.
-    3. A refusal for which a response has no place ends the call with PERMISSION_DENIED; that of a Produce with acks=0,
-       which has no response, ends the stream with UNAVAILABLE, as Kafka closes the connection.
+    3. A refusal for which a response has no place ends the call with PERMISSION_DENIED. For a Produce with acks=0,
+       which has no response, it ends the stream with UNAVAILABLE, as Kafka closes the connection.
 
-It wraps handlers as services are added to a server, where there is an authorizer.
+It wraps handlers as services are added to a server, if there is an authorizer.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SENTENCES = {
 
 
 class Verdict(NamedTuple):
-    """What a guard says of a request.
+    """The verdict of a guard on a request.
 
     Attributes:
         whole: the error of the whole request; NONE: there is none.
@@ -149,7 +149,7 @@ class AuthorizedCalls:
         self._sessions = FetchSessionCache(1, lambda: 1)  # gRPC has none of Kafka's
 
     def around(self, service: str, method: str, handler: Any) -> Any:
-        """Return a handler behind the guard, or the handler itself where none is needed."""
+        """Return a handler behind the guard, if it needs one."""
         read, write = handler.request_deserializer, handler.response_serializer
         if service == LAB:
             judge_all, judge_each = self._lab(method, handler), self._lab_stream(method, handler)

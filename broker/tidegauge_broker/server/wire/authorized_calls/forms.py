@@ -43,12 +43,12 @@ class Form(NamedTuple):
         api: whose guard does it.
         version: of Kafka's request.
         to_kafka: makes Kafka's request.
-        items: field of the gRPC request with what is judged one by one; empty: it is judged as a whole.
+        items: field of the gRPC request with the items judged one by one; empty: it is judged as a whole.
         results: field of the response with their results.
         listed: makes of a gRPC response Kafka's response with the names in it, of which the guard leaves out some;
             None: the response lists nothing that the request does not name.
         keep: removes from a gRPC response what the guard has left out of Kafka's.
-        is_called_without_items: whether the handler has something to say where nothing is left of the items.
+        is_called_without_items: whether the handler must respond even if no item is left.
     """
 
     api: int
@@ -62,7 +62,7 @@ class Form(NamedTuple):
 
 
 def name_of(item: Any) -> str:
-    """Return the name by which an item of a request is judged: its topic, its name, or itself."""
+    """Return an item's name for the guard: its topic, name, or itself."""
     if isinstance(item, str):
         return item
     return str(item.topic if hasattr(item, "topic") else item.name)
@@ -73,7 +73,7 @@ def _names(items: Iterable[Any]) -> list[str]:
 
 
 def _kept(items: Any, names: set[str]) -> None:
-    """Remove what has none of these names from a repeated field."""
+    """Remove items without one of these names from a repeated field."""
     remaining = [item for item in items if name_of(item) in names]
     del items[:]
     items.extend(remaining)

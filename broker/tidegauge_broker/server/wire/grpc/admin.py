@@ -31,7 +31,7 @@ _RESOURCE_TYPES: dict[int, int] = {topics_pb2.CONFIG_RESOURCE_TYPE_UNSPECIFIED: 
 
 
 class AdminServicer(admin_service_pb2_grpc.AdminServiceServicer):
-    """What administrators send."""
+    """Serves the requests of administrators."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service

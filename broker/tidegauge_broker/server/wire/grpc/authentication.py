@@ -1,12 +1,12 @@
 """Authenticates the callers of a gRPC listener: by the credential of each call, or by the client's certificate.
 
 Rules:
-    1. On a SASL_SSL listener each call needs a credential (``tidegauge.call_credentials``), but for those of the health
+    1. On a SASL_SSL listener each call needs a credential (``tidegauge.call_credentials``), except calls of the health
        service, as ApiVersions needs none on Kafka's listeners. A call without one that is accepted ends with
        UNAUTHENTICATED after ``connection.failed.authentication.delay.ms``, and is a line in the log.
-    2. A stream is one call. When its session ends, what has been received is responded to, and the call ends with
+    2. A stream is one call. When its session ends, the received requests get their responses, and the call ends with
        UNAVAILABLE, as a Kafka listener closes the connection: the client opens another stream, with a new credential.
-    3. On an SSL listener with ``ssl.client.auth=required`` the principal is that of the client's certificate.
+    3. On an SSL listener with ``ssl.client.auth=required`` the client's certificate gives the principal.
     4. On all other listeners callers are ``User:ANONYMOUS``, and calls are not wrapped.
 
 It wraps handlers as services are added to a server.
@@ -36,7 +36,7 @@ from tidegauge_broker.server.wire.grpc.password_checks import PasswordChecks
 LOG = logging.getLogger("tidegauge.grpc")
 Context = grpc.aio.ServicerContext[Any, Any]
 Around = Callable[[str, str, Any], Any]
-"""Given a service's full name, a method's name and its handler, returns what stands around that handler."""
+"""Wraps a handler, given a service's full name, a method's name and the handler."""
 _OPEN_TO_ALL = {"grpc.health.v1.Health"}
 _SESSION_ENDED = "The session of this call's credential has ended; call again"
 _SECRET_BYTES = 32
@@ -44,7 +44,7 @@ _CERTIFICATES_KNOWN = 256
 
 
 class Sasl(ListenerMechanisms, Protocol):
-    """What calls need of their listener's SASL.
+    """The listener's SASL, for its calls.
 
     Attributes:
         delay_ms: ``connection.failed.authentication.delay.ms``.
@@ -99,7 +99,7 @@ def by_credential(sasl: Sasl, now_ms: Callable[[], int]) -> Around:
 
 
 def by_certificate(certificates: ClientCertificates, delay_ms: int, now_ms: Callable[[], int]) -> Around:
-    """Return what gives the calls of a listener the principals of their certificates; rule 3."""
+    """Return the wrapper that gives calls their certificates' principals; rule 3."""
 
     @functools.lru_cache(_CERTIFICATES_KNOWN)
     def principal_of(pem: bytes) -> Principal:

@@ -37,7 +37,7 @@ def _take_exception(task: asyncio.Task[None]) -> None:
 
 
 class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
-    """What clients send, through one listener.
+    """Serves the requests of clients, through one listener.
 
     Args:
         service: the broker's.
@@ -67,7 +67,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         return convert.to_produce_response(request.correlation_id, [] if request.acks == 0 else results)
 
     async def _verified(self, message: produce_pb2.ProduceRequest) -> Verified:
-        """Return what may be appended; the first batch of a transaction waits for its coordinator (KIP-890)."""
+        """Return the part to append; transactions may wait for coordinators (KIP-890)."""
         request = convert.from_produce(message)
         found = self._service.verification.of(
             request, message.transactional_id or None, SupportedOperation.GENERIC_ERROR_SUPPORTED
@@ -113,7 +113,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
         except UnacknowledgedAppendFailed as problem:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
 
-    async def Fetch(  # type: ignore[override]  # what is returned serializes to the method's response
+    async def Fetch(  # type: ignore[override]  # the returned object serializes to the method's response
         self, request: fetch_pb2.FetchRequest, context: Context
     ) -> RecordsResponse:
         """Read committed batches."""
@@ -210,7 +210,7 @@ class BrokerServicer(broker_service_pb2_grpc.BrokerServiceServicer):
 
 
 def _order_of(message: produce_pb2.ProduceRequest) -> list[TopicPartition]:
-    """Return the partitions of a request, in its order, in which their results are."""
+    """Return a request's partitions in order, the order of its results."""
     return [TopicPartition(item.topic, item.partition) for item in message.partitions]
 
 

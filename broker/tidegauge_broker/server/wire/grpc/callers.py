@@ -27,7 +27,10 @@ def caller_of(context: grpc.aio.ServicerContext[Any, Any], listener: str) -> Cal
 
 
 def host_of(peer: str) -> str:
-    """Return a client's address in Java's form, from gRPC's ``ipv4:127.0.0.1:40312``; ``?``: it has none."""
+    """Return a client's address in Java's form; ``?``: it has none.
+
+    gRPC's form is ``ipv4:127.0.0.1:40312``.
+    """
     kind, _, rest = unquote(peer).partition(":")
     return java_host(host_in(rest)) if kind in {"ipv4", "ipv6"} else "?"
 
@@ -38,7 +41,7 @@ def is_of_lab(metadata: Iterable[Any] | None) -> bool:
 
 
 def calling_broker(metadata: Iterable[Any] | None) -> int | None:
-    """Return the broker that made a call with this metadata; None for a client."""
+    """Return the calling broker by a call's metadata; None: a client."""
     for key, value in metadata or ():
         if key == CALLER_KEY and str(value).isdigit():
             return int(value)

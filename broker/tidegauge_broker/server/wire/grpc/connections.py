@@ -40,7 +40,7 @@ class Peer(NamedTuple):
 
 
 class Connections:
-    """See the module.
+    """The gRPC connections of a broker, by listener and address.
 
     Args:
         listeners: their names by port.
@@ -70,7 +70,7 @@ class Connections:
         return {name: found[name] for name in self._listeners.values()}
 
     async def hold_limit(self) -> None:
-        """Shut down what is above the limit; the oldest connections of an address stay."""
+        """Shut down the connections above the limit; the oldest ones of an address stay."""
         now = dict(self._accepted())
         self._shut_down &= now.keys()
         self._known = {peer: None for peer in self._known if peer in now} | dict.fromkeys(now)
@@ -110,7 +110,7 @@ class Connections:
 
 
 def _peer_of(descriptor: int) -> Peer | None:
-    """Return the other end of a descriptor, which stays as it is; None: it is no TCP connection."""
+    """Return a descriptor's peer, leaving it open; None: no TCP connection."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return None
     looked_at = socket.socket(fileno=descriptor)

@@ -14,7 +14,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class ControlServicer(control_service_pb2_grpc.ControlServiceServicer):
-    """What the controller sends to a broker."""
+    """Serves the controller's requests to a broker."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service

@@ -14,7 +14,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class ControllerServicer(controller_service_pb2_grpc.ControllerServiceServicer):
-    """What brokers send to the controller."""
+    """Serves the brokers' requests to the controller."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service

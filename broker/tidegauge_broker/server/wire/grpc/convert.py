@@ -1,6 +1,6 @@
 """Messages of the client and replication planes: ``replica.messages`` <-> protobuf. Nothing is decided here.
 
-What is -1 or None inside is an absent field outside. The control plane has its own such module,
+A value of -1 or None inside is an absent field outside. The control plane has its own such module,
 ``tidegauge_controller.wire``.
 """
 

@@ -1,7 +1,7 @@
 """Responses of unary calls count while they wait to be written; the rules are ``PendingResponses``'.
 
-Fetch counts its own, before the records are read. Those of the other methods that clients call are counted here, as
-they are handed to gRPC; what brokers and the controller send each other, and health checks, never wait for clients that
+Fetch counts its own, before the records are read. The responses of other client methods are counted here, as
+they are handed to gRPC. Responses among brokers and the controller, and of health checks, never wait for clients that
 do not read. It wraps handlers as services are added to a server.
 """
 
@@ -33,7 +33,7 @@ class CountedResponses:
         self._responses = responses
 
     def around(self, service: str, method: str, handler: Any) -> Any:
-        """Return a handler whose responses are counted, or the handler itself if they are not."""
+        """Return a handler whose responses are counted, if they have to be."""
         is_stream = handler.request_streaming or handler.response_streaming
         if service not in _CLIENT_SERVICES or method in _NOT_COUNTED or is_stream:
             return handler

@@ -65,11 +65,11 @@ class _Call:
 
 
 class GatedCalls(grpc.aio.ServerInterceptor):
-    """See the module.
+    """Takes gRPC's calls through the service's gate.
 
     Args:
         gate: the service's.
-        listener: name of the listener whose server it stands in.
+        listener: name of the server's listener.
     """
 
     def __init__(self, gate: Gate, listener: str = "") -> None:
@@ -81,7 +81,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Stand before the service's own handler."""
+        """Intercept the call before the service's own handler."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         if handler is None or (method.startswith(_FREE) and method != _STEPPED_ROUND):
@@ -157,7 +157,7 @@ class GatedCalls(grpc.aio.ServerInterceptor):
         return _Call(rpc, caller, self._gate.enter(caller, task.cancel), of_lab)
 
     def admit(self, call: _Call, request: Any) -> Awaitable[Any] | None:
-        """Return what a stream's next request has to wait for, if anything is in force."""
+        """Return the awaitable of a stream's next request, if anything is in force."""
         if call.rpc == _SESSION_RPC:
             call.standing.update(TopicPartition(one.topic, one.partition) for one in request.partitions)
             call.standing.difference_update(TopicPartition(one.topic, one.partition) for one in request.forgotten)
@@ -202,8 +202,8 @@ class _Form:
     """The form of the response to a request of an RPC.
 
     Attributes:
-        request: what of it is handled: without the partitions that are refused, if others of it are not.
-        refused: the results of what is refused.
+        request: the part to handle: without refused partitions, if there are others.
+        refused: the results of the refused part.
     """
 
     rpc: str
@@ -211,7 +211,7 @@ class _Form:
     refused: Message | None = None
 
     def refusal(self, injected: InjectedError) -> Message | None:
-        """Return the response that refuses the request; None where only the real one names what there is.
+        """Return the refusal; None if only the real response has the names.
 
         Raises:
             CallRefused: the request changes something, and its response has no place for the error before its effect.
@@ -260,7 +260,7 @@ def _asked(call: _Call, request: Message) -> GatedRequest:
 
 
 def _why(call: _Call, problem: BaseException) -> CallRefused:
-    """Return how the call ends; a cancellation that is not the gate's is raised again."""
+    """Return how the call ends; other cancellations are raised again."""
     if isinstance(problem, CallRefused):
         return problem
     if not call.entry.broken_by:

@@ -1,13 +1,13 @@
-"""The form of an injected error in gRPC: Kafka's error put where the RPC's response has a place for it.
+"""The form of an injected error in gRPC: Kafka's error in the RPC's own place for errors.
 
 Rules:
     1. A response with a field for an error of the whole carries it there. Else it names each partition of the request,
        or of each of its markers, with the error, as Kafka's ``getErrorResponse`` does. Else (Metadata, topics) every
        item of the real response gets it.
     2. An RPC that changes something, and whose response has errors only in its items, can't fail so before its effect:
-       ``after_effect`` is needed, or a gRPC status. Where Kafka's response can, the fault is accepted, and a call of
+       ``after_effect`` is needed, or a gRPC status. If Kafka's response can, the fault is accepted, and a call of
        gRPC that meets it ends with UNAVAILABLE.
-    3. An error of some partitions stands in their results alone. Before its effect, a request that names others too is
+    3. An error of some partitions is in their results alone. Before its effect, a request that names others too is
        split, if Kafka treats its partitions one by one (``_ONE_BY_ONE``); else it fails as a whole.
 """
 
@@ -53,7 +53,7 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def problem(rpc: str, *, after_effect: bool) -> str:
-    """Return why the responses of an RPC can't carry an injected error; empty if they can."""
+    """Return why an RPC's responses can't carry an injected error, or empty."""
     if not _has_place(METHODS[rpc].output_type):
         return f"the response of {rpc} has no place for an error; give a gRPC status instead"
     if not after_effect and not can_refuse(rpc):
@@ -109,7 +109,10 @@ def with_error(error: int, response: AnyMessage, words: str = INJECTED) -> AnyMe
 
 
 def split(rpc: str, request: AnyMessage, means: Means) -> tuple[AnyMessage, AnyMessage] | None:
-    """Return what is left of a request, and what of it is to be refused; None: it can't be split. Rule 3."""
+    """Return the admitted and the refused part of a request, or None.
+
+    None: it can't be split. Rule 3.
+    """
     if rpc not in _ONE_BY_ONE or is_for_the_whole(rpc):
         return None
     parts = type(request)(), type(request)()
@@ -122,14 +125,14 @@ def split(rpc: str, request: AnyMessage, means: Means) -> tuple[AnyMessage, AnyM
 
 
 def reads_others(rpc: str, request: Any, means: Means) -> bool:
-    """Return whether a request that only reads names partitions that an error is not about: these are read. Rule 3."""
+    """Whether a request that only reads names other partitions than the error's: these are read. Rule 3."""
     if rpc not in _READS or "partitions" not in request.DESCRIPTOR.fields_by_name:
         return False
     return not all(means(asked.topic, asked.partition) for asked in request.partitions)
 
 
 def put_in_part(error: int, response: Message, means: Means) -> bool:
-    """Put the error into the results of what is meant; return whether there are others, and it is done. Rule 3."""
+    """Put the error into the results that it is for; return whether others remain, and it is done. Rule 3."""
     found = list(_results(response, ""))
     meant = [one for one, topic, partition in found if means(topic, partition)]
     if not meant or len(meant) == len(found):
@@ -140,7 +143,7 @@ def put_in_part(error: int, response: Message, means: Means) -> bool:
 
 
 def _results(message: Any, topic: str) -> Iterator[tuple[Any, str, int]]:
-    """Yield what has a place for an error and is of a topic, with its topic and its partition; -1: it is the topic."""
+    """Yield a topic's places for errors, with topic and partition; -1: the place is the topic's."""
     for field, items in message.ListFields():
         if field.message_type is None or not field.is_repeated:
             continue
@@ -153,7 +156,7 @@ def _results(message: Any, topic: str) -> Iterator[tuple[Any, str, int]]:
 
 
 def _put(error: int, message: Message, words: str) -> bool:
-    """Set the error, or that of the status; False: it has neither."""
+    """Set the error, or the status's; False: it has neither."""
     fields = message.DESCRIPTOR.fields_by_name
     if "status" in fields:
         message = message.status  # type: ignore[attr-defined]  # it has the field
@@ -173,7 +176,10 @@ def _has_place(descriptor: Descriptor) -> bool:
 
 
 def _mirrored(request: Descriptor, response: Descriptor) -> str:
-    """Return the list that both have: partitions by topic and index, or markers with such; empty if there is none."""
+    """Return the common list of both, or empty.
+
+    It has partitions by topic and index, or markers with such.
+    """
     if "markers" in request.fields_by_name and "markers" in response.fields_by_name:
         return "markers"
     found = [descriptor.fields_by_name.get("partitions") for descriptor in (request, response)]

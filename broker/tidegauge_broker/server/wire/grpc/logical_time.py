@@ -25,7 +25,7 @@ class LogicalTime:
         self._clock = clock
 
     def around(self, handler: Any) -> Any:
-        """Return a handler that carries the clock, or the handler itself if its messages have no place for it."""
+        """Return a handler that carries the clock, if its messages can."""
         time_of = _reader(handler.request_deserializer.__self__.DESCRIPTOR)
         if time_of is None:
             return handler

@@ -25,13 +25,13 @@ _NAMES = {api.name for api in APIS.values()} - _MEASURED_BY_SERVICE
 
 
 def measured_api(rpc: str) -> str | None:
-    """Return Kafka's name of the API that an RPC is; None: it is none, or the service measures it."""
+    """Return Kafka's API of an RPC; None: unknown, or measured elsewhere."""
     name = api_of(_OTHER_NAMES.get(rpc, rpc))
     return name if name in _NAMES else None
 
 
 def errors_in(message: Message) -> set[int]:
-    """Return the numbers of the errors in a response, at its top and in its items."""
+    """Return the errors in a response, at its top and in items."""
     found: set[int] = set()
     for field, value in message.ListFields():  # only those that are not zero
         if field.name == "error" and field.enum_type is not None:
@@ -55,7 +55,7 @@ class MeasuredCalls:
         self._listener = listener
 
     def around(self, method: str, handler: Any) -> Any:
-        """Return a handler that is measured, or the handler itself if it is not."""
+        """Return a handler that is measured, if it has to be."""
         api = measured_api(method)
         is_stream = handler.request_streaming or handler.response_streaming
         if self._responded is None or api is None or is_stream:

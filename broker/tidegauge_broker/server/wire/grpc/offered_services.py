@@ -1,4 +1,4 @@
-"""What a gRPC listener offers: the broker's services, health, reflection, and what the lab adds.
+"""The services of a gRPC listener: the broker's, health, reflection, and the lab's.
 
 Health is SERVING for the broker as soon as it listens, and for ``READY_SERVICE`` once the controller has sent all
 that the broker's registration brings.
@@ -50,7 +50,7 @@ MoreServices = Callable[[grpc.aio.Server], Sequence[str]]
 
 
 class OfferedServices:
-    """See the module.
+    """The services of a gRPC listener.
 
     Args:
         service: the broker's.
@@ -91,7 +91,7 @@ class OfferedServices:
         names = [name.full_name for file in _FILES for name in file.services_by_name.values()]
         names += self._more(server)
         names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
-        # What enable_server_reflection does, which would take a guarded server for one without asyncio.
+        # As enable_server_reflection, which would take a guarded server for one without asyncio.
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(ReflectionServicer(names), server)
 
     async def set_health(self, service: str, *, serving: bool) -> None:

@@ -37,7 +37,7 @@ class _Check:
 
 
 class PasswordChecks:
-    """See the module.
+    """Checks passwords in a thread.
 
     Args:
         is_right: compares a password, which takes milliseconds.

@@ -107,7 +107,7 @@ def whole(response: Any) -> Any:
 
 
 def around(method: str, handler: Any) -> Any:
-    """Return a handler that serializes both forms, if the method is one that fetches; else the handler itself."""
+    """Return a handler that serializes both forms, if its method fetches."""
     if method not in _METHODS:
         return handler
     read = handler.request_deserializer

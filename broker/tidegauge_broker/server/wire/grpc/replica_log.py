@@ -28,13 +28,13 @@ MAX_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPart:
-    """A part of a replica's log, and what the replica is at the same moment.
+    """A part of a replica's log, and the replica's state at the same moment.
 
     Attributes:
         leader_epoch: -1 before the first LeaderAndIsr.
         file: the segment file in which ``records`` begins.
         file_position: the byte in it at which it begins.
-        error: OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE, the file holds no complete batch there; or NONE.
+        error: OFFSET_OUT_OF_RANGE, NONE, or CORRUPT_MESSAGE: the file holds no complete batch there.
     """
 
     leader_epoch: int

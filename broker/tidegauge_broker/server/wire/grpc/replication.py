@@ -31,7 +31,7 @@ _LEAST_EPOCH, _GREATEST_EPOCH = -(2**15), 2**15 - 1
 
 
 class ReplicationServicer(replication_service_pb2_grpc.ReplicationServiceServicer):
-    """What followers send.
+    """Serves the requests of followers.
 
     Args:
         service: the broker's.

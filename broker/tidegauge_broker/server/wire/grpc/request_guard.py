@@ -5,12 +5,12 @@ Rules:
        log. It ends a stream.
     2. A request has at most ``MAX_ELEMENTS`` elements, at any depth: in a repeated field two bytes become some
        hundred in memory, so a request that keeps ``socket.request.max.bytes`` could take gigabytes. They are counted
-       before anything is made of them, and only where the request is long enough to hold too many. Kafka refuses
+       before anything is made of them, and only if the request is long enough to hold too many. Kafka refuses
        arrays that are longer than what follows them, and has no more of a limit.
     3. If the broker's membership ends while a request is handled, its outcome is unknown: UNAVAILABLE, as when the
        connection is lost, and clients retry.
 
-It stands where services are added, so that a call pays nothing for it.
+It wraps handlers as services are added, so that a call pays nothing for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GuardedServer:
 
     Args:
         server: takes their handlers, guarded.
-        around: given a service's full name, a method's name and its handler, returns what stands around that handler.
+        around: wraps a handler, given a service's full name, a method's name and the handler.
         max_elements: of a request.
     """
 
@@ -79,7 +79,10 @@ class GuardedServer:
 
 
 def reader(deserialize: Callable[[bytes], Any], max_elements: int) -> Callable[[bytes], Any]:
-    """Return a reader of messages that returns a MalformedRequest instead: gRPC logs a traceback of what is raised."""
+    """Return a reader of messages that returns MalformedRequest for malformed ones.
+
+    gRPC would log a traceback of an exception.
+    """
     shape = _Shape(deserialize.__self__.DESCRIPTOR)  # type: ignore[attr-defined]  # a class method of the message's type
     short_bytes = max_elements * _LEAST_ELEMENT_BYTES
 
@@ -146,7 +149,7 @@ async def _sound(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 class _Shape:
-    """What of a message type takes memory: its fields that are messages, and those of numbers that may be packed."""
+    """The fields of a message type that take memory: messages, and numbers that may be packed."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.name = descriptor.full_name
@@ -185,7 +188,7 @@ class _Shape:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return a number and where it ends; beyond the end of the data there are only zeros."""
+    """Return a number and its end; behind the data are zeros."""
     number = shift = 0
     while at < len(data):
         byte = data[at]

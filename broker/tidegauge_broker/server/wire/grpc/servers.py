@@ -68,9 +68,9 @@ class RpcServers:
         add_services: adds the services to the server of a listener, by the listener's name.
         clock: the logical clock that goes with the calls between brokers.
         responses: counts those that wait to be written; it can close connections of these servers.
-        gate: what stands before the services; None: nothing does.
+        gate: before the services; None: there is none.
         responded: takes the responses, for metrics and request log; None: there are neither.
-        connections_of: ``max.connections`` of a listener, by its name; None: that of the limits.
+        connections_of: ``max.connections`` of a listener, by its name; None: the limits' value.
         authenticated: returns what authenticates the callers of a listener, by its name; None: none of any listener.
         authorized: returns what judges the calls of a listener, by its name; None: all calls of all are allowed.
     """

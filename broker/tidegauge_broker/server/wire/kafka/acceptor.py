@@ -6,7 +6,7 @@ Rules (Kafka's Acceptor, ConnectionQuotas.inc):
     2. A connection above the quota of its address is accepted, and closed after its delay without having been served.
     3. Where the process has no descriptor left, the listener pauses for a second, and says so.
 
-The numbers are those of ``ConnectionRates``. TLS handshakes run side by side; one that fails has a line in the log.
+The numbers come from ``ConnectionRates``. TLS handshakes run side by side; one that fails has a line in the log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor:
-    """See the module.
+    """Accepts the connections of one Kafka listener.
 
     Args:
         at: the address.

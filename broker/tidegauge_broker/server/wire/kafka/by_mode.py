@@ -57,13 +57,13 @@ _WITH_ZERO_MINIMA = 4
 
 
 class Serving(NamedTuple):
-    """What a broker's listeners serve.
+    """The APIs that a broker's listeners serve.
 
     Attributes:
         protocol: the APIs and their versions.
-        apis: what is said of each API that has a handler.
+        apis: the description of each API that has a handler.
         handlers: by key.
-        of_clients: what others than brokers see, where the broker passes for a release; None: all of it.
+        of_clients: the view of clients, if the broker passes for a release; None: all of it.
     """
 
     protocol: Protocol
@@ -129,7 +129,7 @@ def serving_of(
 
 
 def _versions_by_caller(handlers: Mapping[int, Handler], seen: Handler) -> dict[int, Handler]:
-    """Return the handler of ApiVersions that tells brokers all, and others what they are to see."""
+    """Return the handler of ApiVersions: all for brokers, ``seen`` for others."""
     whole = handlers[API_VERSIONS]
 
     def handle(request: Any, context: Context) -> Any:
@@ -139,7 +139,7 @@ def _versions_by_caller(handlers: Mapping[int, Handler], seen: Handler) -> dict[
 
 
 def _served(key: int, known: ServedApi | None) -> ServedApi:
-    """Return what is said of an API in KRaft mode: the controller judges what it gets."""
+    """Return an API's description in KRaft mode, where the controller judges."""
     if known is None:
         return ServedApi(key, _nowhere, guard=None, protocol=KRAFT_BROKER_PROTOCOL)
     found = known._replace(protocol=KRAFT_BROKER_PROTOCOL)
@@ -152,7 +152,7 @@ def _nowhere(request: Any, context: Context) -> Coroutine[Any, Any, Any]:
 
 
 async def _forward(forwarding: Forwarding, api: ServedApi, request: Any, context: Context) -> Any:
-    """Return the controller's response; its error, in the API's own form, if there is none."""
+    """Return the controller's response, or an error in the API's form."""
     header, caller = context.header, context.caller
     codec = codec_of(header.key, header.version, KRAFT_BROKER_PROTOCOL)
     body = await run_in_turns(codec.encode_in_slices(request, ITEMS_PER_TURN))
@@ -175,15 +175,15 @@ _FEATURE_OF: Mapping[int, str] = {
         if not INITIALIZE_SHARE_GROUP_STATE <= key <= READ_SHARE_GROUP_STATE_SUMMARY
     },
 }
-"""The feature that must be at level 1 at least, by API. Those of states of share partitions need none."""
+"""The feature that must be at level 1 at least, by API. APIs for states of share partitions need none."""
 
 
 def _with_feature(features: Callable[[], Features | None], api: ServedApi, *, is_off: bool) -> ServedApi:
-    """Return an API that is refused, before anything else is asked, while the cluster's feature is not there.
+    """Return an API that is refused first while its feature is off.
 
     Args:
         features: returns the features that are in force.
-        api: what is said of it.
+        api: its description.
         is_off: whether the broker's own settings switch its protocol off.
 
     Source: ``KafkaApis.isConsumerGroupProtocolEnabled`` and ``isShareGroupProtocolEnabled``.

@@ -18,7 +18,7 @@ _CONTROLLER = re.compile(r"(?:broker-)?([0-9]{1,10})")
 
 
 def calling_broker(client_id: str, *, serves_controller: bool) -> int | None:
-    """Return the id of the broker that calls itself so; None for a client.
+    """Return the broker that a client id names; None: a client.
 
     Args:
         client_id: of its first request.
@@ -29,5 +29,5 @@ def calling_broker(client_id: str, *, serves_controller: bool) -> int | None:
 
 
 def is_of_broker(header: RequestHeader) -> bool:
-    """Return whether the sender of a request calls itself as brokers and controllers do."""
+    """Whether the sender of a request calls itself as brokers and controllers do."""
     return calling_broker(header.client_id, serves_controller=True) is not None

@@ -9,8 +9,8 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        acks (one whose transaction is being verified is not appended yet); batches are appended, and responses sent, in
        the order of the requests. Kafka itself waits; a client sees no difference.
        One whose response may be large waits while unwritten responses take too much memory (``counted_responses``), and
-       if it is large itself and only reads, while ``MAX_LARGE_READS`` others are handled (Kafka: num.io.threads). What
-       waits is not decoded: a message takes many times the memory of its frame.
+       if it is large itself and only reads, while ``MAX_LARGE_READS`` others are handled (Kafka: num.io.threads). A
+       waiting request is not decoded: a message takes many times the memory of its frame.
     3. While a request waits for its turn nothing more is read, so a connection holds one read's worth of requests.
     4. With acks=0 there is no response; an error closes the connection, since nothing else could notify the client.
        Any other request that fails unexpectedly is responded to with its error (``failures``).
@@ -22,8 +22,8 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        (A frame larger than a read is gathered in a buffer that grows as bytes come; its first bytes move along.)
        A response's go from the buffer that the log has read to the socket as they are (``os.writev``); only what the
        socket does not take at once is copied, and everything under TLS.
-    8. Where brokers speak among themselves, a request may carry the sender's logical clock: this broker's is advanced
-       before the request is handled, and goes along with the response (``tidegauge.kafka.header_tags``).
+       8. If brokers use the listener among themselves, a request may carry the sender's logical clock: this broker's is
+       advanced before the request is handled, and goes along with the response (``tidegauge.kafka.header_tags``).
 
 Hot path: for each request ``buffer_updated``, ``_begin``, the handler and ``_send`` run once, without a task
 or a turn of the event loop where nothing has to wait (docs/results/costs.md, CPU of one request).
@@ -80,13 +80,13 @@ MAX_UNACKED_PRODUCES = 100
 """Maximum number of Produce requests of one connection that wait for their acks at a time."""
 _NUMBERS = itertools.count(1)
 _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
-"""What closes the connection with one line in the log."""
+"""The problems that close the connection with one line in the log."""
 _IS_COROUTINE: dict[type, bool] = {}
 """By the class of a response, of which there are few: cheaper than to ask the ABC each time."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """See the module. Every method runs on the event loop."""
+    """One connection of Kafka's protocol. Every method runs on the event loop."""
 
     def __init__(self, owner: Owner, now_ms: Callable[[], int]) -> None:
         self._owner = owner
@@ -136,7 +136,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give up what is in flight."""
+        """Give up the requests in flight."""
         del exc
         self._transport = None
         self._stop_pacing()
@@ -179,7 +179,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take in what was read."""
+        """Take in the bytes that were read."""
         self.used_ms = self._now_ms()
         self._reader.take(nbytes)
         self._go_on()
@@ -261,7 +261,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._respond_failure(slot, problem)
 
     def _decoded(self, slot: Slot, frame: memoryview) -> Any:
-        """Return a request's message, or what remains to be decoded of a large one."""
+        """Return a request's message, or the rest of a large one's decoding."""
         body_at = slot.header.body_at
         if slot.codec.version != slot.header.version:
             return None  # the body of an unknown version is not read
@@ -384,7 +384,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _respond_failure(self, slot: Slot | None, problem: Exception) -> None:
         """Respond to a request that failed with an unexpected exception as Kafka does (``failures``).
 
-        The connection is closed where the request can't be read, where it has no response, and where its response
+        The connection is closed if the request can't be read, if it has no response, or if its response
         fails too.
         """
         if slot is None:
@@ -520,7 +520,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._close(None)
 
     def abort(self) -> None:
-        """End the connection and drop what is not written."""
+        """End the connection and drop unwritten responses."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -20,8 +20,8 @@ def begun(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any, Any
         coroutine: one that has not begun.
 
     Returns:
-        Its result if it has ended; else what remains of it, for a task or an ``await``. Cancelling that task reaches
-        the coroutine where it waits, even if the task has not had a turn yet.
+        Its result if it has ended; else the rest of it, for a task or an ``await``. Cancelling that task reaches
+        the coroutine at its wait, even if the task has not had a turn yet.
 
     Raises:
         Exception: what the coroutine raises before it waits.
@@ -35,7 +35,7 @@ def begun(coroutine: Coroutine[Any, Any, Result]) -> Result | Coroutine[Any, Any
 
 
 class Around(Coroutine[Any, Any, Result]):
-    """A coroutine around another one; whoever cancels reaches that one where it waits.
+    """A coroutine around another one; a cancellation reaches the inner one at its wait.
 
     Args:
         coroutine: the other one, begun or not.
@@ -69,7 +69,7 @@ class Around(Coroutine[Any, Any, Result]):
 
 
 class Begun(Around[Result]):
-    """What remains of a coroutine that waits for ``first``."""
+    """The rest of a coroutine that waits for ``first``."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Result], first: Any) -> None:
         super().__init__(coroutine)

@@ -31,7 +31,7 @@ ERROR_FIELDS = ("error_code", "partition_error_code")
 
 
 class Part(NamedTuple):
-    """A list of a response that names what a list of the request names.
+    """A list of a response whose entries name the entries of a list of the request.
 
     Attributes:
         results: field of the response.
@@ -39,7 +39,7 @@ class Part(NamedTuple):
         names: fields of a result, by which field of the item they are; ``""`` is the item itself.
         within: of the lists inside each of them.
         versions: in which the results are named.
-        of_outer: fields of a result that are those of the item's owner, where items is ``outer.inner``.
+        of_outer: fields of a result that come from the item's owner, if items is ``outer.inner``.
         values: fields of a result that do not have their default beside an error.
     """
 
@@ -69,12 +69,15 @@ class Form(NamedTuple):
 
 
 def same(*names: str) -> dict[str, str]:
-    """Return the names of a result that has fields as its item names them."""
+    """Return the names of a result that equal its item's names."""
     return {name: name for name in names}
 
 
 def by_topic(*names: str, partitions: str = "partitions", partition: str = "partition_index") -> Part:
-    """Return the part of a response whose topics and partitions have the request's own names; ``names``: of topics."""
+    """Return the part of a response with the request's topics and partitions.
+
+    ``names``: the fields of topics.
+    """
     return Part("topics", "topics", same(*(names or ("name",))), Part(partitions, partitions, same(partition)))
 
 
@@ -94,7 +97,7 @@ def refusal(
     message: str | None = None,
     protocol: Protocol = BROKER_PROTOCOL,
 ) -> Any:
-    """Return the response to a request that fails as a whole; None if it has none (Produce with acks=0).
+    """Return the response to a failed request; None for acks=0.
 
     Args:
         form: of the API's response.

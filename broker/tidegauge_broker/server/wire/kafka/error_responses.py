@@ -1,11 +1,11 @@
-"""An error in place of what a real response of Kafka's protocol says. Pure.
+"""An error in place of a real response's content, in Kafka's protocol. Pure.
 
 Rules:
-    1. The response to a request that only reads is the real one, with the error in it: only that names what there is.
-    2. An error stands in each item of a real response that has a place for one, else at its top.
+    1. The response to a request that only reads is the real one, with the error in it: only that has the names.
+    2. An error is set in each item of a real response that has a place for one, else at its top.
 
-``error_forms`` has the responses to requests that are not handled, or fail; ``partial_errors`` those in which a part of
-the request alone fails.
+``error_forms`` has the responses to requests that are not handled, or fail; ``partial_errors`` the responses in which a
+part of the request alone fails.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 from tidegauge_broker.server.wire.kafka.error_forms import ERROR_FIELDS
 
 _CLEARED = {"base_offset": -1, "high_watermark": -1, "records": b"", "offset": -1}
-"""What a partition's result does not say beside an error.
+"""The values of a partition's result beside an error.
 
 Records are empty as in ``FetchResponse.partitionResponse``, and not null: librdkafka can't read that.
 """
 
 
 def put(response: Any, error: int, *, top_level: bool = False) -> None:
-    """Put an error into a real response; rule 2, or at its top alone where that has a place."""
+    """Put an error into a real response; rule 2, or at its top alone if that has a place."""
     if top_level and hasattr(response, "error_code"):
         response.error_code = error
         return

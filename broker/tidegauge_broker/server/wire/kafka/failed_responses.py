@@ -12,7 +12,7 @@ from tidegauge_broker.server.wire.kafka.responses import Encoded
 
 @functools.cache
 def _fields_of(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the fields of a message that are errors, and the arrays of messages with any: most items have none."""
+    """Return a message's error fields, and its arrays of messages with any."""
     wires = wires_of(kind)
     arrays = tuple(
         name
@@ -24,7 +24,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def errors_in(response: Any) -> set[int]:
     """Return the numbers of the errors in a response."""
-    if isinstance(response, Encoded):  # of ApiVersions, whose error stands first
+    if isinstance(response, Encoded):  # of ApiVersions, whose error is first
         return _without_none({int.from_bytes(response.body[0][:2], "big")})
     found: set[int] = set()
     _collect(response, found)

@@ -1,9 +1,9 @@
 """The response to a request whose handler failed with an exception that it does not expect.
 
 Rules (``KafkaApis.handle``, ``RequestHandlerHelper.handleError``):
-    1. The exception is logged once, with its traceback, client id, correlation id, API and version; what the request
-       says is not logged.
-    2. The response has the error of the exception, UNKNOWN_SERVER_ERROR where it is none of Kafka's, in the form of the
+    1. The exception is logged once, with its traceback, client id, correlation id, API and version; the content of
+       the request is not logged.
+    2. The response has the error of the exception, UNKNOWN_SERVER_ERROR if it is none of Kafka's, in the form of the
        request's own API (``error_forms``). The words of an unknown exception stay in the log.
     3. A Produce with acks=0 has no response: its connection is closed, since nothing else could notify the client.
     4. Nothing else on the connection ends: requests before and behind it are responded to in their order.
@@ -30,11 +30,11 @@ def log_failure(slot: Slot, host: str, problem: BaseException) -> None:
 
 
 def failure_response(slot: Slot, problem: BaseException) -> Any:
-    """Return the response to a request that failed; None: there is none, rule 3.
+    """Return the response to a failed request; None: rule 3.
 
     Args:
         slot: of the request; its message is decoded.
-        problem: what its handler, or the making of its response, raised.
+        problem: the exception of its handler, or of making its response.
     """
     code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
     if isinstance(problem, TidegaugeError):
@@ -45,7 +45,7 @@ def failure_response(slot: Slot, problem: BaseException) -> Any:
 
 
 def measured_name(slot: Slot) -> str:
-    """Return the name under which a failed request is counted: a consumer's Fetch and a follower's differ."""
+    """Return a failed request's name for metrics: consumers' and followers' Fetch differ."""
     if slot.header.key != FETCH:
         return slot.api.name
     return "FetchFollower" if is_followers(slot.request, slot.header.version) else "FetchConsumer"

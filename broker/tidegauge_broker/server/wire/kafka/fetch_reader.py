@@ -1,4 +1,4 @@
-"""Who sends a Fetch: a consumer, or the follower that its fields name.
+"""The sender of a Fetch: a consumer, or the follower that its fields name.
 
 Up to version 14 they are ``ReplicaId``, from version 15 on ``ReplicaState`` with the follower's broker epoch (KIP-903).
 Source: ``FetchRequest.replicaId``.
@@ -27,7 +27,10 @@ class Reader(NamedTuple):
 
 
 def reader_of(request: FetchRequest, version: int) -> Reader:
-    """Return the sender; a negative id is a consumer's, or kafka-replica-verification's, which is served as one."""
+    """Return the sender; a negative id counts as a consumer's.
+
+    It may be kafka-replica-verification's, which is served as a consumer.
+    """
     if version < _FIRST_WITH_REPLICA_STATE:
         found = Reader(request.replica_id)
     elif request.replica_state is None:

@@ -1,4 +1,4 @@
-"""The response to a Fetch, out of what was read of each partition.
+"""The response to a Fetch, from the read of each partition.
 
 A partition with an error has -1 for all offsets and no records, never null ones (KAFKA-18646). The leader is named
 with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, with its address, from version 16 on (KIP-951).
@@ -69,7 +69,7 @@ class FetchResponseInParts:
         self._latest: Topic | None = None
 
     def add(self, reads: Iterable[Read]) -> None:
-        """Add partitions; those of one topic that follow one another stand together."""
+        """Add partitions; consecutive ones of one topic share an entry."""
         for read in reads:
             topic = read.place.topic
             if topic != self._latest:

@@ -14,7 +14,7 @@ import struct
 from collections import deque
 
 READ_BYTES = 256 * 1024
-"""What one read takes at most, unless it is of a large frame."""
+"""Limit of one read, unless it is of a large frame."""
 SHARED_FRAME_BYTES = 16 * 1024
 """An incomplete frame that is larger gets a buffer of its own."""
 _FIRST_FRAME_BYTES = 32 * 1024
@@ -28,15 +28,15 @@ _SCRATCH = memoryview(bytearray(READ_BYTES))
 
 
 class FrameReader:
-    """See the module.
+    """Gathers the frames of one connection.
 
     Args:
         max_bytes: the largest frame.
 
     Attributes:
-        frames: those that are whole, oldest first; whoever handles one takes it out.
+        frames: the complete ones, oldest first; the code that handles one takes it out.
         max_bytes: may be raised while frames come.
-        problem: why nothing more is read; None: nothing is wrong.
+        problem: why nothing more is read; None: no problem.
     """
 
     __slots__ = ("_filled_bytes", "_large", "_large_bytes", "_rest", "frames", "max_bytes", "problem")

@@ -7,11 +7,11 @@ Rules:
        handled, and its response carries the error; one that expects no response is not handled, and its connection is
        closed.
     3. While a request or its response is held, the connection begins no other one: responses keep their order.
-    4. An error of some of a request's partitions stands in their results alone (``partial_errors``).
+    4. An error of some of a request's partitions is in their results alone (``partial_errors``).
     5. A follower's Fetch has the name that it has over gRPC.
-    6. A client that names itself ``tidegauge-lab`` is the lab, as over gRPC: rules for requests do not mean it.
+    6. A client that names itself ``tidegauge-lab`` is the lab, as over gRPC: rules do not apply to its requests.
     7. SASL_AUTHENTICATION_FAILED in place of another request's response is the end of the SASL session: no request but
-       those of SASL has that error, and the connection closes as it does when a session expires.
+       SASL's own has that error, and the connection closes as it does when a session expires.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ async def gated(
         gate: the service's.
         api: of the request.
         caller: its connection.
-        request: the decoded message; None where it was not read.
+        request: the decoded message; None if it was not read.
         context: of the request.
-        handle: handles it, or what is left of it; returns what a handler returns.
+        handle: handles it, or its admitted part; returns a handler's result.
         size_bytes: of its frame.
 
     Returns:
@@ -133,7 +133,7 @@ class _Form:
         self.request = request
 
     def refusal(self, injected: InjectedError) -> Any:
-        """Return the response to a request that is not handled; None for one that only reads, or is split."""
+        """Return the response to an unhandled request; None: read-only, or split."""
         if injected.error == ErrorCode.SASL_AUTHENTICATION_FAILED:
             raise CallRefused(f"{INJECTED}: its SASL session has ended")
         if self._api.only_reads:
@@ -171,7 +171,7 @@ class _Form:
             response.pending.release()
 
     def _part(self, injected: InjectedError) -> partial_errors.Meant | None:
-        """Return which part of the request an error is about; None: all of it."""
+        """Return the part of the request that an error concerns, or None."""
         if not injected.topic or injected.top_level:
             return None
         meant = partial_errors.Meant(injected.topic, injected.partitions)
@@ -194,14 +194,14 @@ class _Form:
         return _topic_name(topic_id, self._context)
 
     def _as_named(self, topic: str) -> str | bytes:
-        """Return the topic's id where the fetch, or its session, names topics so; else its name."""
+        """Return the topic's id if the session uses ids, else its name."""
         ids = [one.topic_id for one in self.request.topics]
         ids += [one for one, _ in self._context.sessions.standing(self.request.session_id) if isinstance(one, bytes)]
         return next((one for one in ids if any(one) and self._name_of(one) == topic), topic)
 
 
 def _sent(response: Any, message: Any, injected: InjectedError) -> Any:
-    """Return the response as it is to be sent: with its throttle time, at its rate."""
+    """Return the response with its throttle time, paced at its rate."""
     if injected.throttle_time_ms and hasattr(message, "throttle_time_ms"):
         message.throttle_time_ms = injected.throttle_time_ms
     return Paced(response, injected.bytes_per_second) if injected.bytes_per_second else response

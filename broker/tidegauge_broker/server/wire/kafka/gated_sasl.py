@@ -25,7 +25,7 @@ from tidegauge_broker.server.service.gate import Gate, GatedRequest, InjectedErr
 
 
 def sasl_header_of(frame: memoryview) -> RequestHeader | None:
-    """Return the header of a request of SASL; None where the frame is another one, or none that can be read."""
+    """Return the header of a SASL request; None for other or malformed frames."""
     try:
         header = read_request_header(frame)
     except (MalformedMessage, UnsupportedRequest):
@@ -41,7 +41,7 @@ async def gated_sasl(
     take: Callable[[], list[Effect]],
     enabled: Sequence[str],
 ) -> list[Effect]:
-    """Let a request pass the gate, then take it; return what is to be done.
+    """Let a request pass the gate, then take it; return the effects.
 
     Args:
         gate: the service's.
@@ -86,7 +86,7 @@ class _Form:
         return [Failed(f"{INJECTED}: {code.name}", Respond(self._header, message))]
 
     def with_error(self, response: list[Effect], injected: InjectedError) -> list[Effect]:
-        """Return the failure in place of the response; a throttle time or a rate has no effect here."""
+        """Return the failure in place of the response; pacing has no effect."""
         return self.refusal(injected) if injected.error else response
 
     def discard(self, response: list[Effect]) -> None:

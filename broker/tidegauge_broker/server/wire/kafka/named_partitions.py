@@ -20,8 +20,8 @@ def named_partitions(message: Any, name_of: NameOf) -> Iterator[TopicPartition]:
     """Yield each partition that a request names; one that it names a topic of has -1.
 
     Args:
-        message: the decoded request; None where it was not read.
-        name_of: the name of the topic with an id; None where there is none.
+        message: the decoded request; None if it was not read.
+        name_of: the name of the topic with an id, or None.
     """
     if not dataclasses.is_dataclass(message):
         return
@@ -36,7 +36,7 @@ def named_partitions(message: Any, name_of: NameOf) -> Iterator[TopicPartition]:
 
 
 def topic_name(item: Any, name_of: NameOf) -> str | None:
-    """Return the name of the topic that a part of a message is about; None where it names none."""
+    """Return the topic name in a message's part, or None."""
     names = [item] if isinstance(item, str) else [getattr(item, name, None) for name in _TOPICS]
     topic = next((name for name in names if isinstance(name, str) and name), None)
     if topic is not None:
@@ -58,14 +58,14 @@ def _of_topic(item: Any, name_of: NameOf) -> Iterator[TopicPartition]:
 
 
 def partition_number(partition: Any) -> int:
-    """Return the number of the partition that a part of a message is about; -1 where it names none."""
+    """Return the partition number in a message's part; -1: it has none."""
     if isinstance(partition, int):
         return partition
     return next((found for name in _PARTITION if isinstance(found := getattr(partition, name, None), int)), -1)
 
 
 def named_group(message: Any) -> str:
-    """Return the group or transactional id that a request is about; empty where there is none, or more than one."""
+    """Return a request's group or transactional id; empty for none or several."""
     found = next((value for name in _GROUP if isinstance(value := getattr(message, name, None), str) and value), None)
     if found is not None:
         return found
@@ -75,7 +75,7 @@ def named_group(message: Any) -> str:
 
 
 def named_transaction(message: Any) -> str:
-    """Return the transactional id in a request; empty where there is none."""
+    """Return the transactional id in a request; empty without one."""
     found = getattr(message, "transactional_id", None)
     return found if isinstance(found, str) else ""
 

@@ -1,4 +1,4 @@
-"""What a connection needs of the listener that accepted it."""
+"""The interface of a connection to the listener that accepted it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class Owner(Interface):
-    """What a connection needs of the listener that accepted it.
+    """The listener, for the connections that it accepted.
 
     Attributes:
-        protocol: the APIs and their versions, those for brokers among them.
-        served: what is said of each API that has a handler.
+        protocol: the APIs and their versions, including the ones for brokers.
+        served: the description of each API that has a handler.
         serves_brokers: whether brokers use it among themselves; then a connection's first request says who sends.
         serves_controller: whether the controller uses it, too.
-        responses: counts what waits to be written; None: nothing is counted.
-        logical_clock: the broker's, where brokers use the listener among themselves.
+        responses: counts responses that wait to be written; None: nothing is counted.
+        logical_clock: the broker's, if brokers use the listener among themselves.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Owner(Interface):
         ...
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
-        """Return the principal of a client with this certificate, in DER; None closes its connection."""
+        """Return the principal of a client's DER certificate; None closes its connection."""
         ...
 
     def opened(self, connection: KafkaConnection) -> bool:

@@ -1,12 +1,12 @@
 """An error in the results of some topics or partitions of a request, while its others take effect. Pure.
 
 Rules:
-    1. Before its effect, a request that changes something is split: what is meant is refused, the rest handled, and the
-       response is both. That is so for the APIs whose items Kafka treats one by one (``ServedApi.divisible``);
+    1. Before its effect, a request that changes something is split: the meant part is refused, the rest handled, and
+       the response is both. That is so for the APIs whose items Kafka treats one by one (``ServedApi.divisible``);
        AddPartitionsToTxn, for one, is all or nothing, and is refused as a whole.
-    2. A real response gets the error in its results for the topic: in those of the partitions that are meant, where its
+    2. A real response gets the error in its results for the topic: in the meant partitions' results, if its
        results name partitions.
-    3. A Fetch response of a session leaves out what has no news: a partition that is meant is added to it.
+    3. A Fetch response of a session leaves out partitions without news: a meant partition is added to it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Meant(NamedTuple):
     partitions: Collection[int] = ()
 
     def has(self, topic: str | None, partition: int = -1) -> bool:
-        """Return whether a topic, or a partition of it, is meant; partition -1: any."""
+        """Whether a topic, or a partition of it, is meant; partition -1: any."""
         return topic == self.topic and (partition < 0 or not self.partitions or partition in self.partitions)
 
 
@@ -46,7 +46,9 @@ def is_whole(meant: Meant, named: Iterable[TopicPartition]) -> bool:
 
 
 def split(divisible: Sequence[tuple[str, str]], request: Any, meant: Meant, name_of: NameOf) -> tuple[Any, Any] | None:
-    """Return what is left of a request, and what of it is to be refused; None: it can't be split. Rule 1.
+    """Return the admitted and the refused part of a request, or None.
+
+    None: it can't be split. Rule 1.
 
     Args:
         divisible: which fields of the request list topics, and which of those partitions; empty: none.
@@ -65,7 +67,7 @@ def split(divisible: Sequence[tuple[str, str]], request: Any, meant: Meant, name
 
 
 def _split_topic(item: Any, partitions: str, meant: Meant, name_of: NameOf) -> tuple[Any, Any]:
-    """Return a topic of a request without what is meant, and what is meant of it; None where nothing is left."""
+    """Return a topic's admitted and refused part; None: it has none."""
     name = topic_name(item, name_of)
     if not partitions:
         return (None, item) if meant.has(name) else (item, None)
@@ -77,7 +79,7 @@ def _split_topic(item: Any, partitions: str, meant: Meant, name_of: NameOf) -> t
 
 
 def join(response: Any, refused: Any) -> None:
-    """Put the results of what was refused into the real response to the rest."""
+    """Put the results of the refused part into the real response to the rest."""
     name = next(name for name in _RESULTS if hasattr(refused, name))
     results = list(getattr(response, name))
     for result in getattr(refused, name):
@@ -105,7 +107,7 @@ def put(response: Any, error: int, meant: Meant, name_of: NameOf) -> bool:
 
 
 def _results(message: Any, meant: Meant, name_of: NameOf, topic: str | None = None) -> Iterator[tuple[Any, int]]:
-    """Yield what has an error code and is of a part, with its partition; -1: of the topic."""
+    """Yield a part's places for error codes with their partitions; -1: the topic's."""
     for field in dataclasses.fields(message):
         value = getattr(message, field.name)
         if not isinstance(value, (list, tuple)):

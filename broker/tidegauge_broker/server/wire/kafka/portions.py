@@ -2,11 +2,11 @@
 
 Rules:
     1. The response is that to the whole request: results in the order of its items, one entry for a topic that was
-       divided. The fields beside the results are those of the last portion, the nodes those of all.
-    2. Where an item that is named twice is judged differently, a request with such an item is handled whole.
+       divided. The fields beside the results come from the last portion, the nodes from all.
+       2. If a repeated item is judged differently, a request with such an item is handled whole.
     3. Every portion begins before the responses of those that wait are awaited: timeouts do not add up.
     4. A Produce's portion has at most ``PORTION_BYTES`` of records, or one partition: they are written in one step.
-    5. An item that stands several times is handled once, if its result can't depend on the others.
+    5. An item that is repeated is handled once, if its result can't depend on the others.
     6. A portion that closes the connection (a Produce with acks=0 that fails) does so when all have begun.
     7. A Produce that has begun is appended to its end, though its connection closes meanwhile, as in Kafka: the batches
        of one with acks=0 must not depend on when its client leaves.
@@ -34,7 +34,7 @@ class Division(NamedTuple):
     Attributes:
         items: array of the request.
         results: array of the response; it has one result for each item, in their order.
-        partitions: array of an item, and that of its result, which can be divided too.
+        partitions: array of an item, and the array of its result, which can be divided too.
         judges_repeats: rule 2.
         weight: how many items an item counts for; one that names a resource has all its settings in the response.
         shares_repeats: rule 5.
@@ -53,7 +53,7 @@ class Division(NamedTuple):
 
 
 def in_portions(division: Division | None, handler: Handler) -> Handler:
-    """Return a handler that divides large requests of an API; the handler itself where they are not divided."""
+    """Return a handler that divides an API's large requests, if it can."""
     return handler if division is None else partial(_handle, handler, division)
 
 
@@ -64,7 +64,7 @@ def _handle(handler: Handler, division: Division, request: Any, context: Context
 
 
 def _is_small(items: Sequence[Any], division: Division) -> bool:
-    """Return whether items fit into one turn; of others no more are looked at than that takes."""
+    """Whether items fit into one turn; of others no more are looked at than that takes."""
     room = ITEMS_PER_TURN
     if division.partitions is None or len(items) > room:
         return len(items) * division.weight <= room
@@ -84,7 +84,7 @@ async def _handle_large(handler: Handler, division: Division, request: Any, cont
 
 
 async def _repeats(items: Sequence[Any], division: Division) -> bool:
-    """Return whether an item is named twice. There are turns: all names of 100,000 items take 0.1 s."""
+    """Whether an item is named twice. There are turns: all names of 100,000 items take 0.1 s."""
     seen: set[Any] = set()
     count = 0
     async for name in with_turns(_item_names(items, division), ITEMS_PER_TURN):
@@ -140,7 +140,10 @@ def portions(items: Sequence[Any], division: Division, size: int = ITEMS_PER_TUR
 
 
 def _taken(of_item: Sequence[Any], first: int, room: int, division: Division) -> tuple[Sequence[Any], int]:
-    """Return the partitions from ``first`` on that a portion with some room takes, and their size: one at least."""
+    """Return the partitions of a portion from ``first`` on, and their size.
+
+    The portion has some room, and takes one partition at least.
+    """
     end, size = first, 0
     while end < len(of_item) and (end == first or size + division.size_of(of_item[end]) <= room):
         size += division.size_of(of_item[end])
@@ -154,7 +157,10 @@ def _partitions(division: Division) -> str:
 
 
 async def _names(items: Sequence[Any]) -> list[str]:
-    """Return what items that stand several times share; rule 5. To name 20,000 takes 0.1 s, so there are turns."""
+    """Return the names of items for rule 5, which repeated ones share.
+
+    20,000 names take 0.1 s, so there are turns.
+    """
     names: list[str] = []
     for first in range(0, len(items), ITEMS_PER_TURN):
         names += map(repr, items[first : first + ITEMS_PER_TURN])

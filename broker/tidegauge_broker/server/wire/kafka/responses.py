@@ -1,6 +1,6 @@
-"""What a request handler may return: a message, or one of these around it.
+"""The results of a request handler: a message, or one of these around it.
 
-A handler returns its response at once, or a coroutine that makes it. Guards of authorization and client quotas stand
+A handler returns its response at once, or a coroutine that makes it. Guards of authorization and client quotas are
 between the handler and the connection, and hand on responses of the same kinds.
 """
 
@@ -54,7 +54,7 @@ Response: TypeAlias = "Any | Held | Encoded | Silent | Pending | Coroutine[Any, 
 
 
 async def settled(response: Response) -> Any:
-    """Return what a handler's response becomes when it is there: a message, ``Held``, ``Encoded`` or ``Silent``."""
+    """Return a response's final form: a message, ``Held``, ``Encoded`` or ``Silent``."""
     if isinstance(response, Pending):
         return response.respond(await response.future)
     return await response if asyncio.iscoroutine(response) else response

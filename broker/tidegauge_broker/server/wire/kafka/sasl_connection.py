@@ -3,7 +3,7 @@
 ``security.sasl.authenticator`` decides; this sends, waits and closes. A connection of a listener without SASL is no
 ``SaslConnection``, so its requests cost nothing more.
 
-SaslHandshake and SaslAuthenticate pass the lab's gate as all requests do, where there is one: they are delayed, held,
+SaslHandshake and SaslAuthenticate pass the lab's gate, if there is one, as all requests do: they are delayed, held,
 lost, or refused with an error as if the credentials were wrong (``gated_sasl``).
 """
 
@@ -53,7 +53,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class Sasl(Mechanisms, Protocol):
-    """What a connection needs of its listener's SASL.
+    """The listener's SASL, for its connections.
 
     Attributes:
         delay_ms: ``connection.failed.authentication.delay.ms``.
@@ -65,7 +65,7 @@ class Sasl(Mechanisms, Protocol):
 
 
 class SaslConnection(KafkaConnection):
-    """See the module."""
+    """A connection of a listener with SASL."""
 
     def __init__(self, owner: Owner, now_ms: Callable[[], int], sasl: Sasl) -> None:
         super().__init__(owner, now_ms)
@@ -189,7 +189,7 @@ class SaslConnection(KafkaConnection):
 
 
 def _frame_of(response: Respond | Refuse) -> bytes:
-    """Return the frame of the response to a failure; empty where the request's API has no place for the error."""
+    """Return the frame of a failure's response; empty without a place for errors."""
     header = response.header
     if isinstance(response, Respond):
         return joined(response_frame(header.key, header.version, header.correlation_id, response.message))

@@ -39,7 +39,7 @@ HANDLERS: dict[int, Handler] = {key: SERVED[key].handle for key in _OWN}
 
 
 def handlers_with(extensions: frozenset[int]) -> dict[int, Handler]:
-    """Return the handlers of a broker that serves some of ``apis.EXTENSIONS``, and advertises them."""
+    """Return the handlers with some of ``apis.EXTENSIONS``, advertised too."""
     if not extensions:
         return HANDLERS
     keys = sorted({*_OWN, *extensions})
@@ -49,7 +49,7 @@ def handlers_with(extensions: frozenset[int]) -> dict[int, Handler]:
 def guarded(
     handlers: Mapping[int, Handler], acls: AccessLists | None, served: Mapping[int, ServedApi] = SERVED
 ) -> dict[int, Handler]:
-    """Return the handlers behind the guards of their APIs; as they are where there is no authorizer."""
+    """Return the handlers behind their guards, if there is an authorizer."""
     if acls is None:
         return dict(handlers)
     return {

@@ -21,7 +21,7 @@ class ServedApi(NamedTuple):
         guard: refuses what the principal may not do; None: the API needs nothing to be allowed.
         form: of the response to a request that fails as a whole.
         only_reads: whether its requests change nothing; then an injected error is put into the real response.
-        divisible: fields of the request that list topics, and those of a topic that list partitions (empty: none), if
+        divisible: fields of the request that list topics, and fields of a topic that list partitions (empty: none), if
             Kafka treats them one by one: an injected error of some leaves the others.
         division: how a large request is handled in portions; None: it is handled whole.
         large_from_bytes: frames above this size are decoded and handled in slices.
@@ -54,13 +54,13 @@ class ServedApi(NamedTuple):
         return self.protocol.apis[self.key].name
 
     def refusal(self, version: int, request: Any, error: int, message: str | None = None) -> Any:
-        """Return the response to a request that fails as a whole; the rules are ``error_forms``'.
+        """Return the response to a failed request; ``error_forms`` has the rules.
 
         Args:
             version: of the request, and of the response.
             request: the decoded message; None if it was not read, for ApiVersions.
             error: number of the error.
-            message: what the client is to read of it; None: nothing, or what the error means in general.
+            message: the sentence for the client; None: none, or the error's general meaning.
 
         Returns:
             None if the request has no response (Produce with acks=0).

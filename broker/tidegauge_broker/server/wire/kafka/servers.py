@@ -241,7 +241,7 @@ class _KafkaListener:
         return context
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
-        """Return the principal of a client with this certificate, in DER; None: it has none, and is not served."""
+        """Return the principal of a client's DER certificate; None: not served."""
         if self._certificates is None or self._sasl is not None:
             return ANONYMOUS
         try:

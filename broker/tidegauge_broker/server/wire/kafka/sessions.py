@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a client wants of a partition. Epochs are -1 where the client knows none."""
+    """A client's request for a partition. Epochs are -1 if the client knows none."""
 
     fetch_offset: int
     max_bytes: int
@@ -70,12 +70,12 @@ class StandingPlaces:
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one client has asked for, and which offsets it has been sent.
+    """One client's requested partitions, and the offsets that it has been sent.
 
     Attributes:
         names: the topic's name of each partition that is named by an id, since the id was known.
         standing: a follower's partitions as the core knows them, and which of them it must look at; None: all of them.
-        known: what the core was asked for a partition, beside what the client asked, so that what stands is not
+        known: the core's request for a partition, beside the client's, so that an unchanged one is not
             translated again.
     """
 
@@ -105,7 +105,7 @@ class FetchSession:
             self.names.pop(place, None)
 
     def name_of(self, place: Place, current: str | None) -> str | None:
-        """Return the name of the topic of a partition that is named by an id; the first one that was known counts.
+        """Return the topic name of an id-named partition; the first known counts.
 
         Args:
             place: the partition.
@@ -142,7 +142,7 @@ class FetchSession:
 
 
 class Opened(NamedTuple):
-    """What a fetch request is about.
+    """The content of a fetch request.
 
     Attributes:
         session: to filter the response with and to name in it; None: the response is full and names no session.
@@ -203,7 +203,7 @@ class FetchSessionCache:
             del self._sessions[session_id]
             return Opened(None, asked)  # what the request both names and forgets (FetchManager.newContext)
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
-        # The least recently used session stands first.
+        # The least recently used session comes first.
         self._sessions[session_id] = self._sessions.pop(session_id)
         session.used_ms = now_ms
         return Opened(session, session.partitions)
@@ -213,7 +213,7 @@ class FetchSessionCache:
         self._sessions.pop(session_id, None)
 
     def standing(self, session_id: int) -> Collection[Place]:
-        """Return the partitions of a session; none where there is no such session."""
+        """Return a session's partitions; none for an unknown session."""
         session = self._sessions.get(session_id)
         return () if session is None else session.partitions.keys()
 

@@ -28,7 +28,7 @@ class Slot:
 
         Args:
             header: the header.
-            api: what is said of its API.
+            api: the description of its API.
             protocol: the versions that are served.
 
         Raises:

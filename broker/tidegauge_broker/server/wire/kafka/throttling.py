@@ -1,15 +1,15 @@
-"""How client quotas meet one request: what it used is recorded, its response says how long the client is throttled.
+"""How client quotas meet one request: its usage is recorded, its response says how long the client is throttled.
 
 Rules (KafkaApis, RequestHandlerHelper, KIP-124, KIP-219, KIP-599):
     1. The response is sent at once, with ``throttle_time_ms``; then the connection is muted for that time: it begins no
        further request. Of two quotas that are exceeded the longer time counts.
     2. A Produce uses the bytes of its request, header included, counted when acks is fulfilled; one with acks=0 is no
        use of the request quota, and mutes the connection without a response.
-    3. A Fetch or ShareFetch uses the bytes of its response. Where that exceeds a quota the response is empty, and the
-       bytes do not count. No response is larger than what the quota gives in its window.
+    3. A Fetch or ShareFetch uses the bytes of its response. If that exceeds a quota the response is empty, and the
+       bytes do not count. No response is larger than the quota's bytes in its window.
     4. Every request uses the time that the event loop spent on it, as a percentage of a second, until its response is
        made; waits are free, and what the codec and the socket take is not counted.
-    5. Followers' fetches, and what only brokers send each other, are exempt.
+    5. Followers' fetches, and requests among brokers only, are exempt.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Watch:
             self._began_ns = None
 
     def percent(self) -> float:
-        """Return the time that was spent until it was last stopped, as a percentage of a second."""
+        """Return the time until the last stop, as a percentage of a second."""
         return self._spent_ns * _PERCENT_PER_NS
 
 
@@ -104,7 +104,10 @@ class RequestQuotas:
         return self._throttled(response, acks, size_bytes)
 
     def _throttled(self, response: Response, acks: int | None, size_bytes: int) -> Any:
-        """Return a response with its throttle time, and mute the connection; a fetch is throttled by its handler."""
+        """Return a response with its throttle time, and mute the connection.
+
+        A fetch is throttled by its handler.
+        """
         if isinstance(response, Pending):
             make = response.respond
             return Pending(response.future, lambda results: self._throttled(make(results), acks, size_bytes))
@@ -140,7 +143,7 @@ class RequestQuotas:
         return throttle_ms
 
     def failed(self, request: Any, response: Any) -> Any:
-        """Return the response to a request whose handler failed with its throttle time, and mute the connection.
+        """Return a failed request's response with its throttle time; mute the connection.
 
         Such a request uses time, and nothing else (``RequestHandlerHelper.sendErrorResponseMaybeThrottle``).
 
@@ -155,17 +158,17 @@ class RequestQuotas:
         throttle_ms = self._throttle(0, self._spent_ms(now_ms), self._managers.request, now_ms)
         return _with_throttle_time(response, throttle_ms, key) if throttle_ms else response
 
-    # What handlers ask
+    # Quotas for handlers
 
     def most_fetched_bytes(self, wanted_bytes: int) -> int:
-        """Return how many bytes a fetch may read, at most those that it wants."""
+        """Return the number of bytes that a fetch may read."""
         return int(min(self._managers.fetch.most_in_window(self._user, self._client_id), wanted_bytes))
 
     def fetched_ms(self, size_bytes: int) -> int:
-        """Return for how many ms the client is throttled, 0: the response may be given.
+        """Return the client's throttle time in ms; 0: the response may be given.
 
         Args:
-            size_bytes: of the response. Where its client is throttled an empty one is given in its place.
+            size_bytes: of the response. If its client is throttled an empty one is given in its place.
         """
         now_ms = self._now_ms()
         by_time_ms = self._spent_ms(now_ms)
@@ -177,9 +180,11 @@ class RequestQuotas:
         return throttle_ms
 
     def mutate(self, *, is_strict: bool) -> Callable[[int], None]:
-        """Return what takes the tokens of a number of partitions before they are created or deleted.
+        """Return the function that takes tokens for a number of partitions.
 
-        It raises TidegaugeError with THROTTLING_QUOTA_EXCEEDED where the quota is strict and exhausted.
+        It is called before they are created or deleted.
+
+        It raises TidegaugeError with THROTTLING_QUOTA_EXCEEDED if the quota is strict and exhausted.
         """
         mutations = Mutations(self._managers.mutation, self._user, self._client_id, is_strict=is_strict)
         self._mutations = mutations
@@ -187,7 +192,7 @@ class RequestQuotas:
 
 
 def _with_throttle_time(response: Any, throttle_ms: int, key: int) -> Any:
-    """Return a response with its throttle time; of one that the lab gave a longer one, that."""
+    """Return a response with its throttle time, or the lab's if longer."""
     if isinstance(response, Silent):
         return response
     if isinstance(response, Encoded):
@@ -201,7 +206,7 @@ def _with_throttle_time(response: Any, throttle_ms: int, key: int) -> Any:
 
 
 class Measured(Around[Any]):
-    """A coroutine whose steps are measured, and what is made of its result.
+    """A coroutine whose steps are measured, and whose result is converted.
 
     Args:
         coroutine: one that has begun or not.

@@ -1,7 +1,7 @@
 """Large messages are decoded and encoded in slices; between two of them the event loop serves the other connections.
 
 A message of up to ``ITEMS_PER_TURN`` array items takes one slice and no turn of the event loop. The rest of larger ones
-runs one message at a time, in the order in which they came, so that the memory that they take meanwhile is that of one.
+runs one message at a time, in order of arrival, so that only one takes memory meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ITEMS_PER_TURN = 500
 MAX_LARGE_READS = 8
 """Maximum number of large requests that only read and are handled at a time, over all connections.
 
-Kafka's num.io.threads, 8 by default, bounds what is decoded; ``queued.max.requests`` what waits in frames.
+Kafka's num.io.threads, 8 by default, bounds the decoded ones; ``queued.max.requests`` the ones in frames.
 """
 LARGE_FRAME_BYTES = 32 * 1024
 """A smaller frame cannot hold so many items that others would wait for it."""
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Turns:
-    """See the module. One for all connections of a broker.
+    """Decodes and encodes large messages in slices. One for all connections of a broker.
 
     Attributes:
         one_at_a_time: held while a large message is decoded or encoded.
@@ -84,5 +84,5 @@ async def run_in_turns(slices: Generator[None, None, Result]) -> Result:
 
 
 async def encoded_bytes(key: int, version: int, message: Any) -> int:
-    """Return the size of an encoded message; a large one is encoded in several turns."""
+    """Return a message's encoded size; a large one takes several turns."""
     return sum(map(len, await run_in_turns(codec_of(key, version).encode_in_slices(message, ITEMS_PER_TURN))))

@@ -1,8 +1,8 @@
-"""What a guard asks of the lists, and how it refuses.
+"""A guard's questions to the access control lists, and its refusals.
 
-A guard stands before a handler: it refuses a request, or the part of it that the principal may not do, and hands the
-rest on. The response is then both. The operations and errors are those of ``KafkaApis``, in its order; so is the order
-of results: that of the request where Kafka keeps it (``merged``), else refusals before or behind the others.
+A guard comes before a handler: it refuses a request, or the part of it that the principal may not do, and hands the
+rest on. The response is then both. The operations, their order and the errors follow ``KafkaApis``. So does the order
+of results: the request's if Kafka keeps it (``merged``), else refusals before or behind the others.
 
 A guard does not rely on its handler: both wires have handlers behind the same guard, and a handler looks at the broker
 later than the guard does. A part that the principal may not do never reaches one, even if the handler would refuse it
@@ -52,7 +52,7 @@ class Ask(NamedTuple):
     form: error_forms.Form
 
     def may(self, operation: Operation, kind: ResourceType, name: str | None, *, logs: bool = True) -> bool:
-        """Return whether the caller may do an operation with a resource; without a name it may not."""
+        """Whether the caller may do an operation with a resource; without a name it may not."""
         api = name_of(self.key)
         return name is not None and self.acls.allows(self.context.caller, operation, kind, name, api, logs=logs)
 
@@ -73,7 +73,7 @@ class Ask(NamedTuple):
         return self.acls.allows_cluster(self.context.caller, operation, name_of(self.key), logs=logs)
 
     def topics(self, operation: Operation) -> Callable[[str], bool]:
-        """Return what says of a topic whether the caller may do an operation with it; each is judged once."""
+        """Return a cached predicate: whether the caller may do it with a topic."""
         return cache(partial(self.topic, operation))
 
     def operations(self, kind: ResourceType, name: str) -> int:
@@ -81,7 +81,7 @@ class Ask(NamedTuple):
         return sum(1 << one for one in self.acls.operations[kind] if self.may(one, kind, name, logs=False))
 
     def refused(self, request: Any, error: ErrorCode, message: str | None = None) -> Any:
-        """Return the response that refuses all of a request; an empty one for a Produce with acks=0."""
+        """Return the response that refuses a request; empty for acks=0."""
         found = error_forms.refusal(self.form, self.key, self.context.version, request, error, message)
         return message_class(self.key, response=True)() if found is None else found
 
@@ -97,7 +97,10 @@ Guard = Callable[[Any, Ask, Handler], Response]
 def if_all(
     names: Collection[Any], may: Callable[[Any], bool], allowed: Callable[[], Response], refused: Callable[[], Response]
 ) -> Response:
-    """Return one of two responses: whether all names are allowed is asked in several turns if there are very many."""
+    """Return one of two responses, by whether all names are allowed.
+
+    Very many names are asked in several turns.
+    """
     if len(names) <= ITEMS_PER_TURN:
         return allowed() if all(map(may, names)) else refused()
     return _if_all_of_many(names, may, allowed, refused)
@@ -137,7 +140,7 @@ def merged(verdicts: Sequence[bool], results: Sequence[Any], refusals: Sequence[
     Args:
         verdicts: whether each item is allowed, in their order.
         results: of those that are allowed.
-        refusals: the results of the others. They come last where there is not one result for each allowed item.
+        refusals: the results of the others. They come last if there is not one result for each allowed item.
     """
     if len(results) != sum(verdicts):
         return [*results, *refusals]

@@ -50,7 +50,7 @@ def describe(request: Any, ask: Ask, handler: Handler) -> Response:
 
 
 def _topics(group: DescribedGroup) -> set[str]:
-    """Return the topics of a group's members: subscribed to, owned and to be owned."""
+    """Return the topics of members: subscribed, owned and to be owned."""
     found: set[str] = set()
     for member in group.members:
         found.update(member.subscribed_topic_names)

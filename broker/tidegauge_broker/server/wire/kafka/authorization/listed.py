@@ -226,7 +226,7 @@ def describe_transactions(request: Any, ask: Ask, handler: Handler) -> Response:
 
 
 def list_transactions(request: Any, ask: Ask, handler: Handler) -> Response:
-    """ListTransactions: those of which DESCRIBE of the transactional id is allowed."""
+    """ListTransactions: the ids that the caller may DESCRIBE."""
 
     def change(message: Any) -> None:
         message.transaction_states = [

@@ -45,7 +45,7 @@ from tidegauge_controller.admin import NAMED_TWICE, repeated_names
 
 
 def _by_known_name(ask: Ask, operation: Operation, topics: Sequence[Any]) -> Callable[[Any], bool]:
-    """Return what says whether a topic of a request is allowed; one of an unknown id is the handler's to refuse."""
+    """Return a predicate for allowed topics; the handler refuses unknown ids."""
     name_topics(topics, ask.context)
     may = ask.topics(operation)
     return lambda item: is_unknown(item) or may(item.name)
@@ -133,7 +133,7 @@ def offset_for_leader_epoch(request: Any, ask: Ask, handler: Handler) -> Respons
 def _joined(
     ask: Ask, request: Any, handler: Handler, field: str, parts: Parts, *, refused_first: bool = False
 ) -> Response:
-    """Handle what is allowed, and join the results of what is refused with TOPIC_AUTHORIZATION_FAILED."""
+    """Handle the allowed part, and join the results of the refused part with TOPIC_AUTHORIZATION_FAILED."""
     allowed, refused, _ = parts
     if not refused:
         return handler(request, ask.context)
@@ -181,7 +181,7 @@ _TRANSACTIONAL = 0x10
 
 
 def _unless_silent(request: Any, response: Any) -> Any:
-    """Return a response; where the client expects none, the end of the connection says that something is wrong."""
+    """Return a response; raise for acks=0, which has no other sign."""
     if request.acks == 0:
         raise CloseConnection("a Produce with acks=0 was not allowed; nothing else could notify the client")
     return response
@@ -230,7 +230,10 @@ def create_topics(request: Any, ask: Ask, handler: Handler) -> Response:
 
 
 def _not_created(name: str, *, is_repeated: bool) -> CreatableTopicResult:
-    """Return the result for a topic that may not be created; a repeated name has the same error for every principal."""
+    """Return the result for a topic that may not be created.
+
+    A repeated name has the same error for every principal.
+    """
     if is_repeated:
         return CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message=NAMED_TWICE)
     return CreatableTopicResult(name, error_code=BY_TOPIC, error_message="Authorization failed.")
@@ -326,7 +329,7 @@ _CONFIG_REFUSALS = {ConfigResourceType.TOPIC: BY_TOPIC, ConfigResourceType.GROUP
 def of_configs(
     operation: Operation, field: str, refuse: Callable[[Any, ErrorCode], Any], *, in_order: bool = False
 ) -> Guard:
-    """Return a guard of requests about settings: by the topic or the group; of brokers by the cluster.
+    """Return a guard of settings requests: by topic, group, or cluster (brokers).
 
     Args:
         operation: that is needed.

@@ -75,7 +75,7 @@ def describe(request: Any, ask: Ask, handler: Handler) -> Response:
 
 
 def _visible(group: DescribedGroup, may_describe: Any) -> DescribedGroup:
-    """Return a group, or a refusal in its place if a member has a topic that may not be described."""
+    """Return a group, or its refusal if a member's topic is hidden."""
     held = (one for member in group.members if member.assignment for one in member.assignment.topic_partitions)
     if all(may_describe(one.topic_name) for one in held):
         return group

@@ -32,7 +32,7 @@ def of_cluster(operation: Operation) -> Guard:
 
 
 def of_cluster_explained(operation: Operation) -> Guard:
-    """Return a guard of requests that need an operation with the cluster, whose refusal has Kafka's sentence."""
+    """Return a guard by a cluster operation, with Kafka's sentence."""
 
     def guard(request: Any, ask: Ask, handler: Handler) -> Response:
         if not ask.cluster(operation):
@@ -43,7 +43,7 @@ def of_cluster_explained(operation: Operation) -> Guard:
 
 
 def of_controller(operation: Operation) -> Guard:
-    """Return a guard of requests that only the controller serves: others say so first."""
+    """Return a guard of controller requests: other brokers report NOT_CONTROLLER first."""
     inner = of_cluster(operation)
 
     def guard(request: Any, ask: Ask, handler: Handler) -> Response:

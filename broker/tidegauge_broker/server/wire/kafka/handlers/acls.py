@@ -96,7 +96,7 @@ _UNKNOWN = "The filter contains unknown elements"
 
 
 def _has_unknown(wanted: Filter) -> bool:
-    """Return whether a filter has what is not known here; it would match nothing, or too much."""
+    """Whether a filter has unknown values; it would match nothing, or too much."""
     return 0 in {wanted.kind, wanted.pattern_type, wanted.operation, wanted.permission}
 
 

@@ -3,8 +3,8 @@
 Versions 0 to 3 are clients', for one transaction. Later ones are brokers', for several: they may ask only whether the
 partitions are in the transaction, or add them for a producer of transactions v2 (KIP-890). Versions 0 and 1 know
 INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
-What is named twice stands twice in the response to versions 0 to 3, once where the coordinator was not asked, since a
-partition is unknown or internal, and in later versions; there a topic without partitions is not named.
+A partition that is named twice is twice in the response to versions 0 to 3, but once if the coordinator was not asked,
+since a partition is unknown or internal, and in later versions; there a topic without partitions is not named.
 Source: ``KafkaApis.handleAddPartitionsToTxnRequest``, ``AddPartitionsToTxnResponse.resultForTransaction``.
 """
 
@@ -35,7 +35,7 @@ from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 _FIRST_OF_BROKERS = 4
 _FIRST_WITH_FENCED = 2
 _NOT_ASKED = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
-"""One of these stands in the response where the coordinator was not asked."""
+"""One of these is in the response if the coordinator was not asked."""
 
 
 def handle(request: AddPartitionsToTxnRequest, context: Context) -> Any:

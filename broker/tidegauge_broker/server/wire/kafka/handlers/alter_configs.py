@@ -1,7 +1,7 @@
 """AlterConfigs (33), versions 0-2: replace all dynamic settings of topics, of this broker, or of all brokers.
 
-What a request does not name returns to its default; clients of today use IncrementalAlterConfigs, but for the default
-of all brokers. What is replaced is what the write finds: of two at once, the later one's settings stand alone. A
+Settings that a request does not name return to their defaults; clients of today use IncrementalAlterConfigs, except for
+all brokers' defaults. The write replaces the settings that it finds: of two at once, only the later one's remain. A
 resource that is named twice gets INVALID_REQUEST. Any broker takes topics.
 Source: ``ZkAdminManager.alterConfigs``, ``KafkaApis.handleAlterConfigsRequest``.
 """

@@ -60,7 +60,7 @@ def _partition(partition: int, altered: AlteredOffset) -> AlterShareGroupOffsets
 
 
 def explained(altered: AlteredOffset) -> str | None:
-    """Return the message of an error: its own, else what it means in general."""
+    """Return an error's message: its own, or else its general meaning."""
     if altered.error is ErrorCode.NONE:
         return None
     return altered.message or ERROR_TABLE[altered.error].meaning

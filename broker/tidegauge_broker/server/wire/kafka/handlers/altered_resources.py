@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: each resource for itself, and what is wrong in its settings.
+"""The common part of AlterConfigs and IncrementalAlterConfigs: each resource for itself, and checks of its settings.
 
 Source: ``KafkaApis.processLegacyAlterConfigsRequest`` and ``processIncrementalAlterConfigsRequest``,
 ``ConfigAdminManager``.
@@ -27,7 +27,7 @@ RESOURCE_TABLES: Mapping[int, Mapping[str, Setting]] = {
 
 
 class Resource(Protocol):
-    """What has settings, in a request."""
+    """A resource with settings, in a request."""
 
     resource_type: int
     resource_name: str
@@ -45,7 +45,7 @@ Problem = tuple[ErrorCode, str]
 
 
 def is_altered(context: Context, resource_type: int) -> bool:
-    """Return whether resources of this kind have settings here: groups do where a new protocol is served."""
+    """Whether resources of this kind have settings here: groups do if a new protocol is served."""
     if resource_type == ConfigResourceType.GROUP:
         return context.service.groups.has_group_settings
     return resource_type in RESOURCE_TABLES
@@ -59,7 +59,7 @@ async def alter_each(
     """Alter each resource for itself, others served between them; one that is named twice gets INVALID_REQUEST.
 
     Args:
-        resources: those of the request.
+        resources: the request's.
         alter: alters one, and returns the error (or none) and its message.
         response: makes a resource's response of error, message, type and name.
     """
@@ -77,13 +77,13 @@ async def alter_each(
 
 
 def repeated_setting(configs: Sequence[Config]) -> Problem | None:
-    """Return the refusal of a resource that names a setting twice; None: it does not."""
+    """Return the refusal of a resource with a repeated setting, or None."""
     if len({config.name for config in configs}) == len(configs):
         return None
     return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
 
 
 def null_settings(names: Iterable[str]) -> Problem | None:
-    """Return the refusal of settings whose value is null; None where there are none."""
+    """Return the refusal of settings whose value is null, or None."""
     listed = list(names)
     return (ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(listed)}") if listed else None

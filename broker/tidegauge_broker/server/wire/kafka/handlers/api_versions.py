@@ -23,7 +23,7 @@ from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 
 def handler_for(served: Sequence[int], rows: Mapping[int, Api] = APIS) -> Handler:
-    """Return the handler of a broker that serves these API keys, in the versions of these rows."""
+    """Return the handler for these API keys, in these rows' versions."""
 
     @functools.cache
     def versions(version: int) -> Encoded:

@@ -1,4 +1,4 @@
-"""What brokers in KRaft mode respond otherwise than those in ZooKeeper mode: as Apache Kafka 4.3, not as 3.9.
+"""The responses that differ between KRaft mode and ZooKeeper mode: as in Apache Kafka 4.3, not in 3.9.
 
 - Groups have settings (KIP-1043), so DESCRIBE_CONFIGS and ALTER_CONFIGS are operations of theirs
   (``AclEntry.supportedOperations``).
@@ -48,7 +48,7 @@ _MATCHES = {0: _EXACT, 1: _DEFAULT, 2: _SPECIFIED}
 
 
 def _with_operations_of(handler: Handler) -> Handler:
-    """Return a handler that describes groups with all operations that there are for a group."""
+    """Return a handler that describes groups with all operations of groups."""
 
     def change(message: Any) -> None:
         for group in message.groups:
@@ -91,7 +91,7 @@ def _remove_addresses(message: FetchResponse) -> None:
 
 
 def _describe_quotas(request: DescribeClientQuotasRequest, context: Context) -> Response:
-    """Return the quotas that the filter matches, if each of its components can be matched."""
+    """Return the quotas that the filter matches, if its components are valid."""
     refused = _refusal(request.components)
     if refused is not None:
         return DescribeClientQuotasResponse(0, ErrorCode.INVALID_REQUEST, refused, None)
@@ -99,9 +99,11 @@ def _describe_quotas(request: DescribeClientQuotasRequest, context: Context) -> 
 
 
 def _refusal(components: Sequence[ComponentData]) -> str | None:
-    """Return why a filter can't be used for the match of one of its components; None: it can, as far as that goes.
+    """Return why a component's match makes a filter unusable, or None.
 
-    What is wrong with a type comes before that, component by component; it is left to the handler.
+    None: no match does.
+
+    A wrong type is reported before that, component by component; it is left to the handler.
     """
     seen: set[str] = set()
     for one in components:
@@ -126,4 +128,4 @@ KRAFT_VARIANTS: tuple[ServedApi, ...] = (
     fetch.API._replace(handle=_fetch),
     _QUOTAS._replace(handle=_describe_quotas),
 )
-"""The APIs whose responses differ; the rest of each is that of ZooKeeper mode."""
+"""The APIs whose responses differ; the rest of each is the same as in ZooKeeper mode."""

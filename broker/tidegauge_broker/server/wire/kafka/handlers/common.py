@@ -40,12 +40,12 @@ SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, D
 
 
 def endpoint_of(context: Context, broker_id: int) -> Endpoint | None:
-    """Return the address of a live broker on the listener of the request; None if it has none."""
+    """Return a live broker's address on the request's listener, or None."""
     return context.service.endpoint(context.caller, broker_id)
 
 
 def known_epoch(epoch: int) -> int | None:
-    """Return an epoch of a Fetch, None where the client knows none: it is then not checked."""
+    """Return an epoch of a Fetch; None, if unknown: then not checked."""
     return None if epoch < 0 else epoch
 
 
@@ -55,7 +55,7 @@ def checked_epoch(epoch: int) -> int | None:
 
 
 def named_once(topics: Iterable[Any]) -> dict[str, list[int]]:
-    """Return the partitions that a request names, each once, by topic; a topic without partitions is not named."""
+    """Return the named partitions, each once, by topics that have any."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
         for item in topic.partitions:
@@ -64,7 +64,7 @@ def named_once(topics: Iterable[Any]) -> dict[str, list[int]]:
 
 
 def mutate_of(context: Context, first_strict: int) -> Mutate:
-    """Return what takes the tokens of partitions that a request creates or deletes (KIP-599).
+    """Return the function that takes tokens for created or deleted partitions (KIP-599).
 
     From a version on clients know THROTTLING_QUOTA_EXCEEDED and are refused; older ones are throttled and nothing more
     (``ControllerMutationQuotaManager.newQuotaFor``).
@@ -73,7 +73,9 @@ def mutate_of(context: Context, first_strict: int) -> Mutate:
 
 
 def supported_operation(version: int, first_with_abortable: int) -> SupportedOperation:
-    """Return what a request supports; the version after the first with TRANSACTION_ABORTABLE adds partitions.
+    """Return the operations that a request's version supports.
+
+    The version after the first with TRANSACTION_ABORTABLE adds partitions.
 
     Source: AddPartitionsToTxnManager (produceRequestVersionToTransactionSupportedOperation and the one of
     TxnOffsetCommit).
@@ -93,7 +95,7 @@ def name_topics(topics: Iterable[Any], context: Context) -> None:
 
 
 def is_unknown(topic: Any) -> bool:
-    """Return whether a request names a topic by an id, and nothing has given it a name."""
+    """Whether a request names a topic by an id, and nothing has given it a name."""
     return not topic.name and getattr(topic, "topic_id", NIL_UUID) != NIL_UUID
 
 
@@ -105,16 +107,16 @@ def known_fence(error: ErrorCode, context: Context, first_version: int) -> Error
 
 
 _WITHOUT_MESSAGE = {ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
-"""Of the latter Kafka's sentence is that of the error itself, which ``ApiError.fromThrowable`` leaves out."""
+"""The latter's sentence is the error's own in Kafka, which ``ApiError.fromThrowable`` leaves out."""
 
 
 def message_of(error: ErrorCode, message: str) -> str | None:
-    """Return an error's message: none for success, and for an error without a message of its own."""
+    """Return an error's message; None for success and generic messages."""
     return None if error in _WITHOUT_MESSAGE else message or None
 
 
 def inherited_values(entries: Sequence[SettingView], resource_type: int, name: str) -> dict[str, str]:
-    """Return the settings of a resource that has none of its own; none if nothing is known of that."""
+    """Return a resource's inherited settings; empty if unknown."""
     source = _own_source(resource_type, name)
     found = {}
     for entry in entries:
@@ -134,7 +136,7 @@ def _own_source(resource_type: int, name: str) -> str:
 
 
 async def to_its_end(work: Coroutine[Any, Any, Result]) -> Result:
-    """Write all that a request asks for, even if its connection closes meanwhile: Kafka handles what has begun.
+    """Complete the writes of a request, even if its connection closes meanwhile, as Kafka does.
 
     Otherwise the handler is cancelled at its next wait, and the rest of the request is left undone.
     """

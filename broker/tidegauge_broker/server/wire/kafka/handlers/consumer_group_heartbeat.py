@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: a member of a consumer group joins, reconciles and leaves (KIP-848).
 
-An extension of ZooKeeper mode, served if ``tidegauge.zookeeper.group.protocols`` has ``consumer``; the rules are those
-of Kafka 4.3. From version 1 on the client makes the member id (KIP-1082), and a subscription may have a regular
+An extension of ZooKeeper mode, served if ``tidegauge.zookeeper.group.protocols`` has ``consumer``; the rules are Kafka
+4.3's. From version 1 on the client makes the member id (KIP-1082), and a subscription may have a regular
 expression.
 Source: ``KafkaApis.handleConsumerGroupHeartbeat``.
 """
@@ -51,7 +51,7 @@ def _owned(topic: TopicPartitions) -> tuple[bytes, tuple[int, ...]]:
 
 
 def _permits(context: Context) -> consumer_groups.Permits | None:
-    """Return a filter of the topics that the sender may describe, now and later; None: all."""
+    """Return a filter of topics that the sender may describe; None: all."""
     may_describe = context.may_describe
     if may_describe is None:
         return None

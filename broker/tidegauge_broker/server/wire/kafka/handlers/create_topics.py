@@ -74,7 +74,7 @@ def _refused_elsewhere(request: CreateTopicsRequest) -> CreateTopicsResponse:
 
 
 def _checked(outcome: TopicOutcome, topic: NewTopic | None, context: Context) -> CreatableTopicResult:
-    """Return the result for a topic that was only checked: what it would have."""
+    """Return the result for a topic that was only validated."""
     result = CreatableTopicResult(outcome.name, NIL_UUID, outcome.error, message_of(outcome.error, outcome.message))
     if outcome.error is ErrorCode.NONE and topic is not None:
         settings = context.service.settings

@@ -1,6 +1,6 @@
 """DescribeCluster (60), versions 0-1 and in KRaft mode 2: brokers on the request's listener, and the controller.
 
-Version 2 names fenced brokers too, where it is asked for them (KIP-1073).
+Version 2 names fenced brokers too, if the request asks for them (KIP-1073).
 
 An endpoint type other than 1 (brokers) gets MISMATCHED_ENDPOINT_TYPE for 2 (controllers), else
 UNSUPPORTED_ENDPOINT_TYPE. Source: ``KafkaApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse``.

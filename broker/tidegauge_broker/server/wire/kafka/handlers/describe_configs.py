@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), versions 0-4: settings of topics, groups and this broker, or what is set for all brokers.
+"""DescribeConfigs (32), versions 0-4: settings of topics, groups and this broker, or all brokers' defaults.
 
 A broker is asked for its own settings; another id gets INVALID_REQUEST, the empty name is the default of all. No names
 mean all; those that a resource does not have are skipped. Values of sensitive settings are null.
@@ -65,7 +65,7 @@ async def _describe(
 
 
 def _message(error: ErrorCode, message: str) -> str | None:
-    """Return a message as ``ConfigHelper`` gives it: none of its own for a topic that does not exist."""
+    """Return ``ConfigHelper``'s message: empty for a topic that does not exist."""
     return "" if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else message
 
 
@@ -99,7 +99,7 @@ def _refused(resource: Any, error: ErrorCode) -> DescribeConfigsResult:
 
 
 _LARGE_FROM_BYTES = 512
-"""Frames are large from fewer bytes on than those of other APIs: an item takes some 100 times as long."""
+"""Frames are large from fewer bytes on than for other APIs: an item takes some 100 times as long."""
 API = ServedApi(
     apis.DESCRIBE_CONFIGS,
     handle,

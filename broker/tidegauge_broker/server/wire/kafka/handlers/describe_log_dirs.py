@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), versions 0-4, in KRaft mode 1-5: this broker's log directories, and the replicas in them.
 
 Null means all topics. ``offset_lag`` is by how much the log end offset lies below the high watermark, 0 if it does not;
-that of a future log, which moves here from another log directory, is what remains to be copied.
-Total and usable bytes (version 4, KIP-827) are those of the file system. None is cordoned (version 5, KIP-1066).
+for a future log, which moves here from another log directory, it is the size of the rest to copy.
+Total and usable bytes (version 4, KIP-827) are the file system's. None is cordoned (version 5, KIP-1066).
 Source: ``KafkaApis.handleDescribeLogDirsRequest``, ``ReplicaManager.describeLogDirs``.
 """
 

@@ -1,7 +1,7 @@
-"""DescribeProducers (61), version 0: what a replica knows of the producers of its partitions (KIP-664).
+"""DescribeProducers (61), version 0: a replica's view of the producers of its partitions (KIP-664).
 
 Any replica responds, as in Kafka 3.9.1, though KIP-664 asks for the leader.
-``current_txn_start_offset`` is -1 where no transaction is open, ``coordinator_epoch`` where no marker was written.
+``current_txn_start_offset`` is -1 if no transaction is open, ``coordinator_epoch`` if no marker was written.
 Source: ``KafkaApis.handleDescribeProducersRequest``, ``ReplicaManager.activeProducerState``.
 """
 

@@ -40,7 +40,7 @@ MOST = 2000
 
 
 async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
-    """Return a page of partitions as this broker knows them; of many topics with turns of the event loop between."""
+    """Return a page of partitions; many topics take several turns."""
     cursor = request.cursor
     if cursor is not None and request.topics and cursor.topic_name not in {one.name for one in request.topics}:
         return DescribeTopicPartitionsResponse(

@@ -1,7 +1,7 @@
 """EndTxn (26), versions 0-5: commit or abort; the response comes when the decision is committed, before any marker.
 
-Version 5 is that of transactions v2: the end raises the epoch, and the response has the producer id and epoch with
-which the producer goes on (KIP-890, part 2).
+Version 5 belongs to transactions v2: the end raises the epoch, and the response has the producer id and epoch with
+which the producer continues (KIP-890, part 2).
 Versions 0 and 1 know INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
 Source: ``KafkaApis.handleEndTxnRequest``.
 """

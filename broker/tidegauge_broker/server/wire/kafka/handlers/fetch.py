@@ -6,12 +6,12 @@ Topics are named by id from version 13 on; an unknown id has UNKNOWN_TOPIC_ID.
 A request or a session of many partitions is looked at in portions, with turns of the event loop between; in one step
 are read those that this broker hosts.
 From version 11 on a follower serves consumers, too, and a leader may name one (``replica.selector.class``, KIP-392).
-A client that reads what was committed gets records up to the last stable offset, those of aborted transactions too, and
+A reader of committed records gets records up to the last stable offset, aborted transactions' too, and
 the list by which it leaves them out; for all others the list is null.
 A Fetch with a replica id is a follower's (version 15 on: with its broker epoch, too): it reads up to the log end, its
 offset acknowledges what lies below, and neither ``fetch.max.bytes`` nor unread responses hold it back. It may come
 through any listener, as in Kafka; with an authorizer it needs ClusterAction. Ids below 0 are consumers'. One that says
-its truncation rule (``tidegauge.kafka.header_tags``) is refused where that, or its cluster, is another one.
+its truncation rule (``tidegauge.kafka.header_tags``) is refused if that, or its cluster, is another one.
 Source: ``KafkaApis.handleFetchRequest``, ``FetchSession.scala``, ``ReplicaManager.fetchMessages``, ``FetchParams``.
 """
 
@@ -90,7 +90,7 @@ def handle(request: FetchRequest, context: Context) -> Response:
 
 
 async def _of_many(request: FetchRequest, reader: Reader, context: Context) -> Held | FetchResponse:
-    """Read of many partitions: other connections have turns while what is asked is looked at."""
+    """Read many partitions: other connections have turns while their places are looked up."""
     asked = {place: item async for place, item in with_turns(_places(request, context), ITEMS_PER_TURN)}
     found: Held | FetchResponse = await settled(_opened(request, reader, asked, context))
     return found
@@ -151,7 +151,7 @@ async def _of_all(request: FetchRequest, reader: Reader, opened: Opened, context
 
 
 def _held(reads: list[Read], opened: Opened, pending: PendingResponse, context: Context) -> Held:
-    """Return the response that names what is new to the session."""
+    """Return the response that names the session's news."""
     session = opened.session
     try:
         if session is None:
@@ -187,7 +187,7 @@ def _asked(item: FetchPartition) -> Asked:
 
 
 def _with_news(session: FetchSession, reads: Iterable[Read], *, everything: bool) -> list[Read]:
-    """Return what the response names: all at the start of a session, then what is new."""
+    """Return the reads that the response names: all at first, then news."""
     standing = session.standing
     named: list[Read] = []
     for read in reads:
@@ -201,10 +201,12 @@ def _with_news(session: FetchSession, reads: Iterable[Read], *, everything: bool
 def _standing(
     opened: Opened, asked: Mapping[Place, Asked], forgotten: Iterable[Place], context: Context
 ) -> StandingPlaces | None:
-    """Return what a follower's session fetches, brought up to date; None where each partition has to be looked at.
+    """Return a follower's standing fetch, brought up to date, or None.
 
-    That is so without a session, for a follower that may not fetch, and where the id of a topic is unknown here, is not
-    that of this broker's replica, or is one of two that the session has for the same name.
+    None: each partition has to be looked at.
+
+    That is so without a session, for a follower that may not fetch, and if the id of a topic is unknown here, is not
+    this broker's replica's, or is one of two that the session has for the same name.
     """
     session = opened.session
     if session is None or context.may_read is not None or context.version < _FIRST_WITH_ZSTD:
@@ -290,11 +292,11 @@ def _of_standing(
 async def _read(
     request: FetchRequest, reader: Reader, opened: Opened, context: Context
 ) -> tuple[list[Read] | FetchResponse, PendingResponse]:
-    """Return what every partition gives, in their order, and what counts the response until it is written.
+    """Return every partition's read in order, and the response's pending count.
 
-    Where the client exceeds a quota, return the response that it gets instead (``throttling``).
-    A session may have thousands of partitions, most without news: what is done for each of them is done once for its
-    topic where that is possible, and what the core is asked is kept until the client asks something else.
+    If the client exceeds a quota, return the response that it gets instead (``throttling``).
+    A session may have thousands of partitions, most without news: per-partition work is done once for its
+    topic if that is possible, and requests to the core are kept until the client changes its own.
     """
     partitions, service = dict(opened.partitions), context.service
     sorting = _Sorting(opened, context)
@@ -342,15 +344,15 @@ async def _read(
 
 
 class _Sorting:
-    """Sorts what a session asks for: what the core is asked, and what is refused before.
+    """Sorts a session's partitions: requests to the core, and refusals before it.
 
     Args:
         opened: the session, or what a request without one asks for.
         context: of the request.
 
     Attributes:
-        refused: what is read of partitions about which the core is not asked.
-        places: those about which it is.
+        refused: the results of partitions about which the core is not asked.
+        places: the places of the others.
         asked: what it is asked, in the same order.
     """
 
@@ -400,7 +402,7 @@ async def _without_strange(
 ) -> tuple[list[Place], list[core.FetchPartition]]:
     """Ask the core, in portions, about partitions that this broker does not host; return the others.
 
-    What it says of them stands in the sorting then: errors, with which a Fetch does not wait
+    Their results are in the sorting afterwards: errors, with which a Fetch does not wait
     (``ReplicaManager.fetchMessages``). So a request holds the event loop for its hosted partitions at most.
     """
     service = context.service
@@ -435,7 +437,7 @@ def _portions(items: Collection[Item]) -> Iterator[Collection[Item]]:
 
 
 async def _size_bytes(reads: list[Read], opened: Opened, context: Context) -> int:
-    """Return the bytes of the response with its length, before anything is converted (``FetchResponse.sizeOf``)."""
+    """Return the response's size with its length, before conversions (``FetchResponse.sizeOf``)."""
     session = opened.session
     if session is not None and not opened.is_new:
         reads = [read for read in reads if session.would_have_news(read.place, read.result, read.records)]
@@ -459,7 +461,7 @@ def _throttled(opened: Opened, throttle_ms: int, context: Context) -> FetchRespo
 
 
 def _named(topic: Topic, context: Context) -> tuple[str | None, str]:
-    """Return a topic's name, None where this broker knows none, and its id if the request names it so."""
+    """Return a topic's name (None if unknown), and its id if named so."""
     if isinstance(topic, str):
         return topic, ""
     topic_id = topic_id_text(topic)
@@ -478,7 +480,7 @@ def _wanted(at: TopicPartition, item: Asked) -> core.FetchPartition:
 
 
 async def _for_old_client(read: Read, asked: Asked, context: Context) -> Read:
-    """Return what one partition gives to a client that may not know batches, or zstd.
+    """Return a partition's read for a client without batches or zstd.
 
     Other connections have a turn after each partition that was converted here.
     """

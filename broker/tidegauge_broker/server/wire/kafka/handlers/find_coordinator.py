@@ -48,7 +48,7 @@ def _coordinator(key: str, key_type: int, context: Context) -> Coordinator:
 
 
 def _of_several(found: Coordinator) -> Coordinator:
-    """Return a coordinator as versions with several keys have it: that there is none yet needs no sentence."""
+    """Return a coordinator in several-key form: a missing one needs no sentence."""
     if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         found.error_message = ""
     return found

@@ -1,7 +1,7 @@
-"""What a broker in KRaft mode judges of AlterConfigs and IncrementalAlterConfigs before it hands them on.
+"""Checks of AlterConfigs and IncrementalAlterConfigs by a broker in KRaft mode, before it forwards them.
 
-A broker alone knows which of its settings may change while it runs, and to what: the controller keeps whatever it is
-given for a broker. So a broker refuses what is wrong for itself, or for all brokers, and what contradicts itself for
+Only a broker knows which of its settings may change while it runs, and to which values: the controller keeps any value
+given for a broker. So a broker refuses wrong values for itself or for all brokers, and contradictions for
 any resource; the rest goes to the controller.
 Source: ``ConfigAdminManager.preprocess`` and ``copyWithoutPreprocessed``.
 """
@@ -28,7 +28,7 @@ from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 Forward = Callable[[Any, Context], Awaitable[Any]]
 Judge = Callable[[Any, Context], Awaitable[Problem]]
-"""Returns what a broker says of an alteration of broker settings that is to change nothing."""
+"""Returns a broker's verdict on a validate-only alteration of broker settings."""
 _KEPT_ELSEWHERE = {ConfigResourceType.TOPIC, ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS}
 """Kinds of resources of which the controller judges all."""
 
@@ -56,7 +56,7 @@ def handler_of(key: int, forward: Forward) -> Handler:
 
 
 async def _problems(key: int, resources: Sequence[Any], context: Context) -> dict[int, Problem]:
-    """Return what is refused here, by the number of the resource in the request."""
+    """Return the refusals made here, by the resource's number."""
     named = Counter((one.resource_type, one.resource_name) for one in resources)
     found: dict[int, Problem] = {}
     for number, one in enumerate(resources):

@@ -98,7 +98,7 @@ async def alter(resource: AlterConfigsResource, context: Context, *, validate_on
 
 
 def _no_list(resource: AlterConfigsResource, table: Mapping[str, Setting]) -> tuple[ErrorCode, str] | None:
-    """Return the refusal of an append to, or a subtraction from, what is no list."""
+    """Return the refusal of a list operation on another type."""
     for config in resource.configs:
         setting = table.get(config.name)
         if config.config_operation in {Operation.APPEND, Operation.SUBTRACT} and (
@@ -110,7 +110,7 @@ def _no_list(resource: AlterConfigsResource, table: Mapping[str, Setting]) -> tu
 
 
 def _problem(resource: AlterConfigsResource) -> tuple[ErrorCode, str] | None:
-    """Return what is wrong with a resource in itself."""
+    """Return a problem of a resource by itself."""
     repeated = repeated_setting(resource.configs)
     if repeated is not None:
         return repeated

@@ -1,6 +1,6 @@
 """LeaveGroup (13), versions 0-5: remove members from a group.
 
-Versions 0 to 2 name one member, whose error is that of the response; from version 3 on each member has its own, and a
+Versions 0 to 2 name one member, whose error is the response's; from version 3 on each member has its own, and a
 static one may be named by its instance id alone (KIP-345).
 Source: ``KafkaApis.handleLeaveGroupRequest``, ``LeaveGroupRequest.normalizedData``, ``LeaveGroupResponse``.
 """

@@ -4,7 +4,7 @@
 offset that is not in tiered storage, -5 (9 on) the last one that is; there is no tiered storage. A time or a special
 value that the version does not have gets UNSUPPORTED_VERSION; a partition that is named twice INVALID_REQUEST. Right
 after an election, until the high watermark has passed the new epoch's start, the response is OFFSET_NOT_AVAILABLE,
-before version 5 LEADER_NOT_AVAILABLE. For a client that reads only what was committed, the last stable offset takes the
+before version 5 LEADER_NOT_AVAILABLE. For a reader of committed records, the last stable offset takes the
 high watermark's place (version 2 on). A replica id other than -1 sees the log up to its end; -2 may ask a follower.
 Version 0 has a list of offsets: where the segments begin whose files were last written by the time that is asked for.
 Source: ``KafkaApis.handleListOffsetRequestV0``, ``handleListOffsetRequestV1AndAbove``, ``ListOffsetsRequest``.
@@ -40,7 +40,7 @@ _FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
 def handle(request: ListOffsetsRequest, context: Context) -> Response:
-    """Return an offset for each partition; at once, unless a batch must be looked into beside the event loop."""
+    """Return each partition's offset; at once, unless a batch needs a search."""
     return begun(_handle(request, context))
 
 

@@ -49,7 +49,7 @@ _FIRST_WITH_IDS_IN_REQUESTS = 12
 
 
 def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Return the cluster as this broker knows it; a large one is put into the response with turns of the event loop."""
+    """Return this broker's view of the cluster, a large one in turns."""
     version = context.version
     asked = request.topics
     refused = refusal(request, version)
@@ -78,7 +78,7 @@ async def _in_turns(
     operations: int,
     unknown: Sequence[MetadataResponseTopic],
 ) -> MetadataResponse:
-    """Return the response of ``handle``; the view is that of one moment."""
+    """Return the response of ``handle``; the view is of one moment."""
     topics: list[MetadataResponseTopic] = []
     async for topic in with_turns(view.topics, ITEMS_PER_TURN):
         partitions = topic.partitions
@@ -101,7 +101,9 @@ def _response(request: MetadataRequest, view: ClusterView, topics: list[Metadata
 
 
 def refusal(request: MetadataRequest, version: int) -> MetadataResponse | None:
-    """Return the response that refuses a request before version 12 with a topic's id, or a topic without a name.
+    """Return the refusal of a request before version 12, or None.
+
+    Such a request has a topic's id, or a topic without a name.
 
     Returns:
         None: the request is served.
@@ -115,14 +117,14 @@ def refusal(request: MetadataRequest, version: int) -> MetadataResponse | None:
 
 
 def named_by_id(asked: Sequence[MetadataRequestTopic]) -> Sequence[MetadataRequestTopic]:
-    """Return those topics that are asked for by their ids; all, where none is."""
+    """Return the topics requested by id; all, if there are none."""
     return [topic for topic in asked if topic.topic_id != NIL_UUID] or asked
 
 
 def _resolve(asked: Sequence[MetadataRequestTopic], context: Context) -> tuple[list[str], list[MetadataResponseTopic]]:
-    """Return the names that are asked for, and responses for ids that name no topic.
+    """Return the requested names, and responses for unknown ids.
 
-    Where a topic is asked for by its id, those that are asked for by their names have no response.
+    If a topic is requested by its id, topics requested by name have no response.
     """
     names: dict[str, None] = {}
     unknown: list[MetadataResponseTopic] = []
@@ -165,7 +167,10 @@ def _topic(topic: TopicView, reachable: set[int] | None, operations: int) -> Met
 
 
 def _partition(one: PartitionView, reachable: set[int] | None) -> MetadataResponsePartition:
-    """Return a partition; with ``reachable`` as version 0 has it: live replicas only, and an error if some are not."""
+    """Return a partition; ``reachable`` gives it version 0's form.
+
+    That has live replicas only, and an error if some are not.
+    """
     error, replicas, isr = one.error, one.replicas, one.isr
     if reachable is not None:
         if error is ErrorCode.NONE and not {*replicas, *isr} <= reachable:
@@ -216,7 +221,7 @@ def _without_hidden(ask: Ask, topics: Topics) -> Topics:
 
 
 def _finished(response: Any, shown: Callable[[Topics], Topics], request: Any, ask: Ask) -> Response:
-    """Return the response with the topics that are shown, and what the caller may do, if that is asked for."""
+    """Return the response with the visible topics, and authorized operations if requested."""
     if asyncio.iscoroutine(response):
         return _finished_later(response, shown, request, ask)
     response.topics = shown(response.topics)
@@ -239,7 +244,7 @@ async def _finished_later(
 
 
 def _refused_topic(item: Any, ask: Ask, *, may_create: bool) -> MetadataResponseTopic | None:
-    """Return the refusal of a topic that is asked for; None: it is allowed, or the handler refuses it."""
+    """Return the refusal of a requested topic; None: not refused here."""
     by_id = item.topic_id != NIL_UUID
     name = ask.context.service.topic_name(topic_id_text(item.topic_id)) if by_id else item.name
     if name is None:

@@ -1,6 +1,6 @@
 """OffsetCommit (8), versions 0-10: store offsets of a group; the response comes when they are committed.
 
-Version 0 is that of offsets in ZooKeeper, which are not kept here: its partitions get UNSUPPORTED_VERSION. Version 1
+Version 0 belongs to offsets in ZooKeeper, which are not kept here: its partitions get UNSUPPORTED_VERSION. Version 1
 brings a timestamp of the commit, versions 2 to 4 a retention time. From version 10 on topics have ids instead of names.
 Source: ``KafkaApis.handleOffsetCommitRequest``, ``GroupCoordinatorAdapter.commitOffsets``.
 """
@@ -88,7 +88,7 @@ def _offset(
 
 
 def response_to(request: OffsetCommitRequest, error_of: Any) -> OffsetCommitResponse:
-    """Return a response with an error for each partition of the request, also of one that is named twice.
+    """Return a response with an error for each partition, repeated ones too.
 
     Args:
         request: names the partitions.
@@ -107,7 +107,7 @@ def response_to(request: OffsetCommitRequest, error_of: Any) -> OffsetCommitResp
 
 
 def _named_once(request: OffsetCommitRequest) -> dict[tuple[str, bytes], dict[int, None]]:
-    """Return the partitions that a request names, each once, by the topic's name and id."""
+    """Return the named partitions, each once, by topic name and id."""
     named: dict[tuple[str, bytes], dict[int, None]] = {}
     for topic in request.topics:
         for item in topic.partitions:

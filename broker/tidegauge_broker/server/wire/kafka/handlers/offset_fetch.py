@@ -1,8 +1,8 @@
 """OffsetFetch (9), versions 0-10: committed offsets of groups; a partition without one has offset -1 and no error.
 
 Versions 0 to 7 ask for one group, later ones for several, each with its own error (KIP-709). Null topics, from version
-2 on, mean all that the group has. Versions 0 and 1 have no error of the group: it stands at each partition. From
-version 7 on a client may require stable offsets (KIP-447). Version 0 is that of offsets in ZooKeeper, which are not
+2 on, mean all that the group has. Versions 0 and 1 have no error of the group: each partition has it. From
+version 7 on a client may require stable offsets (KIP-447). Version 0 belongs to offsets in ZooKeeper, which are not
 kept here. From version 10 on topics have ids instead of names: one of an unknown id gets UNKNOWN_TOPIC_ID, and
 among all that a group has a topic without an id is left out.
 Source: ``KafkaApis.handleOffsetFetchRequest``, ``OffsetFetchResponse``.
@@ -88,7 +88,7 @@ async def _of_several(request: OffsetFetchRequest, context: Context) -> OffsetFe
 def _with_ids(
     group: OffsetFetchRequestGroup, by_topic: Mapping[str, list[Any]], context: Context
 ) -> list[OffsetFetchResponseTopics]:
-    """Return the offsets of a group by the ids of topics, and an error for each id that is unknown."""
+    """Return a group's offsets by topic id, with errors for unknown ids."""
     asked = {topic.name: topic.topic_id for topic in group.topics or ()}
     topics = []
     for name, partitions in by_topic.items():
@@ -100,7 +100,7 @@ def _with_ids(
 
 
 def _unknown_offsets(topic: OffsetFetchRequestTopics) -> list[OffsetFetchResponsePartitions]:
-    """Return what is said of the partitions of a topic whose id is unknown."""
+    """Return the results of partitions of a topic whose id is unknown."""
     return [
         OffsetFetchResponsePartitions(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)
         for index in topic.partition_indexes
@@ -125,7 +125,10 @@ async def _of_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchR
 
 
 def _partitions(topics: _Topics, *, names_ids: bool = False) -> tuple[TopicPartition, ...] | None:
-    """Return the partitions that are asked for; None: all of the group. A topic of an unknown id has no name."""
+    """Return the requested partitions; None: all of the group.
+
+    A topic of an unknown id has no name.
+    """
     if topics is None:
         return None
     return tuple(

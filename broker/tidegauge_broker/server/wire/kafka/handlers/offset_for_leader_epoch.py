@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23), versions 0-4: where a leader epoch ends in this leader's log (KIP-101, KIP-279, KIP-320).
 
-The response is the largest epoch not above the one asked for, and its end offset; -1 and -1 without an error where
+The response is the largest epoch not above the requested one, and its end offset; -1 and -1 without an error if
 there is none. From version 2 on the client's own leader epoch is checked first.
 Source: ``KafkaApis.handleOffsetForLeaderEpochRequest``, ``Partition.lastOffsetForLeaderEpoch``.
 """

@@ -8,7 +8,7 @@ address from version 10 on (KIP-951). zstd needs version 7. The first batch of a
 coordinator has verified it (KIP-890); clients know TRANSACTION_ABORTABLE from version 11 on. From version 12 on its
 partition is added to the transaction instead, from version 13 on topics have ids instead of names. A large batch waits
 until it is checked (``produce_preparation``).
-A partition that is named twice is refused and stands once in the response; Kafka appends the last of its batches, drops
+A partition that is named twice is refused and is once in the response; Kafka appends the last of its batches, drops
 the others without a word, and acknowledges them. A topic of an unknown id gets UNKNOWN_TOPIC_ID.
 Source: ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
 """
@@ -174,7 +174,7 @@ def _partitions(request: ProduceRequest) -> list[tuple[TopicPartition, Buffer | 
 
 
 def _named_twice(partitions: Sequence[tuple[TopicPartition, Buffer | None]]) -> Collection[TopicPartition]:
-    """Return the partitions that a request names more than once; those of unknown topics have no name."""
+    """Return the partitions that a request repeats, of known topics only."""
     if len({at for at, _ in partitions}) == len(partitions):
         return ()
     named = Counter(at for at, _ in partitions if at.topic)
@@ -182,7 +182,7 @@ def _named_twice(partitions: Sequence[tuple[TopicPartition, Buffer | None]]) -> 
 
 
 def _problem(records: Buffer | None, context: Context, at: TopicPartition) -> ErrorCode | None:
-    """Return why the records are refused before the partition's leader looks at them, by ``validateRecords``."""
+    """Return why records are refused before the leader, by ``validateRecords``."""
     if not at.topic and context.version >= _FIRST_WITH_IDS:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not context.service.knows(at):

@@ -1,4 +1,4 @@
-"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2, where no authentication is in progress.
+"""SaslHandshake (17), versions 0-1, and SaslAuthenticate (36), versions 0-2, if no authentication is in progress.
 
 That is on a listener without SASL, and after the authentication (``sasl_connection`` has what comes before): both get
 ILLEGAL_SASL_STATE. Source: ``KafkaApis.handleSaslHandshakeRequest`` and

@@ -68,7 +68,7 @@ def describe_delegation_token(
 
 
 def _refusal(context: Context) -> ErrorCode:
-    """Return why there is no token: who is not authenticated may not ask, and for the others tokens are disabled."""
+    """Return why there is no token: anonymous caller, or disabled tokens."""
     if context.caller.principal == ANONYMOUS:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

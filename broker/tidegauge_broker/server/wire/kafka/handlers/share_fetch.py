@@ -137,7 +137,7 @@ def _renews(request: ShareFetchRequest, version: int) -> bool:
 
 
 def _refused(request: ShareFetchRequest, context: Context, error: ErrorCode) -> ShareFetchResponse:
-    """Return the response to a request that is refused as a whole; a quota counts the time that it has taken."""
+    """Return the refusal of a whole request; a quota counts its time."""
     response = ShareFetchResponse(error_code=error)
     if context.quotas is not None:
         context.quotas.failed(request, response)
@@ -153,7 +153,7 @@ async def _room(context: Context) -> PendingResponse:
 def _wanted(
     request: ShareFetchRequest, partitions: Mapping[PartitionId, TopicPartition], context: Context
 ) -> WantedFetch:
-    """Return what is fetched, within the limits of the broker and of the client's quota."""
+    """Return the wanted fetch, within the broker's and the quota's limits."""
     max_bytes = min(request.max_bytes, context.service.settings.integer("fetch.max.bytes"))
     if context.quotas is not None:
         max_bytes = context.quotas.most_fetched_bytes(max_bytes)
@@ -169,7 +169,10 @@ def _wanted(
 
 
 def _mode(request: ShareFetchRequest) -> AcquireMode:
-    """Return how strictly a fetch takes its maximum number of records; one that fetches nothing may give any number."""
+    """Return how strictly a fetch limits its number of records.
+
+    A fetch without records may give any number.
+    """
     number = request.share_acquire_mode
     return AcquireMode(number) if number in tuple(AcquireMode) else AcquireMode.BATCH_OPTIMIZED
 
@@ -232,7 +235,7 @@ def _by_topic(partitions: Mapping[PartitionId, PartitionData]) -> Sequence[Share
 
 
 async def _throttle_ms(partitions: Mapping[PartitionId, PartitionData], context: Context) -> int:
-    """Return for how long a quota throttles the client, by the size of the response without acknowledgements."""
+    """Return the throttle time by the response's size without acknowledgements."""
     if context.quotas is None:
         return 0
     message = ShareFetchResponse(responses=_by_topic(partitions))

@@ -1,7 +1,7 @@
 """ShareGroupHeartbeat (76), version 1: a member of a share group joins, keeps its membership and leaves (KIP-932).
 
-In ZooKeeper mode an extension, served if ``tidegauge.zookeeper.group.protocols`` has ``share``; the rules are those of
-Kafka 4.3.
+In ZooKeeper mode an extension, served if ``tidegauge.zookeeper.group.protocols`` has ``share``; the rules are Kafka
+4.3's.
 Source: ``KafkaApis.handleShareGroupHeartbeat``.
 """
 

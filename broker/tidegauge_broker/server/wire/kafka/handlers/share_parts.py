@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: the names of topics, acknowledgements, and leaders in responses.
+"""The common part of ShareFetch and ShareAcknowledge: names of topics, acknowledgements, and leaders in responses.
 
 Source: ``KafkaApis`` (handleAcknowledgements, validateAcknowledgementBatches, getCurrentLeader) of Kafka 4.3.
 """
@@ -43,13 +43,13 @@ class Names:
         self._names: dict[bytes, str | None] = {}
 
     def of(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with an id; None: this broker knows none."""
+        """Return a topic's name by its id; None if unknown here."""
         if topic_id not in self._names:
             self._names[topic_id] = self._context.service.topic_name(topic_id_text(topic_id))
         return self._names[topic_id]
 
     def refusal(self, one: PartitionId) -> ErrorCode:
-        """Return why a member may not fetch or acknowledge at a partition; NONE: it may."""
+        """Return why a member may not use a partition, or NONE."""
         name, may_read = self.of(one.topic_id), self._context.may_read
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
@@ -65,14 +65,14 @@ class Names:
 
 
 def service_of(context: Context) -> ShareService:
-    """Return what serves the members of share groups; only a broker that serves them has these APIs."""
+    """Return the service for members of share groups, which this broker has."""
     share = context.service.share
     assert share is not None, "the API is served"
     return share
 
 
 async def named(topics: Iterable[Any]) -> dict[PartitionId, Any]:
-    """Return the partitions that a request names, with what it says of each; a long list takes several turns."""
+    """Return the named partitions with their entries; long lists take turns."""
     found: dict[PartitionId, Any] = {}
     async for topic_id, one in with_turns(_named(topics), ITEMS_PER_TURN):
         found[PartitionId(topic_id, one.partition_index)] = one
@@ -107,7 +107,7 @@ class Acknowledging(NamedTuple):
 async def acknowledge(
     key: SessionKey, partitions: Mapping[PartitionId, Any], names: Names, context: Context, *, renews: bool
 ) -> Acknowledging:
-    """Take the acknowledgements of a request; those of many partitions, or records, take several turns.
+    """Take the acknowledgements of a request; many partitions, or records, take several turns.
 
     A partition without any has a result only if another one has some that are accepted for a look, as in Kafka.
     """
@@ -142,7 +142,7 @@ async def acknowledge(
 
 
 def _refusal(one: PartitionId, batches: Sequence[Acknowledgement], names: Names, *, renews: bool) -> ErrorCode:
-    """Return why the acknowledgements of a partition are refused before they are looked at; NONE: they are not."""
+    """Return why a partition's acknowledgements are refused by their form, or NONE."""
     if names.of(one.topic_id) is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     return names.refusal(one) if are_valid(batches, renews=renews) else ErrorCode.INVALID_REQUEST
@@ -168,7 +168,7 @@ class Leaders:
         self.endpoints: dict[int, Endpoint] = {}
 
     def of(self, one: PartitionId) -> tuple[int, int]:
-        """Return the leader of a partition and its epoch, -1 and -1 if it is unknown, and note its address."""
+        """Return a partition's leader and epoch (or -1, -1), noting its address."""
         hint = service_of(self._context).leader_hint(self._names.partition(one))
         if hint is None:
             return _NO_LEADER, _NO_LEADER

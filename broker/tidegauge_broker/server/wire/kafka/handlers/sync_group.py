@@ -1,4 +1,4 @@
-"""SyncGroup (14), versions 0-5: get the assignment of a generation; the leader brings that of all members.
+"""SyncGroup (14), versions 0-5: get the assignment of a generation; the leader brings all members' assignments.
 
 The response is parked until the leader's assignment is committed. From version 5 on the request must name the
 protocol's type and name; without them it is rejected with INCONSISTENT_GROUP_PROTOCOL (KIP-559).

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (28), versions 0-5: offsets of a group that count when the transaction is committed.
 
 Version 3 brings the member and its generation, which fence it (KIP-447). Versions 0 and 1 know
-COORDINATOR_NOT_AVAILABLE instead of COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296). Version 5 is that of transactions v2:
+COORDINATOR_NOT_AVAILABLE instead of COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296). Version 5 belongs to transactions v2:
 the group coordinator adds its partition to the transaction (KIP-890, part 2).
 Source: ``KafkaApis.handleTxnOffsetCommitRequest``.
 """

@@ -44,7 +44,7 @@ async def _write(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnM
 
 
 def _topics(errors: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarkerTopicResult]:
-    """Return the outcomes of the markers of a producer, of which a request may have several."""
+    """Return the outcomes of one marker; a request may have several."""
     by_topic: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
     for (topic, partition), error in errors.items():
         by_topic.setdefault(topic, []).append(WritableTxnMarkerPartitionResult(partition, error))
