@@ -1,7 +1,7 @@
 """``tidegauge lab list|show|start|check|stop``: questions, tried on a live cluster that checks them itself.
 
 Contract (docs/labs/README.md): ``start`` starts a fresh cluster in ``--dir`` and shows question, prediction and
-commands; ``check`` looks at the cluster, says what is true, and ends with 0 where all of it is as the lab wants it,
+commands; ``check`` looks at the cluster, prints its findings, and ends with 0 if all of them are as the lab wants,
 else with 1; ``stop`` deletes the cluster. ``show`` prints a lab's whole page, explanation included. Pages are shown in
 Chinese where the locale is Chinese; ``--language`` decides otherwise.
 """
@@ -147,14 +147,14 @@ def start(
 
 
 def _where(cluster: LocalCluster, *, is_chosen: bool) -> list[str]:
-    """Return where the cluster is; the commands have the addresses of its own brokers already."""
+    """Return lines with the cluster's directory and its addresses for clients."""
     addresses = listening(cluster)
     lines = [f"The cluster is up, in {cluster.directory}", f"Kafka clients use {','.join(addresses)}"]
     return lines + other_addresses(addresses[0], is_chosen=is_chosen)
 
 
 def other_addresses(first: str, *, is_chosen: bool) -> list[str]:
-    """Return what is said of addresses that are not those of the lab's page.
+    """Return a remark if addresses differ from the lab's page.
 
     Args:
         first: the address of the first broker.

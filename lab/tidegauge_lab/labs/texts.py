@@ -49,7 +49,7 @@ class Text:
 
 
 def locale_language(environment: Mapping[str, str]) -> str:
-    """Return the language of a locale's messages, as POSIX has it: the first of three variables that is set decides."""
+    """Return the language of a locale's messages by POSIX's order of variables."""
     locale = next((found for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (found := environment.get(name))), "")
     return CHINESE if re.match(r"zh(?![a-z])", locale, re.IGNORECASE) else ENGLISH
 

@@ -12,7 +12,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def advertised_listeners(evidence: Evidence) -> Iterator[Finding]:
-    """Look whether each broker can be reached where it sends clients, and whether a record came that way."""
+    """Look whether each broker can be reached at its advertised address, and whether a record came that way."""
     if not evidence.kafka_addresses:
         yield no("No broker responds to Kafka clients", "start the brokers")
         return

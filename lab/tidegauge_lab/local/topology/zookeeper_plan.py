@@ -14,12 +14,12 @@ from tidegauge_lab.local.zookeeper_address import split_address
 
 
 class ZooKeeperPlan:
-    """See the module (``TopologyPlan``)."""
+    """The plan of a cluster's ZooKeeper (``TopologyPlan``)."""
 
     def complete(
         self, file: ClusterFile, wanted: Wanted, *, taken: Collection[int], free: Callable[[int], bool]
     ) -> tuple[ClusterFile, list[str]]:
-        """Return the description of a new cluster with its ZooKeeper, and what the user should know of it.
+        """Return a new cluster's description with its ZooKeeper, and notes for the user.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the address is none, the port is busy, or one of the brokers has it.

@@ -1,7 +1,7 @@
 """Ends the ZooKeeper session of a broker that can't be asked, by the credentials that the broker has noted.
 
 A session outlives its process until its timeout (ZooKeeper's SessionTrackerImpl), so the controller elects other
-leaders that late. Whoever has a session's id and password may close it before.
+leaders that late. A client with a session's id and password may close it before.
 """
 
 from __future__ import annotations
