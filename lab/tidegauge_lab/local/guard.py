@@ -2,8 +2,8 @@
 
 An owner is whatever a cluster is to end with: a test session, a foreground ``up``, a scenario's run, the demo. One that
 dies by SIGKILL, by ``os._exit`` or in a crash runs no code of its own any more, and a worker of pytest-xdist ends so
-when its controller is dead. The cluster's processes outlive it (``processes``), as after ``tidegauge up --detach``
-must; so another process ends them.
+when its controller is dead. The cluster's processes outlive it (``processes``), as after ``tidegauge up --detach``;
+so another process ends them.
 
 Rules:
     1. The guard waits at a pipe that the owner alone can write to. The system closes the pipe with the owner, however

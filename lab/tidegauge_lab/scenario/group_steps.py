@@ -199,7 +199,7 @@ class WaitGroup(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectGroup(Step):
-    """What must be so of a group now."""
+    """The expected state of a group now."""
 
     verb = "expect_group"
     main = ""

@@ -18,7 +18,7 @@ LEGEND = (
 
 
 def narrated(step: Step) -> str:
-    """Return a step as a sentence without a full stop, with its partition if that is not the story's first one."""
+    """Return a step as a sentence without full stop, with its partition unless the first."""
     words = step.sentence()
     partition = step.partition if isinstance(step, PartitionStep) else None
     if not words or partition is None:

@@ -1,4 +1,4 @@
-"""What came of a scenario: its steps in words, how far it got, and why it failed."""
+"""The outcome of a scenario: its steps in words, how far it got, and why it failed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _IN_KRAFT = (
 
 
 class StepFailed(Exception):
-    """A step did not do what it says; ``message`` is what is true instead."""
+    """Raised when a step does not do what it says; ``message`` has the actual state."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -65,10 +65,10 @@ class PlayedStep:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a scenario.
+    """The outcome of a scenario.
 
     Attributes:
-        failure: empty if every expectation held, else ``line N: what is true instead``.
+        failure: empty if every expectation held, else ``line N: ACTUAL STATE``.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Outcome:
 
 
 def headline(step: Step, seconds: float, *, verbose: bool) -> list[str]:
-    """Return what is printed of a step before it is done: when, what, its author's note; verbose: its line in the file.
+    """Return a step's lines before it is done; verbose: with its line in the file.
 
     A step without a sentence, such as an expectation, begins with its note; without one it is not printed at all.
     """
@@ -116,13 +116,13 @@ def headline(step: Step, seconds: float, *, verbose: bool) -> list[str]:
 
 
 def described(step: Step) -> str:
-    """Return a step in one line: the verb, and what differs from the defaults."""
+    """Return a step in one line: the verb, and arguments other than defaults."""
     words = [value if name == step.main else f"{name}={value}" for name, value in _arguments(step)]
     return " ".join([step.verb, *words])
 
 
 def expected_of(step: Step) -> list[str]:
-    """Return what a step expects, a line each: ``LEO 1:2 2:1``; nothing for a step that does something."""
+    """Return a step's expectations, a line each: ``LEO 1:2 2:1``; none for other steps."""
     if not step.is_expectation:
         return []
     return [f"{' '.join(map(_word, name.split('_')))} {value}" for name, value in _arguments(step)]
@@ -133,7 +133,7 @@ def _word(name: str) -> str:
 
 
 def _arguments(step: Step) -> list[tuple[str, str]]:
-    """Return the arguments that differ from the defaults, by attribute or name, as people read them."""
+    """Return the arguments that differ from the defaults, for people."""
     found = [
         (argument.attribute if argument.attribute == step.main else name, step.value_of(argument), argument.default)
         for name, argument in step.arguments().items()
@@ -154,7 +154,7 @@ def _shown(value: object) -> str:
 
 
 def introduction(scenario: Scenario) -> list[str]:
-    """Return what stands before the first step."""
+    """Return the lines before the first step."""
     lines = _paragraphs(f"{scenario.name}: {scenario.title}", "")
     if scenario.teaches:
         lines += ["", *_paragraphs(scenario.teaches, "  ")]
@@ -167,7 +167,7 @@ def introduction(scenario: Scenario) -> list[str]:
 
 
 def _paragraphs(text: str, indent: str) -> list[str]:
-    """Return prose wrapped for a terminal; a paragraph that is a list or a table stays as it is."""
+    """Return prose wrapped for a terminal; lists and tables stay unchanged."""
     lines: list[str] = []
     for paragraph in re.split(r"\n{2,}", text.strip("\n")):
         given = paragraph.splitlines()

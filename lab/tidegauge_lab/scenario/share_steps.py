@@ -109,7 +109,7 @@ class ShareFetch(MemberStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledge(MemberStep):
-    """What becomes of records."""
+    """An acknowledgement of records."""
 
     verb = "acknowledge"
     main = ""
@@ -223,7 +223,7 @@ class WaitShare(ShareState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectShare(ShareState):
-    """What must be so of a share partition now."""
+    """The expected state of a share partition now."""
 
     verb = "expect_share"
     about = "check what is true of a share partition now"
@@ -232,7 +232,7 @@ class ExpectShare(ShareState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyShares(Step):
-    """What the accountant finds in what members were given and have said."""
+    """The expected findings of the accountant in the members' histories."""
 
     verb = "verify_shares"
     main = "found"

@@ -1,4 +1,4 @@
-"""What there is to read beside the cluster: the labs' pages, and the pages of ``docs`` where there is a checkout."""
+"""Pages to read beside the cluster: the labs' pages, and in a checkout the pages of ``docs``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PAGE = """\
 
 
 def contents() -> Json:
-    """Return what there is to choose from: labs and stories, each with its name and one sentence."""
+    """Return the choice of labs and stories, each with one sentence."""
     return {
         "labs": [{"name": lab.name, "number": lab.number, "title": text_of(lab).title} for lab in LABS],
         "stories": [
@@ -52,7 +52,7 @@ def contents() -> Json:
 
 
 def lab_page(name: str) -> Json:
-    """Return a lab's page in parts: its question in one line, and each section as HTML.
+    """Return a lab's page: its question, and each section as HTML.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, there is no such lab.
@@ -68,7 +68,7 @@ def lab_page(name: str) -> Json:
 
 
 def link_of_lab(target: str) -> str:
-    """Return where a link of a lab's page goes: to another lab here, to a page of docs, or nowhere."""
+    """Return the target of a lab's link: another lab, a page of docs, or none."""
     path, _, place = target.partition("#")
     for lab in LABS:
         if path == lab.page:
@@ -83,7 +83,7 @@ def fragment_of(lab: Lab) -> str:
 
 
 def document(name: str) -> tuple[str | bytes, str] | None:
-    """Return a file of ``docs`` and its media type, a page as HTML; None where there is no such page or picture."""
+    """Return a file of ``docs`` and its media type, pages as HTML; None if absent."""
     path = _file(name)
     if path is None:
         return None

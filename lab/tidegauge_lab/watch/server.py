@@ -6,7 +6,7 @@
     GET /events     server-sent events: ``view`` and ``history`` once, then ``change`` and ``events`` (hub.py)
     GET /recording  the run so far as one HTML file (recording.py)
     GET /lessons    the labs and stories that there are; GET /labs/NAME: a lab's page (pages.py)
-    GET /docs/...   the pages of ``docs`` to which labs link, where there is a checkout
+    GET /docs/...   the pages of ``docs`` to which labs link, in a checkout
     POST /action    a button (actions.py); refused unless it comes from the page (gate.py)
     POST /lab, /story: labs and stories (teaching.py); refused in the same way
 
@@ -45,7 +45,7 @@ from tidegauge_lab.watch.teaching import Teaching
 
 MAX_ACTION_BYTES = 4096
 LAST_BYTES_SECONDS = 1.0
-"""How long browsers have to take what was sent to them when the server ends."""
+"""How long browsers have to take pending bytes when the server ends."""
 RECORDING = "tidegauge-recording.html"
 _TOKEN_PLACE = "{{token}}"  # noqa: S105 - where the token goes
 _TYPES = {**dict.fromkeys(STYLES, "text/css"), **dict.fromkeys(SCRIPTS, "text/javascript")}
