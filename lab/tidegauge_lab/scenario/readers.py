@@ -1,8 +1,8 @@
 """Readers: from a node of a scenario file to a value of the right kind, or a sentence with the line.
 
 Contract: a reader takes a node and gives a value, or raises ``MalformedYaml`` with the node's line and the value
-expected there. Readers know nothing of the scenario around them; a check that needs it (does this broker exist?) is made
-by the loader afterwards.
+expected there. Readers know nothing of the scenario around them; the loader checks the rest
+afterwards (does this broker exist?).
 """
 
 from __future__ import annotations
