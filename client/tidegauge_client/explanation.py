@@ -314,7 +314,7 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
 
 
 def _what_brings_a_leader(facts: Facts) -> str:
-    """Return what makes a member of the ISR electable, if none is: those that are registered have an offline log."""
+    """Return what makes a member of the ISR electable, if none is."""
     absent = [one for one in facts.isr if one not in facts.live]
     failed = [one for one in facts.isr if one in facts.live]
     ways = []
@@ -374,7 +374,7 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
 
 
 def _counts(facts: Facts, led: Led, broker: int) -> bool:
-    """Return whether the leader's high watermark waits for a follower, as far as the lag time is known."""
+    """Return whether the high watermark waits for a follower, by the known lag time."""
     progress = _Progress(broker, led.remotes[broker])
     lag_ms = _NO_LAG_KNOWN if facts.lag_ms is None else facts.lag_ms
     return bounds_high_watermark(progress, led.leo, led.maximal_isr, facts.live, 0, lag_ms)
@@ -527,7 +527,7 @@ def _late(facts: Facts, led: Led) -> Iterator[Sentence]:
             )
 
 
-# What clients see
+# Visibility to clients
 
 
 def _clients(facts: Facts, led: Led) -> Iterator[Sentence]:

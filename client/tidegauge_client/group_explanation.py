@@ -1,7 +1,7 @@
 """Explain why a consumer group is as it is: facts in, sentences out, each with Kafka's rule. Pure.
 
-Rules: those of ``explanation``: every sentence follows from the facts and names its rule; what is not known is called
-unknown; a sentence about time names an upper bound. Source: GroupCoordinator, GroupMetadataManager and KafkaApis of
+Rules (as in ``explanation``): every sentence follows from the facts and names its rule. An unknown fact is called
+unknown. A sentence about time names an upper bound. Source: GroupCoordinator, GroupMetadataManager and KafkaApis of
 Kafka 3.9.
 """
 
@@ -141,8 +141,8 @@ class GroupFacts:
         problem: the error of the coordinator, or that it does not respond.
         refusal: why the coordinator refuses the group, as a clause; empty if it does not.
         rows: the partitions that the group reads or has offsets of.
-        leaderless: those of them that have no leader.
-        deleted: those of them that do not exist.
+        leaderless: the ones without a leader.
+        deleted: the ones that do not exist.
         starts: log start offsets, of those whose leader has reported one.
         share_offsets: start offsets and lags, of a share group.
     """

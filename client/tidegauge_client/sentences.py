@@ -82,7 +82,7 @@ class Sentence:
 
 
 def as_lines(headline: str, sentences: Sequence[Sentence], wrap: Callable[[str, str], list[str]]) -> Iterator[str]:
-    """Return an explanation as text, each title once before the sentences that it covers.
+    """Yield an explanation as text, each title once before its sentences.
 
     Args:
         headline: the first line.

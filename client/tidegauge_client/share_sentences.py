@@ -101,7 +101,7 @@ RULE_COMMITTED = (
 
 
 def named(records: Sequence[Records], *, counts: bool = True) -> str:
-    """Return offsets in words, with how often each was delivered unless that is not wanted."""
+    """Return offsets in words, with their delivery counts if wanted."""
     shown = [f"{one.offsets} ({times(one.delivery_count)})" if counts else one.offsets for one in records[:MAX_NAMED]]
     return ", ".join([*shown, *(["..."] if len(records) > MAX_NAMED else [])])
 

@@ -2,7 +2,7 @@
 
 Contract: ``as_scenario`` takes the acts of a history (``History.story``), one after the other. An act for which the lab
 has a verb becomes that verb: produces, rounds of held followers, kills, starts, shutdowns, pauses, network
-partitions, power losses, flushes, the end of a session, preferred elections. Acts that real processes can't be forced to
+partitions, power losses, flushes, the end of a session, preferred elections. Acts not to be forced on real processes
 (which message comes first, when a controller decides, who becomes it) become comments at their places, and so does
 the result of the simulated cluster. The file is sound, so that ``tidegauge scenario run`` plays it, but it promises no
 more than its verbs do: where the invariant broke by the order of messages, real processes may well keep it. Stories
