@@ -21,7 +21,7 @@ REPEAT_LIMIT_SECONDS = 900.0
 
 
 def main() -> None:
-    """Run what is asked for; a suite that can't be had here is skipped, and says why."""
+    """Run the requested suites; a suite that can't be had here is skipped, and says why."""
     options = _options(sys.argv[1:])
     for name in options.suite or SUITES:
         try:
@@ -50,7 +50,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _bring_to_its_end(suite: Suite, side: str, prepared: Path, record: Record, repeat: int) -> None:
-    """Run the suite where nothing is recorded of it, then repeat what has failed and was not repeated yet."""
+    """Run the suite if it has no record, then repeat failed tests that were not repeated yet."""
     rounds = 0 if record.tries() else 1
     for number in range(rounds + repeat):
         everything = number == 0 and rounds == 1

@@ -1,4 +1,4 @@
-"""Apache Kafka's own integration tests, whose clusters are Tidegauge's in place of those of Kafka's test kit.
+"""Apache Kafka's own integration tests, whose clusters are Tidegauge's in place of Kafka's test kit's.
 
 The tests of streams, connect and clients make their clusters by one class, ``KafkaClusterTestKit``, in the JVM of the
 test. On Kafka's side it is Kafka's own; on Tidegauge's the one in ``java/`` stands in for it, first on the class path,
@@ -57,7 +57,7 @@ _OF_OTHERS = (
 
 
 class Work(Protocol):
-    """What a run needs to know: a ``suites.Task``."""
+    """The input of a run: a ``suites.Task``."""
 
     @property
     def prepared(self) -> Path:
@@ -65,7 +65,7 @@ class Work(Protocol):
 
     @property
     def tests(self) -> Sequence[str]:
-        """The tests to run; all where it is empty."""
+        """The tests to run; all if it is empty."""
 
     @property
     def directory(self) -> Path:
@@ -93,7 +93,7 @@ class Classes(NamedTuple):
 
 
 def prepare() -> Path:
-    """Return the directory with the jars of the tests, and the stand-in's classes beside it.
+    """Return the directory with the tests' jars and the stand-in's classes.
 
     Raises:
         Unavailable: no Maven, no Java compiler, or the repository does not have the tests.
@@ -129,7 +129,7 @@ def compiled(jars: Path) -> Path:
 
 
 def runner(classes: Classes) -> Callable[[Work], list[Result]]:
-    """Return what runs these classes, or those of them that have a test which is asked for."""
+    """Return a function that runs these classes, or the ones with requested tests."""
 
     def run(work: Work) -> list[Result]:
         asked = {test.partition("::")[0].partition("$")[0] for test in work.tests}
@@ -140,7 +140,7 @@ def runner(classes: Classes) -> Callable[[Work], list[Result]]:
 
 
 def _run(work: Work, name: str) -> Iterator[Result]:
-    """Run one class; what has no report has failed."""
+    """Run one class; a test without a report has failed."""
     directory = work.directory / name.rpartition(".")[2]
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
