@@ -136,6 +136,6 @@ def resolve_bootstrap(
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"no cluster is known: there is none in {directory}, and neither --bootstrap-server nor "
-            f"{BOOTSTRAP_VARIABLE} says where one is; start one with {command_for(directory, 'up -d')}",
+            f"{BOOTSTRAP_VARIABLE} names one; start one with {command_for(directory, 'up -d')}",
         )
     return parse_bootstrap(load_cluster_file(directory).bootstrap_servers, security)

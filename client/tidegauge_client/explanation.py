@@ -347,7 +347,7 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
     if not may_move(len(led.isr), facts.effective_min_isr):
         yield Sentence(
             "high-watermark",
-            f"The HW stands at {led.hw}, {missing} below the leader's LEO {led.leo}: the ISR {_ids(led.isr)} has "
+            f"The HW is at {led.hw}, {missing} below the leader's LEO {led.leo}: the ISR {_ids(led.isr)} has "
             f"{len(led.isr)} of the {counted(facts.effective_min_isr, 'member')} that min.insync.replicas demands.",
             RULE_MIN_ISR,
             "a replica that joins the ISR, or a lower min.insync.replicas",
@@ -365,7 +365,7 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
     first = [one for one in holders if _leo(led, one) == lowest]
     yield Sentence(
         "high-watermark",
-        f"The HW stands at {led.hw}, {missing} below the leader's LEO {led.leo}: {_brokers(first)} "
+        f"The HW is at {led.hw}, {missing} below the leader's LEO {led.leo}: {_brokers(first)} "
         f"{'holds' if len(first) == 1 else 'hold'} it back.",
         RULE_HW,
     )

@@ -100,7 +100,7 @@ def _leader(facts: ShareFacts) -> Iterator[Sentence]:
     if leader not in facts.shares:
         yield Sentence(
             "leader",
-            f"{where}. It does not respond to the lab, so what is in flight is not known here.",
+            f"{where}. It does not respond to the lab, so its records in flight are not known here.",
             RULE_LEADER,
             f"a response of broker {leader}, which needs lab.enable=true: `tidegauge explain {at}`",
         )
@@ -115,7 +115,7 @@ def _leader(facts: ShareFacts) -> Iterator[Sentence]:
     elif led.leader_epoch != facts.leader_epoch:
         yield Sentence(
             "leader",
-            f"{where}. What it has of the share partition is of epoch {led.leader_epoch}, and is being dropped.",
+            f"{where}. Its share partition is of epoch {led.leader_epoch}, and is being dropped.",
             RULE_LOAD,
             "the next fetch of a member",
         )
@@ -172,7 +172,7 @@ def _state(facts: ShareFacts) -> Iterator[Sentence]:
         yield Sentence(
             "state",
             f"{held.at}, which holds the state, has no leader: {held.living(facts.live)}. Acknowledgements wait, and "
-            "what is not loaded cannot be.",
+            "unloaded state cannot be loaded.",
             RULE_STATE_COORDINATOR,
             f"a leader of {held.at}: `tidegauge explain {held.at}`",
         )

@@ -154,7 +154,7 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Sentence]:
         )
     elif facts.transaction is not None and facts.transaction.coordinator != held.leader:
         text = (
-            f"{where}. What follows is from broker {facts.transaction.coordinator}, which takes itself for the "
+            f"{where}. The rest is from broker {facts.transaction.coordinator}, which takes itself for the "
             "coordinator, and may be old."
         )
         rule, change = RULE_COORDINATOR, f"a response of broker {held.leader}"

@@ -352,7 +352,7 @@ def _echo(text: str) -> None:
 def describe_cluster(bootstrap_server: str | None, directory: Path, output: str) -> None:
     """Show the cluster's id, its active controller, and its brokers with what they lead and hold.
 
-    Every broker is asked, and the newest metadata counts: that of a broker which the controller can't reach is old.
+    Every broker is asked, and the newest metadata counts: a broker which the controller can't reach has old ones.
     """
     bootstrap = servers(bootstrap_server, directory)
 

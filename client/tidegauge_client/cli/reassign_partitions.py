@@ -365,7 +365,7 @@ async def _or_note(alteration: Awaitable[int], problems: list[TidegaugeError]) -
 def _raise_for_left(problems: Sequence[TidegaugeError]) -> None:
     if problems:
         lines = [problem.message for problem in problems]
-        heading = "Not all throttles were cleared. What is left is in force until this succeeds:"
+        heading = "Not all throttles were cleared. The rest stays in force until this succeeds:"
         raise TidegaugeError(problems[0].code, "\n".join([heading, *lines]))
 
 

@@ -55,7 +55,7 @@ MEANINGS: dict[Kind, str] = {
     Kind.MISPLACED: "acknowledged at one offset, but kept at another",
     Kind.DUPLICATED: "in the log more often than it was sent",
     Kind.REORDERED: "a producer's later record has a lower offset than an earlier one of the same partition",
-    Kind.REORDERED_IN_REAL_TIME: "handed over after another was acknowledged, but stands before it",
+    Kind.REORDERED_IN_REAL_TIME: "handed over after another was acknowledged, but comes before it",
     Kind.DIVERGED: "replicas hold different records at the same offset below the high watermark",
     Kind.DAMAGED: "a replica's file holds bytes that are not a whole, valid batch",
     Kind.HIGH_WATERMARK_BACK: "a leader's high watermark fell within one leader epoch",

@@ -2,7 +2,7 @@
 
 Contract (docs/scenarios.md): ``list`` prints a line each: name, two spaces, one sentence. ``run`` starts a
 cluster of its own in a temporary directory on free ports and takes it down at the end, also on failure, on Ctrl-C, and
-where a kill; it never touches the one in ``--dir``. Exit 0 when every expectation held, also where the
+if it is killed; it never touches the one in ``--dir``. Exit 0 when every expectation held, also where the
 expectation is that data is lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over. In
 text the story has a sentence for each step, its author's notes, and the states; ``--verbose`` adds the steps as the
 file has them.
@@ -42,7 +42,7 @@ def scenario(context: click.Context, output: str, directory: Path, bootstrap_ser
 
 
 @scenario.command("list")
-@click.option("--theme", type=click.Choice([one.name for one in themes()]), help="Only those of this theme.")
+@click.option("--theme", type=click.Choice([one.name for one in themes()]), help="Only scenarios of this theme.")
 @click.option("--find", metavar="WORDS", default="", help="Only those with all of these words in name, title or text.")
 @offline_verb_options
 @lab_verb
@@ -90,7 +90,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 @scenario.command()
 @click.argument("name", metavar="NAME-or-FILE", shell_complete=complete_scenario)
 @click.option("--keep", is_flag=True, help="Keep the directory with the cluster's data and logs.")
-@click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and what is expected.")
+@click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and its expectations.")
 @click.option(
     "--zookeeper",
     type=ZOOKEEPER_ADDRESS,

@@ -63,7 +63,7 @@ def kafkas(broker_id: int, address: str) -> TidegaugeError:
     return TidegaugeError(
         ErrorCode.LISTENER_NOT_FOUND,
         f"broker {broker_id} at {address} is an Apache Kafka broker: the lab's faults, holds and inner views are in "
-        "Tidegauge's brokers only. What it sends to them can be held, delayed or isolated there",
+        "Tidegauge's brokers only. Its requests to them can be held, delayed or isolated there",
     )
 
 

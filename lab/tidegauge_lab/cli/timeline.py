@@ -94,7 +94,7 @@ def timeline(
     """
     partitions = [*about, *partitions]
     if (svg is not None or html is not None) and follow:
-        raise click.UsageError("--svg and --html show what has happened; they can't follow")
+        raise click.UsageError("--svg and --html show the past; they can't follow")
     if html is not None and (svg is not None or topics or partitions or brokers or kinds):
         raise click.UsageError("--html needs all events, and has no other output: only --since and --until go with it")
     choice = Choice(frozenset(topics), frozenset(partitions), frozenset(brokers), frozenset(kinds), since, until)

@@ -89,7 +89,7 @@ def verify(
     """Compare the responses that producers got with the committed log and with all replicas.
 
     With --transactions and --shares: judge histories of transactions and of share groups that any client has written.
-    Without TOPIC no cluster is asked; with TOPIC what is committed of it now is the final poll of transactions.
+    Without TOPIC no cluster is asked; with TOPIC its committed records are the final poll of transactions.
     """
     of_shares = judge_shares(read_share_histories(shares)) if shares else None
     if topic is None:

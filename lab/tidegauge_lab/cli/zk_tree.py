@@ -187,7 +187,7 @@ def _start_of(directory: Path) -> str:
     "--zookeeper",
     type=ZOOKEEPER_ADDRESS,
     metavar="HOST:PORT[/CHROOT]",
-    help="Which ZooKeeper; else that of the cluster in --dir.",
+    help="Which ZooKeeper; else the one of the cluster in --dir.",
 )
 @click.option("--watch", is_flag=True, help="Go on with what changes, until Ctrl-C.")
 @directory_option

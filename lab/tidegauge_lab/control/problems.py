@@ -70,7 +70,7 @@ def unwritable(problem: OSError) -> RefusedError | None:
     if not is_of_a_disk(problem):
         return None
     sentence = (
-        f"{unusable(problem)}; this request has ended where it was. Brokers whose disk is full halt, too: make room, "
+        f"{unusable(problem)}; this request has ended half-done. Brokers whose disk is full halt, too: make room, "
         "then POST /v1/reset starts them"
     )
     return RefusedError(409, ErrorCode.KAFKA_STORAGE_ERROR.name, sentence)

@@ -198,7 +198,7 @@ def require_settled(directory: Path) -> None:
     if name is not None:
         raise TidegaugeError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"a restore of snapshot {name} was interrupted, so that the data may be those of two moments; "
+            f"a restore of snapshot {name} was interrupted, so that the data may be of two moments; "
             f"{command_for(directory, 'up')} finishes or undoes it and starts everything; nothing was done",
         )
 

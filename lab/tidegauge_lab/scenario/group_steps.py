@@ -203,7 +203,7 @@ class ExpectGroup(Step):
 
     verb = "expect_group"
     main = ""
-    about = "check what is true of a group now"
+    about = "check the present state of a group"
     is_expectation = True
 
     group: str = argument(readers.text, "group.id")

@@ -25,7 +25,7 @@ _SHORT = frozenset({"leo", "hw", "lso", "isr"})
 
 
 _IN_KRAFT = (
-    "Played in KRaft mode: a quorum of controllers has ZooKeeper's part here, and heartbeats that of its sessions. A "
+    "Played in KRaft mode: a quorum of controllers has ZooKeeper's part here, and heartbeats have its sessions'. A "
     "broker that led nothing costs no leader epoch when it dies, so that epochs may be lower than in ZooKeeper mode."
 )
 

@@ -226,7 +226,7 @@ class ExpectShare(ShareState):
     """The expected state of a share partition now."""
 
     verb = "expect_share"
-    about = "check what is true of a share partition now"
+    about = "check the present state of a share partition"
     is_expectation = True
 
 
@@ -240,7 +240,7 @@ class VerifyShares(Step):
 
     found: Mapping[str, int] = argument(
         readers.by_name(readers.positive),
-        "{finding: how often}, such as accepted-again; {} where no guarantee is broken",
+        "{finding: how often}, such as accepted-again; {} if no guarantee is broken",
     )
 
     def expectations(self) -> int:

@@ -50,7 +50,7 @@ class Expect(PartitionStep):
 
     verb = "expect"
     main = ""
-    about = "check what is now; the scenario fails with what is true instead"
+    about = "check the present state; the scenario fails with the actual state"
     is_expectation = True
 
     leader: int | None = argument(readers.leader, "a broker id, or none", default=None)

@@ -235,7 +235,7 @@ class ExpectTransaction(Step):
 
     verb = "expect_transaction"
     main = ""
-    about = "check what is true of a transactional id now"
+    about = "check the present state of a transactional id"
     is_expectation = True
 
     transactional_id: str = argument(readers.text, "transactional.id")

@@ -180,7 +180,7 @@ def test_a_group_whose_begin_is_not_known_is_not_called_incomplete(history: Hist
     history.starts(2)
     judgement = judged()
     assert judgement.is_clean
-    assert judgement.not_checked == ["passed-over of group g at t-0: no alter-offsets says where it began"]
+    assert judgement.not_checked == ["passed-over of group g at t-0: no alter-offsets gives its first offset"]
 
 
 def test_a_start_offset_never_falls_unless_it_is_altered(history: History, judged: Any) -> None:

@@ -40,7 +40,7 @@ MEANINGS: dict[Breach, Meaning] = {
     Breach.TWO_VALUES: Meaning("one log", "one offset was given with two values"),
     Breach.TWO_ENDS: Meaning(
         "",
-        "accepted or rejected twice: Kafka ignores, without an error, what is said of records before the start offset",
+        "accepted or rejected twice: Kafka ignores acknowledgements below the start offset without an error",
     ),
     Breach.UNKNOWN_VALUE: Meaning("", "given, and sent by no history that is at hand"),
 }

@@ -227,7 +227,7 @@ class _Judging:
             limits = [one.limit for one in self._history.acquires if one.group == group and one.limit is not None]
             is_unknown = unknown[group] >= min(limits, default=LEAST_LIMIT)
             if is_unknown or not begins:
-                why = "fetches without an outcome" if is_unknown else "no alter-offsets says where it began"
+                why = "fetches without an outcome" if is_unknown else "no alter-offsets gives its first offset"
                 self._result.not_checked.append(f"passed-over of group {group} at {place}: {why}")
                 continue
             for (at, offset), value in sent.items():

@@ -175,7 +175,7 @@ def slow_follower(evidence: Evidence) -> Iterator[Finding]:
         return
     written, done = waited[0]
     yield yes(
-        f"Offset {written.new - 1} was in the leader's log, and the high watermark stood before it for "
+        f"Offset {written.new - 1} was in the leader's log, and the high watermark was below it for "
         f"{seconds_between(written, done)}"
     )
     after = next(appended(evidence, ORDERS, done.place, len(evidence.events)), None)

@@ -41,7 +41,7 @@ def acknowledged_by_the_leader_alone(evidence: Evidence) -> Iterator[Finding]:
     yield yes(f"Offset {lost} is now {now.value!r}, written under leader epoch {now.leader_epoch} by broker {leader}")
     lacking = [one for one in evidence.partition(ORDERS).assigned if now not in evidence.records_of(ORDERS, one)]
     if lacking:
-        yield no(f"That record is not yet on {brokers(lacking)}", "start what is down, and wait until all are in sync")
+        yield no(f"That record is not yet on {brokers(lacking)}", "start dead brokers, and wait until all are in sync")
         return
     yield yes(
         "All three replicas agree: the cluster is healthy, and the first record of that offset is on none of them"

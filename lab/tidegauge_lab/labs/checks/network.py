@@ -25,7 +25,7 @@ def advertised_listeners(evidence: Evidence) -> Iterator[Finding]:
         )
         return
     yield yes(
-        "Each broker can be reached where it sends clients: "
+        "Each broker can be reached at its advertised address: "
         + ", ".join(f"{one} at {at}" for one, at in sorted(evidence.kafka_addresses.items()))
     )
     restarted = list(evidence.of("broker", state="starting"))

@@ -70,6 +70,6 @@ def _require_port(port: int, file: ClusterFile, free: Callable[[int], bool]) -> 
         if port in (broker.port, broker.kafka_port):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"port {port} is that of broker {broker.id}; choose another one for ZooKeeper",
+                f"port {port} belongs to broker {broker.id}; choose another one for ZooKeeper",
             )
     ports.require_free(port, "ZooKeeper", option="--zookeeper-port", free=free)

@@ -59,7 +59,7 @@ def require_noted(directory: Path, targets: Collection[Target]) -> None:
         if not isinstance(target, int):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                "ZooKeeper keeps the sessions and has none of its own: end those of brokers in a command of its own, "
+                "ZooKeeper keeps the sessions and has none of its own: end brokers' sessions in a command of its own, "
                 "while ZooKeeper is up; nothing was done",
             )
         noted(directory, target)
