@@ -1,7 +1,7 @@
-"""Kafka clients in Go, JavaScript, Java and C: what they send arrives once and in order, through failovers.
+"""Kafka clients in Go, JavaScript, Java and C: their records arrive once and in order, through failovers.
 
 Each runs as two child processes, a producer and a consumer, while the leader is killed, comes back, and the next one is
-stopped and started. What is not on the machine and can't be fetched is skipped, with what it needs.
+stopped and started. A program that is not on the machine and can't be fetched is skipped, with its requirements.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_a_client_produces_and_consumes_through_failovers(
 @pytest.mark.kafka_client("consumes in a group through a killed and a restarted leader")
 @pytest.mark.parametrize("program", ["franz-go", "sarama", "kafkajs"], indirect=True)
 def test_a_group_consumes_through_failovers(program: Program, run: Run, tmp_path: Path) -> None:
-    """Each record at least once: what was not committed when a member joins again is read again."""
+    """Each record arrives at least once: uncommitted ones are read again when a member rejoins."""
     producer = run.start(program.produce)
     consumer = run.start(program.consume_group, count=len(VALUES), group=f"readers-{tmp_path.name}")
     run.through_failovers(producer, lambda: len(set(consumer.lines())))

@@ -66,7 +66,7 @@ def test_controllers_of_both_kinds_lead_follow_and_return(kinds: list[str], clas
 
 
 def tool(classpath: str, quorum: Quorum, *arguments: str) -> str:
-    """What kafka-metadata-quorum prints."""
+    """Return the output of kafka-metadata-quorum."""
     command = [java_program(), "-XX:TieredStopAtLevel=1", "-cp", classpath]
     name = "org.apache.kafka.tools.MetadataQuorumCommand"
     done = subprocess.run(
