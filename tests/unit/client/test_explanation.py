@@ -1,4 +1,4 @@
-"""``explain``: facts of a partition against what is said of it, each time with Kafka's rule."""
+"""``explain``: facts of a partition against the sentences about it, each time with Kafka's rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stops or starts brokers by itself is done one after the other (steering.py rule 3)."""
+"""Requests that stop or start brokers run one after the other (steering.py rule 3)."""
 
 from __future__ import annotations
 

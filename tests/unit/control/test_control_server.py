@@ -1,4 +1,4 @@
-"""The control server without sockets: who is served, what is refused, and how errors look."""
+"""The control server without sockets: served callers, refusals, and the form of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOST = {"host": "127.0.0.1:19079"}
 
 
 class FakeControl:
-    """Responds to every endpoint with its name, and notes what was asked."""
+    """Responds to every endpoint with its name, and notes the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Asked]] = []

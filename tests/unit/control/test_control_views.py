@@ -1,4 +1,4 @@
-"""What GET responses over HTTP hold: replicas with their last stable offset, and transactional ids."""
+"""Contents of GET responses over HTTP: replicas with their last stable offset, and transactional ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control's words mean: targets, steps, conditions, events, the baseline, the OpenAPI document."""
+"""The meaning of the control's words: targets, steps, conditions, events, the baseline, the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def keywords_in(schema: Any) -> set[str]:
 
 @pytest.mark.parametrize("endpoint", [one for one in endpoints.ENDPOINTS if one.body], ids=lambda one: one.name)
 def test_every_keyword_of_a_body_is_one_that_is_checked(endpoint: endpoints.Endpoint):
-    """What the OpenAPI document promises and the check does not know would be accepted silently."""
+    """A promise of the OpenAPI document that the check does not know would be accepted silently."""
     assert keywords_in(endpoint.body) <= KEYWORDS
 
 

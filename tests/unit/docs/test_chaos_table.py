@@ -1,4 +1,4 @@
-"""The table in docs/chaos.md is that of the runs in tests/chaos_runs.jsonl; ``make chaos`` runs what is missing."""
+"""The table in docs/chaos.md matches the runs in tests/chaos_runs.jsonl; ``make chaos`` runs missing ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every schedule of a small cluster: the exploration is right about the core, and what it says of the rules.
 
 The twin plays every schedule from its first step on brokers that are never frozen or remembered; it must find the same
-states. What the public TLA+ models report of each rule is compared in docs/simulation.md; the claims made there for
+states. docs/simulation.md compares the reports of the public TLA+ models on each rule; the claims made there for
 small bounds are held here.
 """
 
@@ -203,7 +203,7 @@ def test_it_stops_where_it_should():
     assert (result.states, result.complete) == (100, False)
 
 
-# What the rules lose
+# Losses by each rule
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_crashes_break_nothing_under_kip_320():
 
 
 def test_crashes_make_high_watermark_lose():
-    """KAFKA-1211: a crash, a restart, and the ISR has lost what was committed."""
+    """KAFKA-1211: a crash, a restart, and the ISR has lost committed records."""
     bounds = Bounds(replicas=2, records=2, elections=4, controller=KAFKA, crashes=2)
     found = explore(bounds, "high-watermark", fail_fast=True).found
     assert [one.invariant for one in found] == ["WeakIsr"]

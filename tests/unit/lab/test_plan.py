@@ -1,4 +1,4 @@
-"""What a cluster consists of at the first ``up`` and what a later one may change."""
+"""The plan of a cluster at the first ``up``, and changes by a later one."""
 
 from __future__ import annotations
 

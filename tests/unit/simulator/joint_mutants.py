@@ -42,7 +42,7 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """Stands for what is left out."""
+    """Stands for a call that is left out."""
 
 
 # The partition

@@ -1,9 +1,9 @@
 """Random traces: the steps of ``replay``, chosen by chance among those that can do something now.
 
 A trace step is coarser than an event of ``simulate``: a fetch is a whole round, and faults of the network are what the
-trace leaves out. So the state space is that of the published models, and rules whose absence needs many things to come
+trace leaves out. So the state space is the published models', and rules whose absence needs many things to come
 together (a zombie, an election, a fetch just then) are hit in thousands of steps instead of millions. Traces stay short
-and few records are written: most counterexamples have some ten steps. What is found is a trace, and can be kept as a
+and few records are written: most counterexamples have some ten steps. The result is a trace, and can be kept as a
 file.
 """
 
@@ -47,7 +47,7 @@ def random_trace(seed: int, steps: int, rule: str, *, power: float = 0.0) -> Fou
 
 
 def shortened(found: FoundTrace) -> FoundTrace:
-    """Return the trace without the steps that it does not need to break the same invariant first."""
+    """Return the trace without steps that its broken invariant does not need."""
     rule, wanted = found.outcome.rule, found.outcome.violations[0]["invariant"]
 
     def breaks(steps: list[Mapping[str, Any]]) -> bool:

@@ -1,7 +1,7 @@
 """Rules of replication, each taken away or turned: what a simulator must notice, or it looks at nothing.
 
-The names M1 to M15 are those of the published one-rule-removed variants of KIP-320; the others are our own. Each says
-which rule it breaks and, where there was one, the real bug. M10 (unclean elections), M11b (a bounce that loses data and
+The names M1 to M15 come from the published one-rule-removed variants of KIP-320; the others are our own. Each says
+which rule it breaks and, if there was one, the real bug. M10 (unclean elections), M11b (a bounce that loses data and
 is not noticed) and M16 (the last in-sync replica loses its disk) are faults, not rules; the last two are power modes.
 """
 
@@ -52,7 +52,7 @@ Patch = tuple[Any, str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One rule less: the rule, what is put in its place, and the real bug behind it if there was one."""
+    """One rule less: the rule, its replacement, and the real bug behind it if there was one."""
 
     id: str
     rule: str
@@ -267,7 +267,7 @@ def forgets_the_cache(partition: Partition, offset: int, cause: str, out: list[A
 
 
 def assigns_blindly(cache: EpochCache, epoch: int, start_offset: int) -> bool:
-    """Conflicting entries stay; only what is newer is added."""
+    """Conflicting entries stay; only newer ones are added."""
     return cache.assign_newer(epoch, start_offset)
 
 
@@ -567,7 +567,7 @@ CONTROLS: tuple[Mutant, ...] = (
         ((state_store, "SetNode", write_any_version),),
     ),
 )
-"""What must break nothing, so that a mutant's end is not the simulator's own."""
+"""Mutants that must break nothing, so that a mutant's end is not the simulator's own."""
 
 
 # Several log directories
@@ -671,4 +671,4 @@ DISK_MUTANTS: tuple[Mutant, ...] = (
         ((World, "report_failures", lambda *_: None),),
     ),
 )
-"""What goes wrong where one of several log directories fails, a batch is damaged or a log meets a defect."""
+"""Mutants for failing log directories, damaged batches and defects of a log."""

@@ -65,7 +65,7 @@ def compares_offsets_before_epochs(patch: pytest.MonkeyPatch) -> None:
 
 
 def _granting(own_end: Callable[[Core, Any], tuple[int, int]]) -> Callable[[Core, Any], bool]:
-    """Return the rule of votes with another comparison of logs: a candidate's end counts as (0, 0)."""
+    """Return the rule of votes with another comparison of logs."""
 
     def may_grant(core: Core, request: Any) -> bool:
         state = core.state

@@ -111,7 +111,7 @@ def reported(
 
 @pytest.fixture(scope="module")
 def directory() -> Path:
-    """The directory of what is compiled of these sources, which takes minutes the first time."""
+    """Return the directory of these sources' compiled modules, which takes minutes the first time."""
     tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py")]
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -129,7 +129,7 @@ def verb(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_a_compiler_it_says_so_and_nothing_is_left(tmp_path: Path):
-    """``make simulate-long`` then goes on interpreted, and by no means with what was compiled of other sources."""
+    """``make simulate-long`` then goes on interpreted, and by no means with modules compiled of other sources."""
     directory = tmp_path / "compiled"
     directory.mkdir()
     tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py"), str(directory)]
@@ -144,7 +144,7 @@ def test_without_a_compiler_it_says_so_and_nothing_is_left(tmp_path: Path):
 
 
 def test_a_wheel_that_cannot_be_made_is_an_error(tmp_path: Path):
-    """Whoever asked for a wheel wants one, and must not have to look for it."""
+    """A caller who asked for a wheel must not have to look for it."""
     tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py"), "--wheel", str(tmp_path / "dist")]
     done = subprocess.run(
         [*tool, str(tmp_path / "compiled")],
@@ -212,7 +212,7 @@ def test_nothing_of_a_compiled_history_is_left(directory: Path):
     ids=["topics", "exactly-once"],
 )
 def test_the_compiled_simulator_shares_work_among_processes(directory: Path, arguments: list[str], is_broken: bool):
-    """What processes tell one another is made of compiled classes, too."""
+    """Messages between processes are made of compiled classes, too."""
     found = []
     for jobs in ("1", "2"):
         done = verb(directory, "simulate", *arguments, "--jobs", jobs, "-o", "json")

@@ -61,7 +61,7 @@ def test_a_seed_gives_the_same_history():
 
 
 def _nothing(*_: object) -> None:
-    """Stands for what is left out."""
+    """Stands for a call that is left out."""
 
 
 def assigns_before_the_former_owner_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

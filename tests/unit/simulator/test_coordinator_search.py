@@ -106,7 +106,7 @@ def no_search(*_: object, **__: object) -> CoordinatorResult:
 
 @pytest.mark.usefixtures("hasty")
 def test_a_search_goes_on_where_its_file_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """With violations, which stand in the file, too; half a line, of a machine that stopped, is no piece."""
+    """With violations, which are in the file, too; half a line, of a machine that stopped, is no piece."""
     plan = CoordinatorPlan(GROUPS, seed=0, runs=5, steps=300)
     file = tmp_path / "record.jsonl"
     whole = timeless(search_coordinators(plan))

@@ -39,7 +39,7 @@ class Offsets:
 
     @property
     def state(self) -> Any:
-        """That of the partition of offsets in ZooKeeper."""
+        """Return the offsets partition's state in ZooKeeper."""
         return self.cluster.partitions[OFFSETS].state_now
 
     def goes_on(self) -> None:
@@ -62,7 +62,7 @@ class Offsets:
             self.cluster.network.deliver_all()
 
     def loads(self) -> None:
-        """What coordinators have to load is loaded."""
+        """Complete the coordinators' loads."""
         self.cluster.settle()
         for coordinators in (self.cluster.transactions, self.cluster.groups):
             while loading := coordinators.loading():
@@ -154,7 +154,7 @@ def test_a_commit_that_is_sent_again_in_the_same_millisecond_counts():
 
 
 def test_a_commit_that_was_loaded_while_it_was_pending_counts_though_it_fails():
-    """A coordinator that missed an epoch loads again, what is in flight included. Found by seed 10,410,118."""
+    """A coordinator that missed an epoch loads again, commits in flight included. Found by seed 10,410,118."""
     loaded_while_it_was_pending().stage.checker.offsets.rests()
 
 

@@ -1,7 +1,7 @@
 """All schedules of a group and of a transaction on a coordinator that dies: explored to the end, by eyes that see.
 
 The statements are G1 to G9 and T1 to T10 of the simulator's checkers (group_checker.py, transaction_checker.py). The
-rules taken away are those of the histories with the same names.
+removed rules are the same as in the histories, by the same names.
 """
 
 from __future__ import annotations

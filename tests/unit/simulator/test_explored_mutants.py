@@ -1,6 +1,6 @@
 """One rule away, and the exhaustive search finds it within small bounds, every time and by a shortest schedule.
 
-The mutants are those of the random search (mutants.py). The table here has the bounds within which each is found.
+The mutants come from the random search (mutants.py). The table here has the bounds within which each is found.
 Mutants that it does not name need larger bounds, or what the explored cluster has not (clients, controllers that
 overlap); docs/simulation.md has the list.
 """
@@ -63,7 +63,7 @@ def test_without_a_rule_some_schedule_breaks_an_invariant(name: str, monkeypatch
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["asks-first", "none"])
 def test_with_every_rule_no_schedule_does(name: str, monkeypatch: pytest.MonkeyPatch):
-    """So that what is found above is the missing rule's, and not the exploration's own."""
+    """So that a violation found above is the missing rule's, and not the exploration's own."""
     without(NAMED[name], monkeypatch)
     for bounds in (ON_THE_WAY, PAIR):
         result = Explorer(bounds, "kip-320").run()

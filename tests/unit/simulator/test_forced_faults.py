@@ -1,6 +1,6 @@
 """Faults that strike at each named step of a transaction: every step is reached, and T1 to T14 hold after each fault.
 
-The statements are those of proof/tidegauge_proof/simulator/exactly_once/joint_checker.py.
+The statements come from proof/tidegauge_proof/simulator/exactly_once/joint_checker.py.
 """
 
 from __future__ import annotations

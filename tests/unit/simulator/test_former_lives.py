@@ -1,4 +1,4 @@
-"""What is said of a broker's previous incarnation must not count for the process that came after it (found by
+"""Messages about a broker's previous incarnation must not count for the process that came after it (found by
 ``simulate``).
 
 Two ways by which a restart is overlooked although every controller looks: a leader's proposal that is decided when the
@@ -134,7 +134,7 @@ def test_a_leader_refuses_the_epoch_of_its_previous_incarnation():
 
 
 def test_a_leader_that_does_not_refuse_makes_logs_differ():
-    """The check is needed: without it the first record that it writes stands where another is committed."""
+    """The check is needed: without it the first record that it writes is at the offset of another, committed one."""
     world = make_world(refuses=False)
     epoch = world.state_now.leader_epoch
     overlook_a_restart(world)
@@ -163,7 +163,7 @@ def test_a_broker_that_refuses_is_notified_again_though_its_leader_has_taken_it_
 
 
 def test_the_last_member_leads_on_in_a_new_epoch():
-    """Where no other replica is in sync, it leads with what it has left, and what is lost is named."""
+    """If no other replica is in sync, it leads with the records that it has left, and the lost ones are named."""
     world = make_world()
     epoch = world.state_now.leader_epoch
     world.kill(2)

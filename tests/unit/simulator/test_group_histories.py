@@ -58,7 +58,7 @@ def test_a_seed_gives_the_same_history():
 
 
 def _nothing(*_: object) -> None:
-    """Stands for what is left out."""
+    """Stands for a call that is left out."""
 
 
 def responds_before_the_record_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,7 @@ def test_late_ends_tear_transactions_as_in_kafka():
 
 
 def _first_broken(mode: str, first_seed: int, histories: int) -> str:
-    """Return the invariant that the first bad history breaks; empty where none does."""
+    """Return the invariant that the first bad history breaks; empty if none does."""
     for seed in range(first_seed, first_seed + histories):
         violation = joint_history_of(seed, STEPS, mode).violation
         if violation is not None:

@@ -1,4 +1,4 @@
-"""Stories that can be played on real processes: what they convict, what they acquit, and what is written of them.
+"""Stories that can be played on real processes: convictions, acquittals, and their files.
 
 Divergence by a private epoch (KAFKA-6361, story S4): the stories that convict KIP-101 of it acquit KIP-279, by the same
 seeds and checks.
@@ -27,7 +27,7 @@ def test_a_private_epoch_convicts_kip_101_and_acquits_kip_279():
 
 
 def test_kip_279_has_a_private_epoch_of_its_own():
-    """A follower that knows no epoch as small as its response's keeps what stands below the leader's end."""
+    """A follower that knows no epoch as small as its response's keeps all records below the leader's end."""
     assert broken_by(105, "kip-279") == "LogMatchingHw"
     assert broken_by(105, "kip-320") == ""
 
@@ -46,7 +46,7 @@ def test_a_story_is_found_the_same_again_and_not_under_kip_320(rule: str):
 
 
 def test_a_leader_that_the_controller_cannot_reach_is_not_expected_to_lead():
-    """``expect`` of a leader holds where that broker says so itself; one that is partitioned leads in no new epoch."""
+    """``expect`` of a leader holds if that broker says so itself; one that is partitioned leads in no new epoch."""
     found = find_story(0, "kip-101")
     assert found is not None
     (_, story), names = found, [name for name, _ in found[1].done]

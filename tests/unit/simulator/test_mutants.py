@@ -1,7 +1,7 @@
 """One rule away, and the simulator must notice: else nothing is proved by its silence (docs/simulation.md).
 
 Two searches share the work: random histories (``simulate``: every message, fault and disk) and random traces (the steps
-of ``replay``, the state space of the published models). What is found within seconds runs always, the rest is ``long``;
+of ``replay``, the state space of the published models). A mutant found within seconds runs always, the rest is ``long``;
 docs/simulation.md has the table with seeds and times. A rule that can be missing unnoticed is a missing check.
 """
 
@@ -35,7 +35,7 @@ SLOW = {"M2", "M6", "rollback", "zombie-overwrites", "diverging-unfenced"}
 
 
 def traces_until_broken(seed: int, limit: int) -> str:
-    """The invariant that the first bad trace breaks, empty where none does; the trace is shortened and read again."""
+    """Return the invariant that the first bad trace breaks, if any; shorten the trace."""
     for number in range(seed, seed + limit):
         found = random_trace(number, 50, "kip-320")
         if not found.outcome.held:
@@ -46,7 +46,7 @@ def traces_until_broken(seed: int, limit: int) -> str:
 
 
 def histories_until_broken(limit: int) -> str:
-    """The invariant that the first bad history of one partition breaks, empty where none does."""
+    """Return the invariant that the first bad history of one partition breaks."""
     for seed in range(limit):
         violation = history_of(seed, 500, directories=1).violation
         if violation is not None:
@@ -55,7 +55,7 @@ def histories_until_broken(limit: int) -> str:
 
 
 def disk_histories_until_broken(limit: int, first: int = 0) -> str:
-    """Return the invariant that the first bad history with two log directories breaks; empty where none does."""
+    """Return the invariant that the first bad history with two directories breaks."""
     for seed in range(first, first + limit):
         violation = history_of(seed, 500, directories=2).violation
         if violation is not None:
@@ -111,7 +111,7 @@ def test_with_every_rule_nothing_breaks(control: Mutant, monkeypatch: pytest.Mon
 
 
 def test_power_losses_break_no_trace():
-    """What a power loss took is named, and breaks nothing below the high watermark of those that are left."""
+    """Records lost with power are named, and their loss breaks nothing below the other replicas' high watermarks."""
     found = [random_trace(seed, 60, "kip-320", power=0.7) for seed in range(100)]
     assert all(one.outcome.held for one in found)
     assert any(one.outcome.lost_by_power for one in found)

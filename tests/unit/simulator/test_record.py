@@ -1,4 +1,4 @@
-"""A long search in pieces: what stands in the file is not run again, and the sum is that of one search."""
+"""A long search in pieces: pieces in the file are not run again, and the sum equals one search."""
 
 from __future__ import annotations
 

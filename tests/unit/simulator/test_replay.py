@@ -121,7 +121,7 @@ def test_with_the_liberties_of_the_model_all_fifteen_break(path: Path):
     assert (trace.breaks in broken(outcome)) == (trace.weakness[:2] != "V3")
 
 
-# What the single steps do
+# Effects of single steps
 
 
 def test_a_controller_without_unclean_elections_refuses():

@@ -1,6 +1,6 @@
 """Simulated histories: the clean core breaks nothing, older rules do, and a seed is a history.
 
-What is checked after every event stands in the simulator's ``checker``. Longer searches carry ``long``.
+The simulator's ``checker`` has the checks after every event. Longer searches carry ``long``.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_histories_of_one_directory_are_what_they_were():
     ],
 )
 def test_what_the_long_search_found_is_cured(seed: int, power: str):
-    """Seeds that broke an invariant, the last by the controller's own fault (docs/simulation.md, "What was found")."""
+    """Seeds that broke an invariant, the last by the controller's own fault (docs/simulation.md, "Findings")."""
     assert history_of(seed, 1000, power=power, directories=1).violation is None
 
 
@@ -178,7 +178,7 @@ def test_the_same_seed_gives_the_same_history():
 
 
 def test_a_recorded_schedule_gives_the_same_history():
-    """What shrinking stands on."""
+    """Shrinking relies on it."""
     result = search(SearchPlan(runs=300, rule="high-watermark"), fail_fast=True)
     seed = result.findings[0].seed
     history = history_of(seed, 500, "high-watermark")
@@ -189,7 +189,7 @@ def test_a_recorded_schedule_gives_the_same_history():
 
 @pytest.mark.parametrize("seed", [1, 5, 7])
 def test_a_history_is_the_same_whether_it_is_described_or_not(seed: int):
-    """What a step did is described only for a reader, and each step then says more than that it was done."""
+    """A step is described only for a reader, and each step then says more than that it was done."""
     history = history_of(seed, 200, "high-watermark")
     described = replay_schedule(seed, history.schedule, "high-watermark", tells=True)
     assert (described.steps, str(described.violation), described.inputs) == (
@@ -317,7 +317,7 @@ def test_the_verb_draws_a_violation_and_writes_a_scenario(tmp_path: Path):
 
 
 def test_the_verb_writes_the_short_schedule_as_a_scenario(tmp_path: Path):
-    """What the lab can do stands as steps, the rest as comments; the lab takes the file."""
+    """Acts that the lab can do become steps, the rest comments; the lab takes the file."""
     file = tmp_path / "x.yaml"
     code, _ = run("--runs", "30", "--fail-fast", "--truncation", "kip-101", "--jobs", "1", "--schedule", str(file))
     assert code == 1
@@ -363,7 +363,7 @@ def test_the_verb_ends_with_3_if_the_simulator_itself_fails(monkeypatch: pytest.
 
 @pytest.mark.long
 def test_ten_million_events_break_nothing():
-    """And what is lost where it may be is lost by name."""
+    """Permitted losses are named."""
     for power, first in ((MUST_SURVIVE, 1_000_000), (MAY_LOSE, 2_000_000)):
         result = search(SearchPlan(seed=first, runs=5000, steps=1000, power=power), jobs=2)
         assert result.findings == []

@@ -49,7 +49,7 @@ def _leader(stage: Stage) -> int:
 
 
 def _fetch(stage: Stage, *, require_stable: bool = True) -> list[Any]:
-    """Ask the leader for offsets; return where the result will stand, when the coordinator has given its own."""
+    """Ask the leader for offsets; return the list that gets the result once the coordinator has responded."""
     results: list[Any] = []
     request = OffsetFetch(GROUP, (AT,), require_stable=require_stable)
     call = Call(Caller("copier"), request, results.append, lambda: not results)
@@ -59,7 +59,7 @@ def _fetch(stage: Stage, *, require_stable: bool = True) -> list[Any]:
 
 
 def _deliver(stage: Stage) -> None:
-    """Deliver what is on its way now."""
+    """Deliver the messages on their way now."""
     stage.cluster.network.deliver_all()
     stage.cluster.settle()
 

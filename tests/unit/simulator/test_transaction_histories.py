@@ -112,7 +112,7 @@ def test_late_requests_tear_transactions_as_in_kafka():
 
 
 def _nothing(*_: object) -> None:
-    """Stands for what is left out."""
+    """Stands for a call that is left out."""
 
 
 def applies_changes_before_they_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
