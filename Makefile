@@ -75,19 +75,19 @@ generate: proto faults mirrors modes ## Write all that derives from the .proto f
 proto: .venv-proto ## Generate the protobuf code beside the .proto files.
 	tools/generate-proto.sh proto
 
-proto-drift: .venv-proto # Fails when the generated code is not that of the .proto files.
+proto-drift: .venv-proto # Fails when the generated code does not match the .proto files.
 	tools/generate-proto.sh --check proto
 
 faults: .venv ## Write what derives from the declared faults: methods in Python, tables in docs/.
 	$(BIN)/python tools/generate-faults.py
 
-faults-drift: .venv # Fails when they are not those of the declarations.
+faults-drift: .venv # Fails when they do not match the declarations.
 	$(BIN)/python tools/generate-faults.py --check
 
 mirrors: .venv ## Generate the synchronous mirrors of the client and of the pytest plugin from their asynchronous classes.
 	$(BIN)/python tools/generate-mirrors.py
 
-mirrors-drift: .venv # Fails when they are not those of the asynchronous classes.
+mirrors-drift: .venv # Fails when they do not match the asynchronous classes.
 	$(BIN)/python tools/generate-mirrors.py --check
 
 modes: .venv ## The tables of docs/which-mode.md, from scenarios, labs and tools/modes.py.
@@ -97,7 +97,7 @@ kafka-messages: .venv ## Generate the messages of Kafka's protocol from Kafka's 
 	$(BIN)/python tools/generate-kafka-messages.py
 	$(BIN)/python tools/generate-kafka-releases.py
 
-kafka-messages-drift: .venv # Fails when they are not those of Kafka's definitions; without Maven it says so.
+kafka-messages-drift: .venv # Fails when they do not match Kafka's definitions; without Maven it says so.
 	$(BIN)/python tools/generate-kafka-messages.py --check
 	$(BIN)/python tools/generate-kafka-releases.py --check
 
@@ -105,7 +105,7 @@ diagrams: .venv ## The state diagrams of docs/controller.md, replication.md, gro
 	$(BIN)/python -m tidegauge_controller.diagrams docs/controller.md
 	$(BIN)/python -m tidegauge_broker.diagrams docs/replication.md docs/groups.md docs/transactions.md
 
-transcripts: .venv ## Write tests/unit/core/transcripts/*.txt and those of tests/unit/coordinator again; review the difference.
+transcripts: .venv ## Write tests/unit/core/transcripts/*.txt and tests/unit/coordinator again; review the difference.
 	REWRITE_TRANSCRIPTS=1 $(BIN)/python -m pytest -q tests/unit/core/test_transcripts.py tests/unit/coordinator/test_group_transcripts.py tests/unit/coordinator/test_transaction_transcripts.py
 
 durations: .venv ## tests/durations.txt, by which make test orders its files: runs it, on a quiet machine.
@@ -140,7 +140,7 @@ test-long: whole ## What takes longer: repetitions and soaks, and all examples o
 chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes docs/results/chaos.md; KRAFT=1: in KRaft mode).
 	$(if $(KRAFT),TIDEGAUGE_TEST_MODE=kraft) $(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_kafka.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS))
 
-kraft-kills: .venv java ## Kills of brokers of Apache Kafka 4.3 and of the controllers they run on, in turn; what was acknowledged is read in the end: make kraft-kills SECONDS=600 SEED=7 (needs Maven).
+kraft-kills: .venv java ## Kills of brokers of Apache Kafka 4.3 and of the controllers they run on, in turn; acknowledged records are read in the end: make kraft-kills SECONDS=600 SEED=7 (needs Maven).
 	KILL_SECONDS=$(or $(SECONDS),1800) KILL_SEED=$(or $(SEED),7) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_kraft_brokers.py -k kills_of_brokers
 
 soak: .venv java ## Random faults under producers, consumers, Kafka clients, Spark; then the accountant: make soak SECONDS=3600 SEED=7 (SPARK=0: no Spark; KRAFT=1: in KRaft mode).

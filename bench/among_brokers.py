@@ -1,10 +1,10 @@
-"""What replication costs over gRPC and over Kafka's protocol: ``python bench/among_brokers.py``.
+"""The cost of replication over gRPC and over Kafka's protocol: ``python bench/among_brokers.py``.
 
-Two clusters of three Tidegauge brokers stand beside each other, alike but for ``inter.broker.listener.name``. The same
+Two clusters of three Tidegauge brokers run beside each other, alike but for ``inter.broker.listener.name``. The same
 librdkafka producer writes to the one, then to the other, in each round in the other order, with acks=all: records one
 at a time (latency), and as many as go (throughput), each with the CPU time of all brokers for a record; one at a time
-also with the time for which the brokers' threads were ready to run and waited for a processor. Only what stands on one
-line means something.
+also with the time for which the brokers' threads were ready to run and waited for a processor. Only figures on one
+line can be compared.
 
 ``--compiled`` has each of them twice, from the sources and as machine code (with PYTHONPATH=build/compiled, after
 ``make compiled``).
@@ -90,7 +90,7 @@ def _threads(pids: Sequence[int]) -> list[Path]:
 
 
 def _ready_seconds(pids: Sequence[int]) -> float:
-    """Return how long the threads of these processes waited for a processor while they were ready to run."""
+    """Return the time for which ready threads of these processes waited for a processor."""
     return sum(int((thread / "schedstat").read_text().split()[1]) for thread in _threads(pids)) / 1e9
 
 

@@ -1,6 +1,6 @@
 """Tidegauge beside Apache Kafka in one run: throughput, latency, start-up, memory, failover. See README.md here.
 
-The clusters stand side by side and work in turn: each workload is done by the one, then by the next, each round in the
+The clusters run side by side and work in turn: each workload runs on one, then on the next, each round in the
 other order, so that what else the machine does meets all alike.
 """
 

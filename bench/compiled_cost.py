@@ -1,9 +1,9 @@
-"""What machine code takes off a request over Kafka's protocol.
+"""The gain of machine code for a request over Kafka's protocol.
 
 Usage: make compiled; PYTHONPATH=build/compiled python bench/compiled_cost.py
 
-Two clusters of one broker stand beside each other, one from the sources and one as machine code, and are measured by
-turns: the requests of ``kafka_request_cost.py``, one in flight. What a line says is the ratio of the medians; the
+Two clusters of one broker run beside each other, one from the sources and one as machine code, and are measured by
+turns: the requests of ``kafka_request_cost.py``, one in flight. A line has the ratio of the medians; the
 microseconds are this machine's of this hour.
 """
 
@@ -42,7 +42,7 @@ SIDES = {"interpreted": "off", "compiled": "on"}
 
 @contextmanager
 def machine_code(word: str) -> Iterator[None]:
-    """Start what is started here with machine code, or without."""
+    """Start processes with machine code, or without."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = word
     try:
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def measure(sides: dict[str, Side], rounds: int, number: int) -> dict[str, dict[str, list[float]]]:
-    """Return the costs by request and side; each round begins with the other side."""
+    """Return the costs by request and side; sides take turns."""
     found: dict[str, dict[str, list[float]]] = {}
     for turn in range(rounds):
         for api in next(iter(sides.values())).frames:

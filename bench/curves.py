@@ -30,7 +30,7 @@ LEAST_RECORDS = 500
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of a curve: what is varied stands beside what is kept."""
+    """One point of a curve: the varied and the fixed parameters."""
 
     partitions: int = 12
     replicas: int = 3
@@ -125,7 +125,7 @@ def table(measured: Measured) -> str:
 
 
 def _all_curves(measured: Measured, kept: Path | None) -> Measured:
-    """Return these curves, and those of an earlier run that were not measured now, in the order of ``CURVES``."""
+    """Return these curves, completed from an earlier run, in the order of ``CURVES``."""
     before: Measured = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
     return {curve: both[curve] for both in [{**before, **measured}] for curve in CURVES if curve in both}
 

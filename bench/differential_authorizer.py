@@ -42,7 +42,7 @@ ALPHABET = "ab."
 
 
 class Question(NamedTuple):
-    """What is asked; without a name: of any resource of the kind."""
+    """A question to the authorizer; without a name: of any resource of the kind."""
 
     principal: str
     host: str

@@ -1,7 +1,7 @@
 """The responses to failed requests that the request classes of Apache Kafka 3.9.1 make, for every API and version.
 
 The requests are the samples of tests/unit/server/sample_requests.py; Kafka's classes run without a broker
-(ErrorSide.java), from Maven Central; without Maven it says so. What they write is compared with what is recorded in
+(ErrorSide.java), from Maven Central; without Maven it says so. Their output is compared with the recording in
 tests/unit/server/kafka_error_responses.txt.gz, by which the unit tests judge ours; ``--record`` writes that file.
 """
 
@@ -29,7 +29,7 @@ RECORDED = TESTS / "kafka_error_responses.txt.gz"
 
 
 def kafkas() -> list[str]:
-    """Return a line for each sample: key, version and kind, and the response's body in hexadecimal digits.
+    """Return a line for each sample: key, version, kind, and the body in hexadecimal.
 
     Raises:
         Unavailable: Kafka's jars can't be had.

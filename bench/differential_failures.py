@@ -4,10 +4,10 @@ Each scenario of today's rule whose steps are made of what happens to processes 
 same file: on three processes of Apache Kafka and on three of Tidegauge, each with a ZooKeeper of its own
 (``differential_failures_sides``). At each ``expect`` both are looked at by the same means
 (``differential_failures_look``): leader, leader epoch, ISR; of each replica role, leader epoch, LEO, HW, LSO, epoch
-cache and every record; groups and transactions; what a consumer reads; the response to each produce and election. All
+cache and every record; groups and transactions, what a consumer reads, the response to each produce and election. All
 of it must be the same on both, and what the file expects must be so on both: the file is a third witness.
 
-Which scenarios are played, and what may differ, stands in ``differential_failures_rules``; what is not played is
+The played scenarios, and the permitted differences, are in ``differential_failures_rules``; other scenarios are
 printed with the reason. Exit 0: no difference; 1: a difference, or a scenario that did not come to its end.
 """
 
@@ -38,7 +38,7 @@ def _note(text: str) -> None:
 
 
 def _played(scenario: Scenario, side: KafkaSide | TidegaugeSide) -> Player:
-    """Play a scenario on a side that is not started, and take it down; return what was seen."""
+    """Play a scenario on a side that is not started, and take it down; return its player."""
     with side:
         side.begin()
         with closing(side.zookeeper()) as view:

@@ -42,7 +42,7 @@ NOT_IN_A_TRANSACTION = -1
 
 
 class KafkaHands:
-    """What a cluster says of groups and transactions.
+    """A cluster's groups and transactions.
 
     Args:
         eyes: ask its brokers.
@@ -53,7 +53,7 @@ class KafkaHands:
         self._eyes, self._cluster = eyes, cluster
 
     def _ask(self, broker_id: int, version: int, request: Any) -> Any:
-        """Ask a broker; TidegaugeError where it does not respond."""
+        """Ask a broker; TidegaugeError if it does not respond."""
         try:
             return self._eyes.ask(broker_id, version, request)
         except OSError as problem:
@@ -74,7 +74,7 @@ class KafkaHands:
     # Groups
 
     def look_at_group(self, group: str, condition: GroupCondition) -> GroupDescription | str:
-        """Return the group if the condition holds, else what is true instead.
+        """Return the group if the condition holds, else the actual state.
 
         Raises:
             TidegaugeError: its coordinator does not respond.
@@ -130,7 +130,7 @@ class KafkaHands:
     def fields_of_group(self, group_id: str) -> dict[str, str]:
         """Return all that is compared of a group, as text.
 
-        Its generation is compared with the file where that expects one. Elsewhere it counts how often clients were late
+        Its generation is compared with the file if that expects one. Elsewhere it counts how often clients were late
         with a heartbeat too, which on a busy machine happens on either side.
         """
         found = self.group(group_id)
@@ -150,7 +150,7 @@ class KafkaHands:
     def look_at_transaction(
         self, transactional_id: str, condition: TransactionCondition
     ) -> TransactionDescription | str:
-        """Return the transactional id if the condition holds, else what is true instead.
+        """Return the transactional id if the condition holds, else the actual state.
 
         Raises:
             TidegaugeError: its coordinator does not respond.
@@ -176,7 +176,7 @@ class KafkaHands:
         )
 
     def fields_of_transaction(self, transactional_id: str) -> dict[str, str]:
-        """Return all that is compared of a transactional id, as text; producer ids are given by chance."""
+        """Return the compared fields of a transactional id, as text."""
         found = self.transaction(transactional_id)
         fields = {
             "state": found.state,
@@ -210,11 +210,11 @@ class KafkaHands:
         ]
 
     def open_transactions(self, at: TopicPartition) -> list[int]:
-        """Return where the transactions begin that are open in a partition, by its leader."""
+        """Return the first offsets of a partition's open transactions, by its leader."""
         return [one.start_offset for one in self._open(at)]
 
     def hanging_transactions(self, at: TopicPartition) -> list[int]:
-        """Return where those begin that their coordinators do not have."""
+        """Return the first offsets of transactions unknown to their coordinators."""
         listed = [
             one.transactional_id
             for broker_id in self._eyes.responding

@@ -133,7 +133,7 @@ class Side:
         self._synced |= {path: path.stat().st_size for path in (directory / str(at)).glob("*.log")}
 
     def drop_unsynced(self, broker_id: int) -> None:
-        """Take from a dead broker's logs of the scenario's topics what was written after ``sync``, or all of it."""
+        """Take from a dead broker's logs of the scenario's topics the records since ``sync``, or all of them."""
         [directory] = self._mixed.brokers[broker_id].directories
         for topic in self._topics:
             for path in directory.glob(f"{topic}-*/*.log"):
@@ -156,7 +156,7 @@ class MetadataEyes(Eyes):
         super().__init__(side, None)  # type: ignore[arg-type] # all that asks ZooKeeper is below
 
     def partition_epoch(self, at: TopicPartition) -> int:
-        """Return -1: metadata do not have it; the story of the controllers compares it."""
+        """Return -1: metadata do not have it; the controllers' story compares it."""
         del at
         return -1
 
@@ -172,7 +172,7 @@ class MetadataEyes(Eyes):
         return (NO_LEADER if leader < 0 else leader), epoch, isr
 
     def controller(self) -> tuple[int | None, int]:
-        """Return a broker that hands requests on to the active controller, and no epoch."""
+        """Return a broker that forwards to the active controller, and no epoch."""
         return next(iter(self.responding), None), -1
 
     def registered(self) -> list[int]:
@@ -184,7 +184,7 @@ class KraftPlayer(Player):
     """Plays a scenario in KRaft mode.
 
     Args:
-        scenario: what is played.
+        scenario: the scenario to play.
         side: where; its brokers run.
         eyes: look at it.
         say: takes a line for each step.
@@ -223,7 +223,7 @@ class KraftPlayer(Player):
 
 
 def played(scenario: Scenario, side: Side) -> Player:
-    """Play a scenario on a side that is not started, and take it down; return what was seen."""
+    """Play a scenario on a side that is not started, and take it down; return its player."""
     with side:
         side.begin()
         player = KraftPlayer(scenario, side, MetadataEyes(side), lambda text: _note(f"{side.name:9} {text}"))

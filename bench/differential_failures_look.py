@@ -1,8 +1,8 @@
 """A look at one cluster by means that both have: Kafka's protocol, ZooKeeper, and the files.
 
-Leader, leader epoch, partition epoch and ISR are those of the partition's znode. Of each replica that responds: its LEO
+Leader, leader epoch, partition epoch and ISR come from the partition's znode. Of each replica that responds: its LEO
 by ListOffsets with replica id -2, to which any replica responds; its leader epoch by which one it takes in such a
-request; HW and LSO by a consumer's Fetch of version 12, to which a follower responds too (KIP-392); whether it leads by
+request. HW and LSO by a consumer's Fetch of version 12, to which a follower responds too (KIP-392); whether it leads by
 ListOffsets. Epoch caches and logs are read from the files.
 """
 
@@ -66,7 +66,7 @@ class Eyes:
         return int(self._view.state(at.topic, at.partition)["partition_epoch"])
 
     def state(self, at: TopicPartition) -> tuple[int, int, tuple[int, ...]]:
-        """Return a partition's leader, leader epoch and ISR; without a state NO_LEADER and -1."""
+        """Return a partition's leader, leader epoch and ISR, or NO_LEADER and -1."""
         if not self._view.exists(f"/brokers/topics/{at.topic}/partitions/{at.partition}/state"):
             return NO_LEADER, -1, ()
         found = self._view.state(at.topic, at.partition)
@@ -120,7 +120,7 @@ class Eyes:
         return found
 
     def _leader_epoch(self, broker_id: int, at: TopicPartition, newest: int) -> int:
-        """Return the leader epoch in which a replica is: the one that it takes in a request; -1 for none."""
+        """Return a replica's leader epoch: the one it takes in a request; -1 for none."""
         for epoch in range(newest + 1, -1, -1):
             error, _ = self.offset(broker_id, at, epoch=epoch)
             if error not in {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}:
@@ -149,7 +149,7 @@ class Eyes:
         )
 
     def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
-        """Return what is true of a partition now."""
+        """Return the present facts of a partition."""
         leader, epoch, isr = self.state(at)
         living = [broker_id for broker_id in assigned if broker_id in self.responding]
         replicas = {broker_id: self._replica(broker_id, at, epoch) for broker_id in living}

@@ -4,7 +4,7 @@ Rules:
     1. A produce is one batch in one request to one broker; where the leader has moved, it is sent again, unless the
        step names the broker.
     2. A step returns when its effect is true. At an ``expect`` the cluster is first given time to become what the file
-       expects, then to come to rest; what is seen then is kept. What differs from the file is kept too, and does not
+       expects, then to come to rest; the facts seen then are kept. Differences from the file are kept too, and do not
        end the run.
     3. Waits, and the steps of groups and transactions, are played by the scenario's own players; clients are real ones
        in processes of their own.
@@ -62,7 +62,7 @@ class Player:
     """Plays one scenario on one cluster.
 
     Args:
-        scenario: what is played.
+        scenario: the scenario to play.
         side: where; its brokers run.
         eyes: look at it.
         say: takes a line for each step.
@@ -356,7 +356,7 @@ class Player:
         return fields_of(facts, self._states(), self._readable(facts, at)) | self._around(at)
 
     def _at_rest(self, look: Callable[[], Fields]) -> Fields:
-        """Return what is seen once it stays the same."""
+        """Return the fields once they stay the same."""
         seen: list[Fields] = []
 
         def is_at_rest() -> bool:

@@ -110,7 +110,7 @@ def why_not(scenario: Scenario) -> str:
 
 
 def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
-    """Return why no process of Apache Kafka can play a scenario; empty where it can."""
+    """Return why no process of Apache Kafka can play a scenario; else empty."""
     rule = scenario.settings.get(TRUNCATION_RULE, TODAY)
     if rule != TODAY:
         return f"its rule is {rule}, which Apache Kafka does not have any more"
@@ -142,17 +142,17 @@ def is_about_the_quorum(scenario: Scenario) -> bool:
 
 
 def sorted_out(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], dict[str, str]]:
-    """Return the scenarios that are played, and for each of the others why it is not."""
+    """Return the played scenarios, and the reasons against the others."""
     reasons = {one.name: why_not(one) for one in scenarios}
     return [one for one in scenarios if not reasons[one.name]], {name: why for name, why in reasons.items() if why}
 
 
 def fields_of(facts: Facts, responses: Mapping[str, str], readable: Sequence[str] | None) -> Fields:
-    """Return all that is compared of a partition at one moment, as text, by the name of the field.
+    """Return the compared fields of a partition at one moment, as text.
 
     Args:
-        facts: what is true of it.
-        responses: those that producers got so far, by value.
+        facts: its actual state.
+        responses: of producers so far, by value.
         readable: what a consumer reads from the leader; None if there is none that responds.
     """
     found = {
@@ -210,7 +210,7 @@ EXPLAINED: tuple[Explained, ...] = (
 
 @dataclass(slots=True)
 class Verdict:
-    """What the comparison found.
+    """The result of the comparison.
 
     Attributes:
         compared: how many fields.
@@ -233,11 +233,11 @@ class Verdict:
 def compared(
     theirs: Mapping[str, Fields], ours: Mapping[str, Fields], explained: Sequence[Explained] = EXPLAINED
 ) -> Verdict:
-    """Compare what was seen of both at each moment of one scenario.
+    """Compare the fields of both at each moment of one scenario.
 
     Args:
         theirs: the fields of Apache Kafka, by the name of the moment.
-        ours: those of Tidegauge.
+        ours: the fields of Tidegauge.
         explained: differences that stay.
     """
     verdict = Verdict()

@@ -1,7 +1,7 @@
 """Share groups of a scenario on either cluster, looked at over Kafka's protocol alone.
 
-Members are those of the scenario's own player (``ShareMember``): connections that fetch and acknowledge when a step
-says so. What is in flight at a leader no response of Kafka's protocol has; the durable state is read from the share
+Members are the scenario player's own (``ShareMember``): connections that fetch and acknowledge when a step
+says so. No response of Kafka's protocol has the records in flight at a leader; the durable state is read from the share
 coordinator (ReadShareGroupState, KIP-932), and that is compared.
 """
 
@@ -47,7 +47,7 @@ CONFIG_SECONDS = 60.0
 
 
 class ShareSide:
-    """What a cluster says of share groups (``share_player.ShareHands``).
+    """A cluster's share groups (``share_player.ShareHands``).
 
     Args:
         eyes: ask its brokers.
@@ -69,7 +69,7 @@ class ShareSide:
             raise TidegaugeError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id}: {response}")
         return response
 
-    # What the player asks
+    # Questions of the player
 
     def new_member(self, group: str, name: str, at: TopicPartition) -> ShareMember:
         """Return a member that has done nothing yet."""
@@ -121,10 +121,10 @@ class ShareSide:
         return next((ErrorCode.of(code) for code in codes if code), ErrorCode.NONE)
 
     def look_at_share(self, group: str, at: TopicPartition) -> Any:
-        """Look at nothing of a leader: ``kept`` has what is durable."""
+        """Look at nothing of a leader: ``kept`` has the durable state."""
         raise AssertionError(f"{group} at {at}")
 
-    # What is compared
+    # Compared fields
 
     def _coordinator(self, group: str) -> int:
         request = find_coordinator.FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[group])
@@ -193,7 +193,7 @@ class ShareSide:
 
 
 class DurableSharePlayer(SharePlayer):
-    """Plays steps of share groups where what is in flight can't be seen: of a state it checks what is durable."""
+    """Plays steps of share groups if records in flight can't be seen: it checks only durable state."""
 
     def _differing(self, step: steps.ShareState) -> list[str]:
         side: Any = self._hands

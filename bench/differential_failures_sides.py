@@ -27,7 +27,7 @@ from tidegauge_lab.scenario.hands import Hands
 
 LIMIT_SECONDS = 120.0
 REFUSED_AS_REGISTERED = "KeeperErrorCode = NodeExists"
-"""What Apache Kafka logs, and ends, where its id is registered by a session that has not ended."""
+"""Logged by Apache Kafka before it ends because its id is registered by a session that has not ended."""
 
 LONGER: Mapping[str, Mapping[str, str]] = {"restart-within-session": {"zookeeper.session.timeout.ms": "20000"}}
 """Settings of both sides, so that what must happen within a session does: a process of Apache Kafka takes seconds to
@@ -125,7 +125,7 @@ def _carry(source: socket.socket, sink: socket.socket) -> None:
 
 
 class _Cluster:
-    """What both sides have: a cluster's directories, its ZooKeeper, and a look into that."""
+    """Common parts of both sides: a cluster's directories, its ZooKeeper, and a look into that."""
 
     def __init__(self, scenario: Scenario, directory: Path, settings: Mapping[str, str]) -> None:
         self._scenario = scenario
@@ -144,7 +144,7 @@ class _Cluster:
         return ZooKeeperView(self.cluster.file.zookeeper_address)
 
     def _in_order(self) -> list[int]:
-        """Return the ids of all brokers, first the one that is to be the controller."""
+        """Return the ids of all brokers, the intended controller first."""
         ids = [broker.id for broker in self.cluster.file.brokers]
         return sorted(ids, key=lambda one: (one != self._scenario.controller, one))
 
@@ -242,7 +242,7 @@ class KafkaSide(_Cluster):
         self._synced |= {path: path.stat().st_size for path in directory.glob("*.log")}
 
     def drop_unsynced(self, broker_id: int) -> None:
-        """Take from a dead broker's logs what was written after ``sync``."""
+        """Take from a dead broker's logs the records written after ``sync``."""
         data = layout.broker_data(self.cluster.directory, broker_id)
         for path, size_bytes in self._synced.items():
             if path.is_relative_to(data):
@@ -316,7 +316,7 @@ class TidegaugeSide(_Cluster):
         self._switches.sync(broker_id, at)
 
     def drop_unsynced(self, broker_id: int) -> None:
-        """Take from a dead broker's files what was not flushed."""
+        """Take from a dead broker's files the unflushed part."""
         self.cluster.cut_power(broker_id)
 
     def responds(self, broker_id: int) -> bool:

@@ -1,7 +1,7 @@
 """Kafka's kafka-consumer-groups on Apache Kafka 3.9.1 and on Tidegauge: ``make differential``.
 
 The tools of 3.9.1 and of the newest Kafka 4 are run with the same commands on both clusters, after the same script: a
-group with a member, the same group without, its offsets reset, deleted, and the group deleted. What they print must be
+group with a member, the same group without, its offsets reset, deleted, and the group deleted. Their output must be
 the same, line by line and column by column; only addresses, ids of brokers and the random part of member ids may
 differ. Without Maven there are no tools to run, and the run says so. Exit 0: no difference; 1: one or more.
 """
@@ -53,7 +53,7 @@ LOOKS = (
     ("--describe", "--group", GROUP, "--state"),
     ("--describe", "--group", "unknown"),
 )
-"""What changes nothing: run by the tools of both versions."""
+"""Commands that change nothing: run by the tools of both versions."""
 REFUSED = (
     ("--reset-offsets", "--group", GROUP, "--all-topics", "--to-earliest", "--execute"),
     ("--delete", "--group", GROUP),
@@ -209,7 +209,7 @@ def ours(directory: Path, jars: dict[str, Path]) -> Facts:
 
 
 def differences(kafka: Facts, tidegauge: Facts) -> list[str]:
-    """Return a line for each command whose output differs, and each line of it that does."""
+    """Return the commands whose output differs, with the differing lines."""
     found: list[str] = []
     for command in dict.fromkeys([*kafka, *tidegauge]):
         one, other = kafka.get(command, ["not run"]), tidegauge.get(command, ["not run"])

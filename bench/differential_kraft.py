@@ -1,8 +1,8 @@
 """KRaft mode beside Apache Kafka 4.3.1: ``make differential`` with ``KRAFT=1``.
 
 The same story at an active controller of each, compared response by response and record by record of the metadata log;
-then the same odd requests, of every API and version that a broker of 4.3.1 serves, to a broker of each. What may differ
-stands in ``differential_kraft_rules.py``. Exit 0: no difference without a reason; 1: one or more, or no Kafka.
+then the same odd requests, of every API and version that a broker of 4.3.1 serves, to a broker of each. The reasons
+are in ``differential_kraft_rules.py``. Exit 0: no difference without a reason; 1: one or more, or no Kafka.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ PLAIN: Mapping[str, Sequence[Any]] = {
     "pattern_type_filter": (1, 3, 4),
     "resource_type_filter": (1, 2, 3),
 }
-"""Values of fields in place of those of ``OddRequests``: numbers that Kafka does not know close connections there."""
+"""Values of fields in place of ``OddRequests``'s: numbers that Kafka does not know close connections there."""
 COORDINATED = {"groups": 0, "transactions": 1}
 """Types of coordinators whose internal topics are created before anything is asked."""
 FIRST_TOPICS = 2
 UNKNOWN_TOPIC = 3
 Asked = tuple[str, Any, Any]
-"""What was asked, the request, and the response."""
+"""The question's name, the request, and the response."""
 
 
 def note(text: str) -> None:
@@ -81,7 +81,7 @@ def note(text: str) -> None:
 class PlainRequests(OddRequests):
     """Odd requests that name nothing twice, and whose records can be read.
 
-    What is named twice is refused here (docs/fidelity.md); the requests of ``tests/wire_responses`` have it.
+    A name given twice is refused here (docs/fidelity.md); the requests of ``tests/wire_responses`` have it.
     """
 
     def _value(self, api: str, name: str, wire: Wire, version: int) -> Any:
@@ -99,7 +99,7 @@ class PlainRequests(OddRequests):
 
 
 def named(value: Any) -> Any:
-    """Return what an item of an array is named by: itself, or its first field."""
+    """Return the name of an array's item: itself, or its first field."""
     return repr(getattr(value, dataclasses.fields(value)[0].name) if dataclasses.is_dataclass(value) else value)
 
 
@@ -188,7 +188,7 @@ class Side:
 
 
 def plain(value: Any, names: Mapping[bytes, str]) -> Any:
-    """Return a message as plain values: topic ids become names, and what differs by chance becomes a word."""
+    """Return a message as plain values: ids become names, random values a word."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {

@@ -1,4 +1,4 @@
-"""What a broker in KRaft mode may respond otherwise than Apache Kafka 4.3.1's, each with its reason."""
+"""Permitted differences between responses in KRaft mode and Apache Kafka 4.3.1's, each with its reason."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ REASONS: list[tuple[int, str, Rule]] = [
         ),
     ),
 ]
-"""API; the reason; when it holds."""
+"""API, reason, condition."""
 
 
 def excuse(key: int, request: Any, kafkas: Any, ours: Any) -> str | None:

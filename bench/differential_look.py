@@ -1,4 +1,4 @@
-"""What of a cluster is compared: its znodes and its files, as lines with a name each.
+"""The compared parts of a cluster: its znodes and its files, as lines with a name each.
 
 - znodes: each key of a JSON payload for itself, else the text; version of the data, whether it is ephemeral.
 - files: which there are, how long each log is; checkpoints, ``meta.properties``, ``partition.metadata`` line by line;
@@ -87,7 +87,7 @@ def names(side: Side, *, lengths: bool) -> Facts:
 
 
 def dumps(side: Side) -> Facts:
-    """Return what Kafka's own tool reads in all logs, indexes and snapshots; ours if there is no Kafka."""
+    """Return all logs, indexes and snapshots as Kafka's tool reads them, or ours."""
     directories = {broker_id: side.directory(broker_id) for broker_id in BROKERS}
     files = sorted(
         path

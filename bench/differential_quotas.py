@@ -1,7 +1,7 @@
-"""Random quotas and their use, judged by Tidegauge's managers and by those of Apache Kafka 3.9.1, at the same times.
+"""Random quotas and their use, judged by Tidegauge's managers and by Apache Kafka 3.9.1's, at the same times.
 
 Each case is a window, and steps: a limit is set or removed (of a user, a client id, a pair, a default), something is
-used or taken back, a request mutates topics, time passes. What each step says must be the same to the millisecond: the
+used or taken back, a request mutates topics, time passes. Results of a step must be the same to the millisecond: the
 throttle time, what may be used in the window, which mutations are refused. So the quota that holds for each (user,
 client id) is compared, too: limits differ widely. Kafka's classes run without a broker (QuotaSide.java), from Maven
 Central; without Maven it says so.

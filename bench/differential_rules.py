@@ -1,4 +1,4 @@
-"""What may differ between the two sides of the differential run, each with its reason; the comparison.
+"""Permitted differences between the two sides of the differential run, each with its reason; the comparison.
 
 ``SAME_IN_MEANING`` rewrites values on both sides before they are compared (ids, ports, times). ``KNOWN`` are
 differences that stay. A rule that nothing needed is reported, so that the list doesn't outlive its reasons.
@@ -138,7 +138,7 @@ KNOWN: tuple[Known, ...] = (
 
 @dataclass
 class Verdict:
-    """What was found."""
+    """The result of the comparison."""
 
     compared: int
     differences: list[str]

@@ -1,4 +1,4 @@
-"""The script of the differential run: what happens to both clusters, step by step, and what is looked at after each.
+"""The script of the differential run: the events of both clusters, step by step, and the looks after each.
 
 A step is a function; what a command prints and what the look after the step finds become facts under the step's name.
 Brokers are started one after the other and die so that it is clear who is elected, as leader and as controller.
@@ -108,7 +108,7 @@ class Run:
         return Entry(key, value, self._clock_ms, (("h", b"x"),) * (number % 2))
 
     def state(self, topic: str, partition: int = 0) -> dict[str, object]:
-        """Return a partition's state; no leader and no ISR where it has none yet."""
+        """Return a partition's state; without leader and ISR if it has none yet."""
         with contextlib.suppress(NoNodeError):
             return self.view.state(topic, partition)
         return {"leader": None, "isr": []}
@@ -163,7 +163,7 @@ class Run:
     def _wait_taken_over(self, topic: str, partition: int) -> None:
         """Until the leader leads in the epoch that ZooKeeper has: it notes the epoch's begin when LeaderAndIsr arrives.
 
-        What is written before that has the former epoch, so it depends on the speed of the machine.
+        Records written before that have the former epoch, so they depend on the speed of the machine.
         """
 
         def has() -> bool:
@@ -198,7 +198,7 @@ EXCEPTION = re.compile(r"org\.apache\.kafka\.common\.(?:errors|config)\.\w+: (.*
 
 
 def sentence(said: Said) -> str:
-    """Return the message of a failed command, without the tool's own words and without the error's name."""
+    """Return the message of a failed command, without the error's name."""
     reported = said.stdout + "\n" + said.stderr
     if found := EXCEPTION.search(reported):
         return found[1].strip()
@@ -383,7 +383,7 @@ def the_last_replica_returns(run: Run) -> None:
 
 
 def an_unclean_election(run: Run) -> None:
-    """Broker 2 leaves the ISR, broker 0 goes on alone and dies; broker 2 is elected unclean; broker 0 truncates."""
+    """Broker 2 leaves the ISR, broker 0 goes on alone and dies, broker 2 is elected unclean, broker 0 truncates."""
     run.run("topics", "--create", "--topic", "risky", "--replica-assignment", "0:2")
     run.write("risky", 0, batches=2, acks="1", idempotent=False)
     run.wait_isr("risky", 0, 0, 2)

@@ -1,7 +1,7 @@
 """The two clusters of the differential run, driven alike: Apache Kafka 3.9 in ZooKeeper mode, and Tidegauge.
 
 Both get the same settings (``SHARED``), brokers 0 to 2 on 127.0.0.1, one log directory each, and a ZooKeeper of their
-own. Commands are those of each side's own command line; batches are made by the same codec, with times that are given.
+own. Commands come from each side's own command line; batches are made by the same codec, with times that are given.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ OUR_VERBS = {
 
 
 class Said(NamedTuple):
-    """What a command printed, and whether it succeeded."""
+    """The output of a command, and whether it succeeded."""
 
     ok: bool
     stdout: str
@@ -291,7 +291,7 @@ class OurSide:
 
 
 def _by_compression(batches: Sequence[Batch]) -> list[tuple[Any, list[Batch]]]:
-    """Batches in their order, those of one codec together: a producer has one codec."""
+    """Group the batches in order, neighbours of one codec together: a producer has one codec."""
     groups: list[tuple[str, list[Batch]]] = []
     for batch in batches:
         if not groups or groups[-1][0] != batch.compression:

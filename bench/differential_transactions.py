@@ -4,7 +4,7 @@ Four things are compared after the same script of requests made by hand (``trans
 ``transaction_script_failovers`` and ``transaction_script_partitions``): the responses, field by field; what
 ``kafka-transactions`` of 3.9.1 prints; what kafka-dump-log of 3.9.1 reads; and, when the brokers have stopped, the
 bytes of __transaction_state, __consumer_offsets and the data partitions, of their indexes of aborted transactions and
-of their producer snapshots, on all brokers (``transaction_files`` says what is made equal first: ids and times). What
+of their producer snapshots, on all brokers (``transaction_files`` normalises ids and times first). What
 differs has a reason in ``KNOWN``. Without Maven the run says so. Exit 0: no difference without a reason; 1: one or
 more.
 """
@@ -83,7 +83,7 @@ CHANGING = {
     "LastTimestamp": "TIME",
     "LastTimestampMs": "TIME",
 }
-"""What stands for a value, by its column."""
+"""Placeholder of a value, by its column."""
 
 
 class Known(NamedTuple):
@@ -114,7 +114,7 @@ def _run(jars: Path, main: str, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def table(text: str) -> list[str]:
-    """Return the rows of a tool's table with what changes from run to run replaced, in alphabetical order."""
+    """Return the sorted rows of a tool's table, with changing values replaced."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if not lines:
         return []
@@ -155,7 +155,7 @@ def tools(say: str, servers: str, jars: Path) -> Facts:
 
 
 def dumps(say: str, directory: Path, jars: Path) -> Facts:
-    """Return what kafka-dump-log reads in the files of a broker, with ids and times replaced."""
+    """Return kafka-dump-log's output for a broker's files, normalised."""
     facts: Facts = {}
     decoders = {"__transaction_state": "--transaction-log-decoder", "__consumer_offsets": "--offsets-decoder"}
     for topic in TOPICS:
@@ -174,14 +174,14 @@ def dumps(say: str, directory: Path, jars: Path) -> Facts:
 
 
 def _equal(line: str) -> str:
-    """Return a line of kafka-dump-log without ids, times of the brokers' clocks, and checksums."""
+    """Return a line of kafka-dump-log without ids, times and checksums."""
     line = re.sub(r"(producerId:? ?)(\d+)", r"\1ID", line)
     line = re.sub(r"(crc|checksum|size): \d+", r"\1: N", line)
     return re.sub(rf"\b(?!{TIME_MS}\b)1[7-9]\d{{11}}\b", "TIME", re.sub(r"probe-[0-9a-f-]{36}", "MEMBER", line))
 
 
 def _producers_sorted(lines: list[str]) -> list[str]:
-    """Return the lines with those of a snapshot's producers sorted: Kafka's are in a hash map's order."""
+    """Return the lines with a snapshot's producers sorted, as Kafka's order is random."""
     producers = sorted(_equal(line) for line in lines if line.startswith("producerId:"))
     return [*(line for line in lines if not line.startswith("producerId:")), *producers]
 
@@ -200,7 +200,7 @@ def play(say: str, servers: Sequence[str], jars: Path) -> Facts:
 
 
 def files(say: str, directories: Mapping[int, Path], jars: Path) -> Facts:
-    """Return what the files of stopped brokers hold, and what kafka-dump-log reads in those of the first."""
+    """Return the contents of stopped brokers' files, and kafka-dump-log's output."""
     facts: Facts = {}
     ids = ProducerIds()
     for broker, directory in directories.items():
@@ -232,7 +232,7 @@ def ours(directory: Path, jars: Path) -> Facts:
 
 
 class Verdict(NamedTuple):
-    """The differences without a reason, as lines; how many differences each reason covers; reasons that cover none."""
+    """The differences without a reason, as lines; the number of differences for each reason, and unused reasons."""
 
     differences: list[str]
     known: Counter[str]

@@ -1,4 +1,4 @@
-"""What the event log costs on the produce path: CPU time of three brokers for the same records, with it and without.
+"""The cost of the event log on the produce path: CPU time of three brokers for the same records, with it and without.
 
 Two clusters live side by side on one ZooKeeper, one with event logs, one without. They take turns, a short block of
 records each, and each pair of blocks gives a ratio of CPU time per record; only the block's own brokers are read. CPU
@@ -6,7 +6,7 @@ time, not throughput, and pairs close in time: both are hardly moved by what els
 moves them moves both. The figure is the median of the ratios; its 95 % interval comes from resampling the pairs. Each
 round starts new processes, since no two processes of one program cost quite the same, and the kinds change places from
 round to round, since who starts first costs less. ``--control`` runs both without event logs: what it then shows beside
-1 is what the measurement can't see. What it can't see is measured apart: the writers by themselves, in this process.
+1 is what the measurement can't see. That part is measured apart: the writers by themselves, in this process.
 
 Each record is a batch of its own, acks=all, three replicas, so that every one moves each replica's LEO and HW: the most
 that the event log ever gets to do.
@@ -110,7 +110,7 @@ class Side:
 
 
 class Turns(NamedTuple):
-    """Who is first in a round, and how long a turn is."""
+    """The first side of a round, and the length of a turn."""
 
     order: tuple[int, int]
     records: int
@@ -151,7 +151,7 @@ async def one_round(name: str, sides: Sequence[Side], turns: Turns, pairs: int) 
 def by_itself(directory: Path, records: int = 20_000, records_a_window: int = 10) -> float:
     """CPU microseconds a record in three writers alone: what a produce notes, written as often as on a busy machine.
 
-    Six changes a record: LEO and HW of three replicas. A window of 100 ms that holds ten records only is that of a
+    Six changes a record: LEO and HW of three replicas. A window of 100 ms that holds ten records corresponds to a
     hundred records a second; the more there are, the less a record costs.
     """
     later: list[Callable[[], None]] = []
@@ -177,7 +177,7 @@ def by_itself(directory: Path, records: int = 20_000, records_a_window: int = 10
 
 
 def interval(ratios: Sequence[float], figure: Callable[[Sequence[float]], float]) -> tuple[float, float]:
-    """Return the 95 % interval of a figure, by resampling; the same for the same ratios."""
+    """Return the 95 % interval of a figure, by reproducible resampling."""
     dice = random.Random(7)
     figures = sorted(figure(dice.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
     return figures[int(RESAMPLES * 0.025)], figures[int(RESAMPLES * 0.975)]

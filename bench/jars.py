@@ -12,7 +12,7 @@ KAFKA = "3.9.1"
 KAFKA_4 = "4.3.1"
 """The newest release of Kafka 4, whose tools and clients are tried."""
 KAFKA_BEFORE_BATCHES = ("0.10.0.1", "0.10.2.2")
-"""Releases whose clients know no record batches; those of the first ask no broker for its versions."""
+"""Releases whose clients know no record batches; the first's ask no broker for its versions."""
 
 
 def kafka_jars(version: str = KAFKA) -> Path:
@@ -30,7 +30,7 @@ def kafka_jars(version: str = KAFKA) -> Path:
 
 
 def broker_jars(version: str) -> Path:
-    """Return the directory with a Kafka's broker and clients, without its tools: not every mirror has all of theirs.
+    """Return the directory with a Kafka's broker and clients, without tools.
 
     Raises:
         Unavailable: no Maven, or it can't reach its repository.
@@ -43,7 +43,7 @@ def broker_jars(version: str) -> Path:
 
 
 def kafka_classpath(version: str = KAFKA_4) -> str:
-    """Return the class path of Kafka's nodes of a version, with a logger that prints to stderr.
+    """Return the class path of Kafka's nodes, with a logger to stderr.
 
     Raises:
         Unavailable: as ``kafka_jars``.
@@ -55,7 +55,7 @@ def kafka_classpath(version: str = KAFKA_4) -> str:
 
 
 def tools_jars(version: str) -> Path:
-    """Return the directory with the tools and clients of a Kafka, without a broker: those of old versions need no more.
+    """Return the directory with a Kafka's tools and clients, without a broker.
 
     Raises:
         Unavailable: no Maven, or it can't reach its repository.
@@ -87,7 +87,7 @@ def connector_jars(version: str) -> list[Path]:
 
 
 def newest_connector(spark_version: str) -> tuple[str, list[Path]]:
-    """Return the connector of Spark's own version, or the first of the minor versions before it that Maven has.
+    """Return the connector of Spark's version, or the newest earlier one in Maven.
 
     Raises:
         Unavailable: it has none.

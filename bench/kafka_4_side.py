@@ -1,7 +1,7 @@
 """Apache Kafka's side in KRaft mode: three brokers on three controllers of their own, from Maven.
 
 The directories are formatted by ``tidegauge format``, which writes what Kafka's own tool writes: one JVM less for each
-node. Timers are Kafka's, but for the broker session, which is as long as those of the other sides.
+node. Timers are Kafka's, but for the broker session, which is as long as on the other sides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One and the same Kafka client on both sides, in one run: Kafka's perf tools and librdkafka against both clusters.
 
-So the ratios are those of the brokers. Our own client over gRPC stands beside them, against Kafka's tool with Kafka.
-Both clusters stand; each piece of work is done by the one, then by the other, each round in the other order.
+So the ratios are the brokers'. Our own client over gRPC is shown beside them, against Kafka's tool with Kafka.
+Both clusters stay up; each workload runs on one, then on the other, each round in the other order.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _note(text: str) -> None:
 
 
 class Clients:
-    """What is done, by measure; a client that can't be had is left out, and so is work that a side does not serve."""
+    """The workloads, by measure; a client that can't be had is left out, and so is work that a side does not serve."""
 
     def __init__(self, figures: table.Figures, only: str) -> None:
         self._figures = figures

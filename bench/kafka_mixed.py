@@ -1,11 +1,11 @@
 """A mixed cluster as a story to watch: ``make kafka-mixed`` (docs/mixed-clusters.md).
 
 Two Tidegauge brokers and one of Apache Kafka on one ZooKeeper, or with ``--kraft`` on three controllers of both kinds,
-under a Kafka client that writes with acks=all all along. Who leads what is shown; a broker of each kind is killed with
-SIGKILL and returns; each kind is the controller once; nodes of each kind become the other on the same id and directory.
-At the end every record is read back.
+under a Kafka client that writes with acks=all all along. It shows the leaders. A broker of each kind is killed with
+SIGKILL and returns, each kind is the controller once, and nodes of each kind become the other on the same id and.
+directory. At the end every record is read back.
 
-``--kafkas 1,2`` begins with two brokers of Apache Kafka's. Exit 0: every acknowledged record stands at its offset,
+``--kafkas 1,2`` begins with two brokers of Apache Kafka's. Exit 0: every acknowledged record is at its offset,
 once, and the writer was refused none; 1: not so, or Apache Kafka can't be had here, which is said.
 """
 
@@ -45,7 +45,7 @@ DELIVERY_TIMEOUT_MS = 300_000
 
 
 class Writer(threading.Thread):
-    """A Kafka client that writes numbered values round by round, idempotent, and keeps what was acknowledged."""
+    """A Kafka client that writes numbered values round by round, idempotent, and keeps the acknowledged ones."""
 
     def __init__(self, servers: str) -> None:
         super().__init__(name="writer")
@@ -194,7 +194,7 @@ class Story:
         return next(one for one in ids if not self._mixed.is_kafkas(one)), next(filter(self._mixed.is_kafkas, ids))
 
     def outcome(self, writer: Writer) -> bool:
-        """Read everything back, and say whether it is what was acknowledged."""
+        """Read everything back, and compare it with the acknowledged records."""
         found = read_all(self._mixed.servers, [Position(TOPIC, one, 0) for one in range(PARTITIONS)], committed=False)
         read = {(at, offset): record.value for (_, at), records in found.items() for offset, record in records.items()}
         lost = [at for at, value in writer.acknowledged.items() if read.get(at) != value]
@@ -234,7 +234,7 @@ class KraftStory(Story):
         return int(leader)
 
     def lose_controller(self, kind: str) -> None:
-        """Kill the active controller while it is of a kind; the next one makes a topic; it returns."""
+        """Kill the active controller while it is of a kind; the next one makes a topic, and it returns."""
         leader, mixed = self.lead(kind), self._mixed
         self.say(f"kill -9 of {self.kind(leader, 'controller')}")
         mixed.kill(leader)
@@ -268,7 +268,7 @@ class KraftStory(Story):
 
 @contextlib.contextmanager
 def zookeeper_story(directory: Path, kafkas: Collection[int]) -> Iterator[Story]:
-    """Return the story of a cluster in ZooKeeper mode, whose processes end with the block."""
+    """Yield the story of a cluster in ZooKeeper mode; end its processes."""
     with contextlib.ExitStack() as stack:
         cluster = LocalCluster.create(directory / "cluster", 3, settings=SETTINGS)
         stack.callback(cluster.down, grace_seconds=0)
@@ -280,7 +280,7 @@ def zookeeper_story(directory: Path, kafkas: Collection[int]) -> Iterator[Story]
 
 @contextlib.contextmanager
 def kraft_story(directory: Path, kafkas: Collection[int]) -> Iterator[Story]:
-    """Return the story of a cluster in KRaft mode: as many controllers as brokers are Apache Kafka's."""
+    """Yield the story of a cluster in KRaft mode; end its processes."""
     kinds = [KAFKA if one in kafkas else OURS for one in range(3)]
     mixed = MixedKraft(directory, kinds, kinds, kafka_classpath())
     with contextlib.closing(mixed):

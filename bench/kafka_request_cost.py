@@ -1,6 +1,6 @@
-"""What one request over Kafka's protocol costs a broker, log and core included, as CPU time.
+"""The cost of one request over Kafka's protocol for a broker, log and core included, as CPU time.
 
-One broker, one partition, one connection, one request in flight; the client is a plain socket. What the broker uses
+One broker, one partition, one connection, one request in flight; the client is a plain socket. The broker's use
 while nothing is asked of it is taken off. CPU time moves less than throughput with what else the machine does, but it
 does move: caches and cores are shared, and to wake the client costs what the processor's state makes it cost. So each
 round also measures, in turn with the broker, a bare server: the same event loop in the same language, which reads a
@@ -239,7 +239,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def cost_us(pid: int, work: Callable[[], object], number: int, idle: float) -> float:
-    """Return the broker's CPU microseconds for each call of ``work``; ``idle`` is its CPU share without requests."""
+    """Return the broker's CPU microseconds per call of ``work``, minus its idle share."""
     before, begin = cpu_seconds(pid), time.monotonic()
     for _ in range(number):
         work()

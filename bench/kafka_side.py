@@ -1,7 +1,7 @@
 """Apache Kafka's side: version 3.9 in ZooKeeper mode, three brokers by default, Kafka's tools, from Maven.
 
 Where Maven or the network is missing, ``Unavailable`` says so and the runner prints our figures alone. The JVM options
-are those of Kafka's own start scripts.
+are taken from Kafka's own start scripts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Kafka:
     """Their side; see ``measure.BrokerSide``.
 
     Args:
-        directory: where it may make a directory.
+        directory: parent of its own directory.
         settings: of the brokers, beside what they need.
         brokers: how many.
         release: of the brokers; the tools are always of ``VERSION``.

@@ -1,7 +1,7 @@
 """How long a large log takes to start: after a clean stop, and after kill -9, by what lies behind its recovery point.
 
-The log manager is opened as a broker opens it, in a process of its own, without ZooKeeper or network: what is measured
-is reading, checking and indexing. What was written may still lie in the page cache, so this is the processor's share.
+The log manager is opened as a broker opens it, in a process of its own, without ZooKeeper or network: the measured work
+is reading, checking and indexing. The data may still be in the page cache, so this is the processor's share.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Many clients at once on Tidegauge and on Apache Kafka: ``PYTHONPATH=. python bench/many_clients.py``.
 
-Connections that are open and idle; groups whose members all join at the same time and then send heartbeats;
+Connections that are open and idle. Groups whose members all join at the same time and then send heartbeats;
 transactional ids that all begin, and then have one transaction each. The clients speak Kafka's protocol by themselves
-(``raw_clients.py``), so they are the same on both sides and cost little. Both clusters stand, and each piece of work is
-done on the one, then on the other. CPU time and memory are those of all brokers of a side together. The JVMs are young:
+(``raw_clients.py``), so they are the same on both sides and cost little. Both clusters stay up, and each workload is
+done on the one, then on the other. CPU time and memory cover all brokers of a side together. The JVMs are young:
 ``--warm-seconds`` lets both sides work before anything is measured.
 """
 

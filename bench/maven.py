@@ -42,7 +42,7 @@ class Artifact(NamedTuple):
 
 
 def resolve(name: str, artifacts: Sequence[Artifact]) -> Path:
-    """Return the directory ``name`` of the cache with the jars of these artifacts and of what they need.
+    """Return the cache's directory ``name`` with these artifacts and their dependencies.
 
     Raises:
         Unavailable: no Maven or no Java, or its repository does not have them.

@@ -1,4 +1,4 @@
-"""What is measured, in words both sides share: workloads, latencies, memory, and the interface of a side.
+"""The measures of both sides: workloads, latencies, memory, and the interface of a side.
 
 Figures are only ever compared within one run, pair by pair: the machines are shared and noisy, so a ratio means
 something and an absolute number little.
@@ -21,7 +21,7 @@ READ_SHARE = 2 / 3
 """The part of a topic that consumers read. Kafka's consumer leaves partitions whose records it still holds out of its
 fetches, and has one fetch in flight to a broker: one for a partition that is read to its end waits for
 ``fetch.max.wait.ms`` (500 ms) while the others run dry. At the end of a topic that happens by chance, none to three
-times on any broker, and would be most of what is measured; so the end is not read."""
+times on any broker, and would dominate the measurement; so the end is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class BrokerSide(Protocol):
         ...
 
     def active_controller(self) -> int:
-        """Return the id of the broker or controller that is active; -1: none now."""
+        """Return the id of the active broker or controller; -1: none now."""
         ...
 
     def kill(self, node_id: int) -> None:
@@ -123,7 +123,7 @@ class BrokerSide(Protocol):
 
 
 def workloads(*, quick: bool) -> list[Workload]:
-    """Return the cells: record sizes, partitions, acks; a tenth of the records and fewer cells for a quick look."""
+    """Return the cells: record sizes, partitions, acks; fewer if quick."""
     share = QUICK_SHARE if quick else 1
     sizes = (100, 1024) if quick else (100, 1024, 10240)
     return [

@@ -16,7 +16,7 @@ MOST_PARTITIONS = 4  # of a topic that the mock creates by itself
 
 
 def run(workload: Workload) -> tuple[float, float]:
-    """Return the records written and read per second; what is left is read: the mock keeps a few MB of each partition.
+    """Return the records written and read per second.
 
     Raises:
         Unavailable: the library is missing.

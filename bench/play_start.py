@@ -1,7 +1,7 @@
 """How long `tidegauge play` takes until its first cluster is on the screen, in a headless Chromium from a local server.
 
 Each start has a profile of its own, so that nothing is cached ("first"), and then loads the page once more from what
-the service worker has kept ("again"). Times are those of the page's own marks; the CPU time is that of all processes
+the service worker has kept ("again"). Times come from the page's own marks; the CPU time covers all processes
 of the browser, until the cluster was drawn.
 """
 

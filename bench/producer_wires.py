@@ -36,7 +36,7 @@ Acks = Literal["all", 1]
 
 @dataclass
 class Figures:
-    """What was measured, by work and way: p50, p99 in ms (or records/s, 0), us of CPU of brokers and of the client."""
+    """Results, by work and way: p50, p99 in ms (or records/s, 0), us of CPU of brokers and of the client."""
 
     rows: dict[tuple[str, str], list[tuple[float, ...]]] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """Clients that speak Kafka's protocol by themselves, one request at a time on a connection: members, producers.
 
-They know no more than what a benchmark needs, so that what is measured is the brokers'.
+They know no more than what a benchmark needs, so that the measured cost is the brokers'.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Connection:
 
 
 async def coordinators_of(bootstrap: str, keys: Collection[str], *, are_transactional: bool = False) -> dict[str, str]:
-    """Return the address of each group's, or transactional id's, coordinator; the first request makes the topic.
+    """Return the coordinators' addresses by key; the first request makes the topic.
 
     Raises:
         RuntimeError: there is none within 90 s.

@@ -1,6 +1,6 @@
 """How long a group's rebalance takes on both sides: ``PYTHONPATH=. python bench/rebalance_times.py``.
 
-Members speak Kafka's protocol by themselves and rejoin as soon as a heartbeat says so, so what is measured is the
+Members speak Kafka's protocol by themselves and rejoin as soon as a heartbeat says so, so the measured time is the
 coordinator's part and its log's, not a client's poll loop: from the JoinGroup with which a new member begins the
 rebalance until every member has the response to its SyncGroup. ``group.initial.rebalance.delay.ms`` is 0 on both. Each
 number of members is measured in several rebalances; median and largest are printed, in milliseconds.
@@ -33,7 +33,7 @@ READY_SECONDS = 90.0
 
 
 async def measured(server: str, members: int, times: int) -> list[float]:
-    """Return the durations of rebalances of a group that has so many members afterwards, in milliseconds."""
+    """Return the durations of rebalances of a group of this size, in ms."""
     found: list[float] = []
     for number in range(times + 1):  # the first is not counted
         group = f"rebalance-{members}-{number}"

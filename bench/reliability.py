@@ -7,7 +7,7 @@ the dead one is started again, and all replicas are in sync; then each acknowled
 it is steered over HTTP. Each wait has a bound (``BOUND_SECONDS``), and one that runs out is a failure.
 
 ``--record FILE`` has a line for each start and cycle, with the machine's load; a run that is given the file of another
-continues it. What failed keeps its directory.
+continues it. A failed cycle keeps its directory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Failed(Exception):
 
 
 class Records:
-    """What was counted, one JSON line each.
+    """The counts, one JSON line each.
 
     Args:
         path: of the file; lines that it has count.

@@ -32,11 +32,11 @@ def write_first(servers: str, topic: str, bound_seconds: float) -> None:
 
 
 class Writer:
-    """A producer in a thread of its own; what was acknowledged is checked against the log.
+    """A producer in a thread of its own; acknowledged records are checked against the log.
 
     Args:
         servers: ``host:port,host:port``.
-        topic: where it writes, into partition 0.
+        topic: it writes into partition 0 of it.
         bound_seconds: how long a record may wait for its acknowledgement, and a read for a record.
     """
 
@@ -80,7 +80,7 @@ class Writer:
         """Wait for a record that is sent from now on; read up to it.
 
         Returns:
-            How many records were acknowledged since the last check; how many of them are not at their offset; how
+            How many records were acknowledged since the last check, how many of them are not at their offset, how
             many are there that were not acknowledged.
 
         Raises:

@@ -3,8 +3,8 @@
 For each number and side a cluster of its own is made, one after the other; the topic has three replicas of each
 partition, so every broker hosts all of them and leads a third. Times are wall-clock and end with what a client can see
 in the metadata of every living broker; those that include the end of a ZooKeeper session say so by naming its length.
-CPU is a share of one core, of the broker that needs most. One number of one side takes minutes: ``--json`` keeps what
-was measured before, so that a table may come about piece by piece.
+CPU is a share of one core, of the broker that needs most. One number of one side takes minutes: ``--json`` keeps
+earlier figures, so that a table may come about piece by piece.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Measurement:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the rows side by side, as Markdown: for each number of partitions ours, then theirs."""
+    """Return the rows as Markdown: for each number of partitions ours, then theirs."""
     lines = [
         "| partitions, three replicas each | " + " | ".join(f"{row.partitions:,}, {row.side}" for row in rows) + " |",
         "|---|" + "---|" * len(rows),

@@ -1,6 +1,6 @@
 """The two sides of ``scale.py``: three brokers with one topic of many partitions, Tidegauge's and Apache Kafka's.
 
-What is asked of a broker is its own metadata; what is done to one is done to its process.
+A broker is asked for its own metadata; faults are done to its process.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def add_option(parser: ArgumentParser) -> None:
 
 
 def made(names: Sequence[str], directory: Path) -> list[Made]:
-    """Return the sides that can be had here, none started; stderr says which can't be."""
+    """Return the available sides, none started; stderr names the others."""
     found: list[Made] = []
     for name in names:
         try:

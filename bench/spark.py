@@ -1,7 +1,7 @@
 """Spark reading: the source ``tidegauge`` beside Spark's own Kafka connector, in one session. See README.md here.
 
 The same data frame is written to both clusters and read from both, in turns; count and a sum of checksums say that both
-gave the same records. What a read costs besides the reading (planning, starting tasks) counts for both.
+gave the same records. The overhead of a read (planning, starting tasks) counts for both.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A format and where it reads."""
+    """A format, and the cluster that it reads from."""
 
     format: str
     servers: str

@@ -81,7 +81,7 @@ BROKERS_CPU = {
     )
     for rate in (TOOL_PRODUCE, TOOL_CONSUME, RDKAFKA_PRODUCE, RDKAFKA_CONSUME, OWN_PRODUCE, OWN_CONSUME)
 }
-"""What a rate cost the brokers: the figure that moves least with what else the machine does."""
+"""The brokers' cost of a rate: the figure that depends least on the machine's other work."""
 
 MEASURES = {one.words: one for one in list(globals().values()) if isinstance(one, Measure)}
 MEASURES |= {one.words: one for of_kind in (BROKERS_CPU, AT_LOAD, SINGLE, END_TO_END) for one in of_kind.values()}
@@ -99,7 +99,7 @@ class Figures:
         self._values[workload, measure][side].append(value)
 
     def markdown(self, ours: str, *, losses_first: bool = False) -> str:
-        """Return the table; each figure is the median, with the least and the greatest of the rounds behind it.
+        """Return the table; each figure is a median, with least and greatest.
 
         Args:
             ours: the side whose ratios to the others are shown.
@@ -158,7 +158,7 @@ def _ratio(measure: Measure, sides: dict[str, list[float]], ours: str, other: st
 
 
 def _ratio_of(measure: Measure, sides: dict[str, list[float]], ours: str, other: str) -> float | None:
-    """Return how often our median is better than the other's; None if one of them is missing or zero."""
+    """Return the ratio of our median to the other's, if both are known."""
     if not sides.get(ours) or not sides.get(other):
         return None
     own, theirs = statistics.median(sides[ours]), statistics.median(sides[other])

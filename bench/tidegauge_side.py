@@ -1,6 +1,6 @@
 """Tidegauge's side: a cluster of three brokers of its own, our asyncio client.
 
-Records have no key and name no partition, as those of Kafka's own tool: each producer's partitioner decides (KIP-794).
+Records have no key and name no partition, as with Kafka's own tool: each producer's partitioner decides (KIP-794).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTINGS = {"zookeeper": {"zookeeper.session.timeout.ms": "4000"}, "kraft": kafk
 """By mode."""
 AHEAD_SECONDS = 0.002
 KAFKA_PORTS_ABOVE = 4
-"""The first port for Kafka's clients above that of gRPC, where the latter is given."""
+"""The first port for Kafka's clients above the one for gRPC, if the latter is given."""
 
 
 def _acks(workload: Workload) -> Literal["all", 1]:
@@ -107,7 +107,7 @@ class Tidegauge:
     """Our side; see ``measure.BrokerSide``.
 
     Args:
-        directory: where it may make a directory.
+        directory: parent of its own directory.
         base_port: the first port for gRPC; None: any.
         settings: of the brokers, beside the timeout of their sessions.
         mode: ``zookeeper`` or ``kraft``.

@@ -1,4 +1,4 @@
-"""What transactions leave in the files of a broker's log directory, as lines that can be compared byte by byte.
+"""Traces of transactions in the files of a broker's log directory, as lines that can be compared byte by byte.
 
 Producer ids are numbered in the order in which they appear in __transaction_state, and times of the brokers' clocks
 are replaced; times that a client has given stay, and so does whether a time is there at all. Everything else of a
@@ -79,7 +79,7 @@ def _record_line(key: bytes | None, value: bytes | None, topic: str, ids: Produc
 
 
 def _offset_value(key: bytes, value: bytes) -> bytes:
-    """Return an offset's value with its time replaced; a group's with what is random left out."""
+    """Return an offset's value without its time; a group's without random parts."""
     (version,) = struct.unpack_from(">h", key)
     if version <= 1:
         return value[:-8] + struct.pack(">q", _time(struct.unpack(">q", value[-8:])[0]))
@@ -96,7 +96,7 @@ def index_lines(data: bytes, ids: ProducerIds) -> list[str]:
 
 
 def snapshot_lines(data: bytes, ids: ProducerIds) -> list[str]:
-    """Return a line for each producer of a .snapshot file, in the order of their numbers: Kafka's is a hash map's."""
+    """Return a line for each producer of a .snapshot file, by number."""
     version, _, count = _SNAPSHOT.unpack_from(data)
     found = []
     for fields in _PRODUCER.iter_unpack(data[_SNAPSHOT.size :]):
@@ -107,7 +107,7 @@ def snapshot_lines(data: bytes, ids: ProducerIds) -> list[str]:
 
 
 def contents(directory: Path, topics: tuple[str, ...], ids: ProducerIds) -> Facts:
-    """Return the lines of the logs, indexes of aborted transactions and producer snapshots of some topics.
+    """Return the lines of some topics' logs, .txnindex files and snapshots.
 
     Args:
         directory: a log directory of a broker that has stopped.

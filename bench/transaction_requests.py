@@ -125,7 +125,7 @@ class Transactional:
         return batch([b"v"] * count, sequence=sequence or 0, **mine | more)
 
     def write(self, count: int = 1, at: tuple[str, int] = (TOPIC, 0), sequence: int | None = None, **more: Any) -> Any:
-        """Return a Produce request with a batch; without a sequence it is the partition's next, which then rises."""
+        """Return a Produce request with a batch, by default of the next sequence."""
         if sequence is None:
             sequence = self.sequences.get(at, 0)
             self.sequences[at] = sequence + count
@@ -172,7 +172,7 @@ def _by_topic(partitions: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
 
 
 def marker(transactional: Transactional, *partitions: tuple[str, int], **more: Any) -> dict[str, Any]:
-    """Return a marker of a WriteTxnMarkers request, a commit of the producer's own epoch by coordinator epoch 0."""
+    """Return a marker of WriteTxnMarkers: a commit by coordinator epoch 0."""
     mine = {"producer_id": transactional.producer_id, "producer_epoch": transactional.epoch}
     topics = [{"name": one["name"], "partition_indexes": one["partitions"]} for one in _by_topic(partitions)]
     return mine | {"transaction_result": True, "topics": topics, "coordinator_epoch": 0} | more
@@ -184,7 +184,7 @@ def read(offset: int = 0, level: int = READ_COMMITTED, at: tuple[str, int] = (TO
 
 
 def seen(response: Any) -> Any:
-    """Return what a Fetch response says of its partitions: offsets, size, and each aborted transaction."""
+    """Return a Fetch response's partitions: offsets, size, aborted transactions."""
     return [
         (
             item.error_code,

@@ -1,6 +1,6 @@
 """The script of transactional requests, right and wrong, that ``differential_transactions`` plays on both sides.
 
-Each part uses transactional ids of its own and leaves no transaction open. What a response says becomes a fact
+Each part uses transactional ids of its own and leaves no transaction open. Each response becomes a fact
 (``tests.wire_responses.probe``); partitions are written to in one order only, so both sides leave the same logs.
 """
 
@@ -159,7 +159,7 @@ def verifications(probe: Probe) -> None:
 
 
 def _in_order(response: Any) -> Any:
-    """Return the response with the partitions of a topic in order: in Kafka's it is a hash map's."""
+    """Return the response with a topic's partitions sorted, as Kafka's order is random."""
     for transaction in response.results_by_transaction:
         for topic in transaction.topic_results:
             topic.results_by_partition = sorted(topic.results_by_partition, key=lambda one: int(one.partition_index))
@@ -336,7 +336,7 @@ def _offsets_of_a_member(one: Transactional, at: int) -> None:
 
 
 def described(response: Any) -> Any:
-    """Return a DescribeTransactions response with partitions in order: in Kafka's it is a hash map's."""
+    """Return a DescribeTransactions response with sorted partitions."""
     for one in response.transaction_states:
         one.topics = sorted(one.topics, key=lambda topic: str(topic.topic))
         for topic in one.topics:

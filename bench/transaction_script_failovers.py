@@ -31,7 +31,7 @@ TIMEOUT_MS = 30_000
 
 
 def record(number: int, name: str, epoch: int, status: int, time_ms: int = 0) -> NewRecord:
-    """Return a record of __transaction_state: of a transaction of one partition unless it is over.
+    """Return a record of __transaction_state, with one partition unless it is over.
 
     Args:
         number: of the producer id.
@@ -98,7 +98,7 @@ def _state(probe: Probe, name: str) -> tuple[int, str]:
 
 
 def _granted(probe: Probe, name: str, ask: Callable[[], Any], at: int) -> tuple[int, int]:
-    """Ask for a producer id, again while the broker has no block of ids; note and return what was granted."""
+    """Ask for a producer id, again while the broker has no block of ids; note and return the granted id."""
     found = probe.again(lambda: probe.ask(at, 4, ask()), *NOT_YET)
     probe.note(f"InitProducerId: {name}", found)
     return found.producer_id, found.producer_epoch

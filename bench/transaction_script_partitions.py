@@ -63,13 +63,13 @@ def _looks(probe: Probe, when: str) -> None:
 
 
 def _found(response: Any) -> Any:
-    """Return what a ListOffsets response says, without the time, which is that of a marker."""
+    """Return a ListOffsets response without the time, which is a marker's."""
     [item] = response.topics[0].partitions
     return item.error_code, item.offset, item.leader_epoch
 
 
 def markers(probe: Probe) -> None:
-    """WriteTxnMarkers: who is fenced, what is unknown, several markers, and markers without a transaction."""
+    """WriteTxnMarkers: fenced ids, unknown partitions, several markers, and markers without a transaction."""
     probe.say("WriteTxnMarkers")
     one = Transactional(probe, "markers")
     one.begin()
@@ -118,7 +118,7 @@ def _producers(probe: Probe, when: str) -> None:
 
 
 def _sorted_producers(response: Any) -> Any:
-    """Return the response with the producers of a partition in a fixed order: in Kafka's it is a hash map's."""
+    """Return the response with a partition's producers sorted, as Kafka's order is random."""
     for topic in response.topics:
         for partition in topic.partitions:
             partition.active_producers = sorted(partition.active_producers, key=lambda producer: producer.producer_id)

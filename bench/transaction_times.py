@@ -2,7 +2,7 @@
 
 One and the same client on both sides: librdkafka through confluent-kafka, acks=all, one producer, a topic of three
 partitions with three replicas. A transaction begins, writes its records to the partitions in turn, and commits; the
-client sends what is left, ends the transaction, and waits for the response of its coordinator. Both clusters stand
+client sends the rest, ends the transaction, and waits for the response of its coordinator. Both clusters stay up
 during the whole run and take turns, each round in the other order. Measured are whole transactions a second and the
 duration of ``commit_transaction`` in milliseconds. Where the next transaction begins before all markers of the last one
 are written, the client gets CONCURRENT_TRANSACTIONS and tries again after its back-off: that is part of both figures.
@@ -42,7 +42,7 @@ VALUE = b"x" * 100
 
 
 class Round(NamedTuple):
-    """What one client measured: whole transactions a second, and each commit in milliseconds."""
+    """The measurement of one client: whole transactions a second, and each commit in milliseconds."""
 
     per_second: float
     commits_ms: list[float]
@@ -124,7 +124,7 @@ def print_rows(sides: Sequence[Side], options: argparse.Namespace) -> None:
     """Measure the sides by turns, and print their rows.
 
     Args:
-        sides: what is measured.
+        sides: the sides to measure.
         options: ``records``, ``rounds``, ``seconds``.
     """
     for records in options.records:

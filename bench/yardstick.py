@@ -88,7 +88,7 @@ class Record:
             file.writelines(json.dumps(line) + "\n" for line in lines)
 
     def print_tables(self, *, is_wide: bool = False) -> None:
-        """Print a table for young and for warmed brokers, what is lost first; or those of ``wide``, pair by pair."""
+        """Print a table for young and for warmed brokers, lost rows first; or the tables of ``wide``, pair by pair."""
         for age in dict.fromkeys(line["age"] for line in self._lines):
             lines = [line for line in self._lines if line["age"] == age]
             loads = [line["load"] for line in lines]
@@ -220,7 +220,7 @@ class Yardstick:
 
 
 def _measured(side: Side, count: int, work: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what some work returns, and the CPU of all brokers for one of so many records, in us."""
+    """Return the result of some work, and all brokers' CPU per record, in us."""
     before = cpu_seconds(side.pids().values())
     found = work()
     return found, (cpu_seconds(side.pids().values()) - before) * 1e6 / count

@@ -5,7 +5,7 @@ cell, a fault under a workload, is noted as soon as it is judged, in ``chaos_run
 in KRaft mode), so a run that is broken off loses one fault at most, and the next one continues. At the end of a run the
 table in docs/results/chaos.md is written from all lines. ``--chaos-seconds`` is the time after which no fault begins.
 
-A line of a failed cell has the assertion in ``why``; ``cause``, what was found out about it, is added by hand.
+A line of a failed cell has the assertion in ``why``; ``cause``, the explanation, is added by hand.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Run(NamedTuple):
         workload: its name.
         at: when it was judged, in UTC.
         load: of the machine, the average of a minute.
-        seconds: that it took; those of the fault count for the first workload that is judged.
+        seconds: that it took; the fault's count for the first workload that is judged.
         why: what failed; empty: it passed.
-        cause: what was found out about a failure.
+        cause: the explanation of a failure.
     """
 
     fault: str
@@ -84,7 +84,7 @@ def read_runs(text: str) -> list[Run]:
 
 
 def write_run(run: Run) -> str:
-    """Write a line of the record, without what is empty."""
+    """Write a line of the record, without empty fields."""
     return json.dumps({name: value for name, value in run._asdict().items() if value != ""}) + "\n"
 
 
@@ -94,12 +94,12 @@ def known_runs(record: Record = RECORD) -> list[Run]:
 
 
 def times_run(fault: str, runs: Iterable[Run]) -> int:
-    """Return how often a fault has been run under the workload under which it was run most often."""
+    """Return how often a fault has been run under its most frequent workload."""
     return max(Counter(one.workload for one in runs if one.fault == fault).values(), default=0)
 
 
 def cells_to_run(cells: Sequence[tuple[str, str]], times: int, runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Return the cells that have been run less than so many times, those of the faults that were run least first."""
+    """Return the cells that have been run too rarely, the rarest faults' first."""
     counts = Counter((one.fault, one.workload) for one in runs)
     of_fault = {fault: min(counts[cell] for cell in cells if cell[0] == fault) for fault, _ in cells}
     return sorted((cell for cell in cells if of_fault[cell[0]] < times), key=lambda cell: of_fault[cell[0]])
@@ -109,7 +109,7 @@ def cells_to_run(cells: Sequence[tuple[str, str]], times: int, runs: Sequence[Ru
 
 
 def rendered(runs: Sequence[Run]) -> str:
-    """Return what the page shows: sums, a row for each fault, and what failed."""
+    """Return the page's text: sums, a row for each fault, and failures."""
     if not runs:
         return "Nothing has been run.\n"
     workloads = list(dict.fromkeys(one.workload for one in runs))

@@ -1,6 +1,6 @@
 """For all tests: property tests draw the same examples in every run, so that a change alone can make one fail.
 
-To look for examples that are new: ``pytest --hypothesis-profile=random``. What it finds becomes an
+To look for examples that are new: ``pytest --hypothesis-profile=random``. A finding becomes an
 ``@example``. All examples of each property (``examples.py``): ``--hypothesis-profile=thorough``, as ``make test-long``.
 
 Under xdist the longest files come first (``durations.py``); ``--record-durations`` notes how long they take.

@@ -1,4 +1,4 @@
-"""What our path costs beside a plain one that does the least of the same work, in one process.
+"""The cost of our path beside a plain one that does the least of the same work, in one process.
 
 CPU time of this thread, never the clock on the wall; both by turns, the best of each: what else the machine does falls
 out. Only the ratio means something, so a guard may be tight where a duration could not be asserted at all.

@@ -1,9 +1,9 @@
 """Runs the pages of docs as a reader would, and compares what comes out with what the page shows.
 
 - A block ``sh`` is run by bash in one directory for the page, a block ``python`` by Python; a block ``text`` after it
-  is what it prints. Each run of lines in it must stand in the output as it is, in this order; ``...`` on a line of its
+  is its output. Each run of lines in it must be in the output unchanged, in this order; ``...`` on a line of its
   own leaves lines out.
-- What differs from run to run, or says nothing, counts as equal: times, retries, how many expectations a scenario has,
+- Parts that differ by run, or say nothing, count as equal: times, retries, how many expectations a scenario has,
   ports, processes, ids, the directory, a follower's HW in the table of replicas (it is one round late), and which
   broker coordinates a group or a transaction (the place of its partition is drawn at random).
 - A comment before a block: ``<!-- not run: why -->``, or ``<!-- ends with N -->`` where the exit code is N.
@@ -48,7 +48,7 @@ _CHANGING = [
 
 @dataclass(frozen=True)
 class Block:
-    """What is run, and what it prints (None: the page does not show it)."""
+    """A program of the page, and its output (None: the page does not show it)."""
 
     line: int
     language: str
@@ -93,7 +93,7 @@ def steady(line: str) -> str:
 
 
 def missing(expected: str, actual: str) -> str | None:
-    """The first lines of a page that the output does not have where they should stand, or None."""
+    """Return the first lines of a page that the output lacks, or None."""
     lines = [steady(line) for line in actual.splitlines()]
     at = 0
     for run in _runs(expected):
@@ -128,7 +128,7 @@ class Reader:
         self.environment = {**bare, "PATH": f"{BIN}:{bare['PATH']}", "NO_COLOR": "1"}
 
     def follow(self, page: Path) -> int:
-        """Run all blocks of a page; AssertionError where it promises something else. Gives how many were run."""
+        """Run all blocks of a page; raise AssertionError if it promises something else. Return how many were run."""
         to_run = [block for block in blocks(page.read_text(encoding="utf-8")) if block.is_run]
         for block in to_run:
             self.do(block, f"{page.name}:{block.line}")
@@ -143,7 +143,7 @@ class Reader:
             replace(planned, zookeeper_address=f"127.0.0.1:{self.base_port + 7}").save(directory)
 
     def do(self, block: Block, where: str) -> None:
-        """Run a block and compare its output; AssertionError where it is another one."""
+        """Run a block and compare its output; raise AssertionError if it differs."""
         text = self.here(block.text)
         if "tidegauge up" in text:
             self._choose_ports()
@@ -158,7 +158,7 @@ class Reader:
             assert lacking is None, f"the page shows, and the run does not:\n{lacking}\n\n{reported}"
 
     def _run(self, program: list[str]) -> tuple[int | None, str]:
-        """Exit code and output; None, and what was printed so far, where it does not end. Its children end with it."""
+        """Return exit code (None: it does not end) and output; end its children."""
         with subprocess.Popen(
             program,
             cwd=self.directory,

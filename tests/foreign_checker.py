@@ -1,10 +1,10 @@
 """A history of transactions (docs/histories.md) for a checker that Tidegauge's authors did not write: adya.
 
 adya (https://crates.io/crates/adya) infers Adya's dependency graph as Jepsen's Elle does, from Elle's format. A
-partition is a list, a record that is sent an append, and what a consumer has been given since it stands on a partition
-a read of the list's beginning. What Kafka promises is serializable so, but for two anomalies: see ``PERMITTED``.
+partition is a list, a record that is sent an append, and a consumer's records since its assignment
+a read of the list's beginning. Kafka's promises are serializable so, but for two anomalies: see ``PERMITTED``.
 
-Elle knows no offsets, so the log is read in their order once more: what was acknowledged or given to readers of
+Elle knows no offsets, so the log is read in their order once more: records acknowledged or given to readers of
 committed records, as jepsen.tests.kafka takes the order of versions from the offsets.
 """
 
@@ -61,7 +61,7 @@ class _Translation:
         return send.outcome.value
 
     def _whole_log(self) -> dict[Place, dict[int, str]]:
-        """Return what stands at each offset, as far as it is committed; what was acknowledged first counts."""
+        """Return the committed values by offset; the first acknowledged one counts."""
         log: dict[Place, dict[int, str]] = defaultdict(dict)
         for send in self._history.sends:
             if send.outcome is Outcome.OK and send.offset is not None and self._outcome(send) == "ok":
@@ -101,7 +101,7 @@ class _Translation:
         return sorted(every, key=lambda one: (one.process, one.number))
 
     def _reads(self) -> Iterator[tuple[Poll, list[Step]]]:
-        """Yield the polls of readers of committed records, with what was given of each partition up to then."""
+        """Yield the polls of readers of committed records, with the records given of each partition up to then."""
         given: dict[tuple[str, Place], list[str]] = {}
         for operation in self._in_order():
             if isinstance(operation, Assign) or (isinstance(operation, Poll) and operation.ends):
@@ -118,13 +118,13 @@ class _Translation:
 
 
 def _with_reads(steps: list[Step], reads: list[Step]) -> list[Step]:
-    """Return a transaction's steps with what it has read last of each partition, as jepsen.tests.kafka counts reads."""
+    """Return a transaction's steps with its last reads, as jepsen.tests.kafka counts."""
     again = {read[1] for read in reads}
     return [one for one in steps if one[0] != "r" or one[1] not in again] + reads
 
 
 def as_lists(history: Transactions) -> str:
-    """Return a history in Elle's format for lists: JSON lines, an invocation and an outcome for each transaction."""
+    """Return a history in Elle's format for lists, as JSON lines."""
     translation = _Translation(history)
     translation.translate()
     lines: list[dict[str, Any]] = []
@@ -151,7 +151,7 @@ def checker() -> Path:
 
 
 def anomalies(history: Transactions, directory: Path) -> set[str]:
-    """Return the anomalies that adya finds of those that Kafka does not permit, by its names for them."""
+    """Return adya's anomalies that Kafka does not permit, by adya's names."""
     path = directory / "lists.jsonl"
     path.write_text(as_lists(history))
     command = [str(checker()), "check", "--json", "-m", "list-append", "-c", "serializable", str(path)]

@@ -1,4 +1,4 @@
-"""What a client reports that TLS keeps out."""
+"""The reports of clients that TLS keeps out."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ LIMIT_SECONDS = 60.0
 
 
 def ask(address: str, key: int, message: Any, version: int, protocol: Protocol = BROKER_PROTOCOL) -> Any:
-    """Return the response of the broker at ``host:port``, on a connection of its own."""
+    """Return the response of the broker at ``host:port``, over a new connection."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), LIMIT_SECONDS) as connection, connection.makefile("rb") as stream:
         connection.sendall(joined(request_frame(key, version, 1, "test", message, protocol=protocol)))

@@ -1,4 +1,4 @@
-"""What tests on real brokers do again and again."""
+"""Common steps of tests on real brokers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def make_topic(brokers: LocalCluster, name: str, replicas: list[int], **se
 
 
 def without_java(links: Path) -> dict[str, str]:
-    """Return this process's variables, changed so that no Java is found on this machine: links to all other programs.
+    """Return this process's variables with a PATH that has no Java.
 
     Args:
         directory: for the links; made here.

@@ -15,7 +15,7 @@ from tidegauge.kafka_connection import KafkaConnection
 
 
 class MemoryTransport(asyncio.Transport):
-    """Hands what is written to a function."""
+    """Hands written bytes to a function."""
 
     def __init__(self, written: Callable[[bytes], None]) -> None:
         super().__init__({"peername": ("10.0.0.9", 5)})

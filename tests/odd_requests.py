@@ -1,7 +1,7 @@
-"""Well-formed requests with odd contents: what exists beside what does not, things named twice, numbers at the ends.
+"""Well-formed requests with odd contents: existing names beside unknown ones, things named twice, numbers at the ends.
 
 A request of any API and version is made from the schema; a field's name says which values are of use for it, so that
-most requests reach what is behind the first check. Those of ``tests/unit/kafka/random_messages.py`` have no meaning.
+most requests pass the first check. Requests of ``tests/unit/kafka/random_messages.py`` have no meaning.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ NAMES: Mapping[str, Sequence[str]] = {
     "AlterConfigs": ("retention.ms", "cleanup.policy", "compression.type", "nope", ""),
     "AlterUserScramCredentials": ("alice", "", ".."),
 }
-"""Values of the field ``name``, where it is not a topic's."""
+"""Values of the field ``name``, if it is not a topic's."""
 
 
 class OddRequests:
@@ -101,7 +101,7 @@ class OddRequests:
         return self._struct(self._protocol.apis[key].name, kind, version)
 
     def value(self, kind: type, version: int = 0) -> Any:
-        """Return a struct of this class, of a message or of a record of an internal topic."""
+        """Return a struct of this class, of a message or an internal record."""
         return self._struct("", kind, version)
 
     def _struct(self, api: str, kind: type, version: int) -> Any:

@@ -1,6 +1,6 @@
 """Jepsen's anomalies of Kafka and its kin, planted in small histories, with what each checker must say of them.
 
-The names are those of Jepsen's checker (jepsen.tests.kafka, https://github.com/jepsen-io/jepsen) and of its reports on
+The names come from Jepsen's checker (jepsen.tests.kafka, https://github.com/jepsen-io/jepsen) and from its reports on
 Redpanda 21.10.1 (https://jepsen.io/analyses/redpanda-21.10.1) and Bufstream 0.1.0
 (https://jepsen.io/analyses/bufstream-0.1.0), whose torn transaction is Kafka's own protocol's (KAFKA-17754).
 """
@@ -42,7 +42,7 @@ def _lost_write(it: Writer) -> None:
 
 
 def _duplicate(it: Writer) -> None:
-    """A record that was sent once stands at two offsets (Redpanda)."""
+    """A record that was sent once is at two offsets (Redpanda)."""
     _committed(it, "p", "x", (0, "a"))
     it.final((0, "a"), (1, "a"), end=3)
 
@@ -114,7 +114,7 @@ def _nonmonotonic_poll(it: Writer) -> None:
 
 
 def _nonmonotonic_send(it: Writer) -> None:
-    """A producer's later record stands before an earlier one."""
+    """A producer's later record comes before an earlier one."""
     _committed(it, "p", "x", (3, "a"))
     _committed(it, "p", "y", (0, "b"))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def killed_leader() -> list[dict[str, Any]]:
-    """Return a story: 0 dies at 1000, 1 leads alone from 1400, 2 is back at 1900; none leads from 2500 to 3000."""
+    """Return a story: 0 dies at 1000, 1 leads alone from 1400."""
     at = {"topic": "t", "partition": 0}
     sequence = iter(range(100))
 

@@ -25,7 +25,7 @@ FAST = {
 
 
 class Brokers:
-    """See the module."""
+    """Brokers with two log directories each."""
 
     def __init__(self, zookeeper: str, directory: Path, base_port: int, settings: Mapping[str, str] = FAST) -> None:
         self.directory = directory
@@ -65,7 +65,7 @@ class Brokers:
         return process.wait(150)
 
     def log_of(self, broker_id: int) -> str:
-        """What a process has written to its log."""
+        """Return the log of a process."""
         return (self.directory / f"broker-{broker_id}.log").read_text()
 
 

@@ -53,7 +53,7 @@ class ZooKeeperView:
                     yield from self._below(child)
 
     def znode(self, path: str) -> Znode:
-        """One znode; NoNodeError where there is none."""
+        """Return one znode; raise NoNodeError if there is none."""
         data, stat = self._client.get(path)
         return Znode(data, stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
 

@@ -10,7 +10,7 @@ directory on PYTHONPATH. The same seed gives the same history (tests/unit/simula
 the same (tests/integration/test_compiled_brokers.py).
 
 A directory that was made from the same sources is left as it is. Where ccache is installed, a build compiles only the C
-files that differ from those of an earlier one: none after a change of a module that stays interpreted. Without a C
+files that differ from an earlier one's: none after a change of a module that stays interpreted. Without a C
 compiler, Python's headers or mypyc one sentence says so, the directory is taken away, and the exit code is 0:
 everything then runs from the sources.
 """
@@ -139,7 +139,7 @@ MODULES = (
     "tidegauge_proof/simulator/transactions/*.py",
     "tidegauge_proof/simulator/world.py",
 )
-"""What is compiled: the path of a produce, of a fetch and of a round of replication, both coordinators, and all that a
+"""Compiled: the path of a produce, of a fetch and of a round of replication, both coordinators, and all that a
 simulated history of any world runs through. Left out is what Python starts by name (``-m``), what the lab or middleware
 puts something of its own in the place of (BrokerService, Seams), generated messages, and what no request waits for."""
 INTERPRETED = frozenset(
@@ -245,7 +245,7 @@ def _compile(directory: Path) -> bool:
 
 
 def _with_ccache(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a build, in which ccache stands before the compiler unless one was chosen."""
+    """Return the environment of a build, with ccache unless a compiler was chosen."""
     chosen = dict(environment)
     if "CC" not in chosen and shutil.which("ccache"):
         chosen["CC"] = f"ccache {sysconfig.get_config_var('CC') or 'cc'}"
@@ -253,7 +253,7 @@ def _with_ccache(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _collect(work: Path, package: Path, names: Sequence[str], sources: str) -> None:
-    """Make the package of the extension modules that were built; ``sources`` is the digest of what was copied."""
+    """Make the package of the extension modules that were built; ``sources`` is the digest of the copied files."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for built in sorted(work.rglob(f"*{suffix}")):
         place = package / "modules" / built.relative_to(work)
@@ -344,7 +344,7 @@ def _build() -> int:
 
 
 def _with_all_cores() -> type[Any]:
-    """Return a ``build_ext`` that runs a compiler on each core: nearly all files are those of one extension."""
+    """Return a ``build_ext`` that runs a compiler on each core."""
     from setuptools.command.build_ext import build_ext
 
     class BuildExt(build_ext):  # type: ignore[misc, unused-ignore]

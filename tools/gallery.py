@@ -46,7 +46,7 @@ PAIRS: dict[str, tuple[str, ...]] = {
     "A leader without followers": ("zombie-leader", "unclean-election"),
     "Fewer replicas than promised": ("min-insync-replicas", "last-replica-standing"),
 }
-"""What is shown, two and two: the loss and its cure, or two sides of one question."""
+"""Pairs of the gallery: the loss and its cure, or two sides of one question."""
 NAMES = tuple(name for pair in PAIRS.values() for name in pair)
 ALLOWED = {
     "divergence-cured": "no append is flushed by default, so a loss of power may take what was acknowledged",
@@ -70,7 +70,7 @@ that they wrote: time goes down, a column is a process. Click a drawing to see i
 
 
 def play(name: str) -> dict[str, Any]:
-    """Play a scenario on processes; keep its recording and its drawing, and return what is kept.
+    """Play a scenario on processes; keep its recording and its drawing, and return the kept run.
 
     Raises:
         RuntimeError: it did not go as it should.
@@ -99,7 +99,7 @@ def play(name: str) -> dict[str, Any]:
 
 
 def _graded(name: str, verdict: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a verdict in which a loss that a setting allows is no defect, and says so."""
+    """Return a verdict in which an allowed loss is no defect."""
     if name not in ALLOWED:
         return verdict
     return [
@@ -109,7 +109,7 @@ def _graded(name: str, verdict: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _by_values(verdict: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a verdict that names records by their values: the number of a producer says nothing to a reader."""
+    """Return a verdict that names records by their values, not producers' numbers."""
     return [
         one | {"text": re.sub(r"record \d+ of producer \S+ \('(\w+)'\)", r"\1", one["text"])} if "text" in one else one
         for one in verdict
@@ -121,7 +121,7 @@ def _compact(value: object) -> str:
 
 
 def kept_run(name: str) -> dict[str, Any]:
-    """Return what is kept of a run."""
+    """Return a kept run."""
     found: dict[str, Any] = json.loads((GALLERY / "runs" / f"{name}.json").read_text(encoding="utf-8"))
     return found
 

@@ -60,7 +60,7 @@ JARS = {
     ),
 }
 RECORD_TYPES = ("OffsetCommit", "GroupMetadata")
-"""What the coordinators write: a definition of a key and one of a value each."""
+"""Records that the coordinators write: a definition of a key and one of a value each."""
 EXTENSION_RECORD_TYPES = (
     "TransactionLog",
     "ConsumerGroupMetadata",
@@ -184,7 +184,7 @@ class Module:
 
 
 def _default(field: Definition) -> str | None:
-    """Return the default as Python source, None where it is the one of the specifier."""
+    """Return the default as Python source, None if the specifier's."""
     default = field.get("default")
     if default is None:
         return None
@@ -216,11 +216,11 @@ def _module(*messages: Definition) -> Module:
 
 
 def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) -> dict[str, str]:
-    """Return the text of every module of ZooKeeper mode by its path below the target.
+    """Return the text of every module of ZooKeeper mode by its path.
 
     Args:
         found: the definitions of the release that the mode is true to.
-        later: those of the release that its extensions come from, and the later versions of KRaft mode's brokers.
+        later: the definitions of its extensions' release, and the later versions of KRaft mode's brokers.
     """
     found = dict(found)
     for key in LATER:
@@ -243,7 +243,7 @@ def modules(found: Mapping[str, Definition], later: Mapping[str, Definition]) ->
 
 
 def _with_later(fields: list[Definition], later: list[Definition], last: int) -> list[Definition]:
-    """Return the fields of a struct, and in their places those of a later release whose versions are all later ones.
+    """Return the fields of a struct, merged with a later release's new ones.
 
     A field that a later version drops ends there.
     """
@@ -280,7 +280,7 @@ def _of_coordinators(
 
 
 def kraft_modules(found: Mapping[str, Definition]) -> dict[str, str]:
-    """Return the text of every module of KRaft mode's release by its path below the target."""
+    """Return the text of every module of KRaft mode's release by its path."""
     texts = {
         f"{KRAFT_MESSAGES}/__init__.py": _docstring("One module per API of a KRaft quorum: requests and responses."),
         f"{CONTROL}/__init__.py": _docstring("One module per control record of Kafka's metadata log."),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes which versions of which APIs the brokers of Kafka's releases serve; --check only compares.
 
-They stand in the message definitions inside kafka-clients' jar of the last patch of each release, from Maven Central:
+They come from the message definitions inside kafka-clients' jar of the last patch of each release, from Maven Central:
 what a broker in ZooKeeper mode listens to before Kafka 4, and a broker in KRaft mode from then on, without
 versions that are not stable yet. Without Maven or its repository ``--check`` says so and passes.
 """

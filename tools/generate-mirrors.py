@@ -35,7 +35,7 @@ class Mirror:
         run: the method that runs a coroutine.
         direct: methods that are called without a turn of the event loop: they only read.
         without: methods that the base class has, or that make no sense without a loop.
-        thread: the name of its loop's thread, where it has a constructor of its own.
+        thread: the name of its loop's thread, if it has a constructor of its own.
     """
 
     name: str
@@ -221,14 +221,14 @@ class Source:
         return next(part for part in path.parts if part.startswith("tidegauge"))
 
     def methods(self) -> Iterator[Method]:
-        """Yield the public methods and the constructor, as they stand there."""
+        """Yield the public methods and the constructor, in source order."""
         [found] = [one for one in self.tree.body if isinstance(one, ast.ClassDef) and one.name == self.name]
         for one in found.body:
             if isinstance(one, Method) and (one.name == "__init__" or not one.name.startswith("_")):
                 yield one
 
     def origin(self, name: str) -> str | None:
-        """Return the import statement of a name that the module knows; None for a builtin."""
+        """Return the import statement of a module's name; None for a builtin."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom) and name in {alias.asname or alias.name for alias in node.names}:
                 return f"from {node.module} import {name}"
@@ -291,7 +291,7 @@ def mirrored(mirror: Mirror, method: Method) -> str:
 
 
 def constructor(mirror: Mirror, method: Method) -> str:
-    """Return the text of a mirror's constructor, which builds the original on the loop that it will use."""
+    """Return the text of a mirror's constructor, which builds the original on its loop."""
     original = mirror.originals[0].partition(":")[2]
     return (
         f"    def __init__({signature(method)}) -> None:\n"
@@ -302,7 +302,7 @@ def constructor(mirror: Mirror, method: Method) -> str:
 
 
 def of_base(mirror: Mirror) -> set[str]:
-    """Return the methods that are written by hand in the bases of all mirrors."""
+    """Return the methods written by hand in the bases of all mirrors."""
     return {"start", "stop", *mirror.without} if mirror.thread else set(mirror.without)
 
 
@@ -325,7 +325,7 @@ def module(target: Target) -> str:
         if mirror.thread:
             source = Source(mirror.originals[0])
             imports[source.name] = f"from {source.module} import {source.name}"
-        # The constructor stands in one of the bases: it comes first all the same.
+        # The constructor is in one of the bases: it comes first all the same.
         body.sort(key=lambda text: "def __init__(" not in text)
         classes.append(f'class {mirror.name}({mirror.base}):\n    """{mirror.about}"""\n\n' + "\n".join(body))
     originals = " and ".join(f"``{one.originals[0].partition(':')[2]}``" for one in target.mirrors)

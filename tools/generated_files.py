@@ -1,4 +1,4 @@
-"""What the tools that write files share: write those that differ, or with --check only compare."""
+"""Common parts of the tools that write files: write files that differ, or with --check only compare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 def write_or_compare(
     arguments: Sequence[str], files: Mapping[str, Callable[[], str]], source: str, command: str
 ) -> int:
-    """Write the files that differ from what is made; with ``--check`` compare only.
+    """Write the files that differ from the generated text; with ``--check`` compare only.
 
     Args:
         arguments: of the command line.

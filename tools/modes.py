@@ -1,4 +1,4 @@
-"""The tables of docs/which-mode.md: what is tried in which mode. Scenarios and labs by themselves, the rest by tests.
+"""The tables of docs/which-mode.md: the tests of each mode. Scenarios and labs by themselves, the rest by tests.
 
 A row's cell names a test, by file and function, or says in a sentence why there is none. A test holds that each of
 these tests is there, and that the page has these tables; ``make modes`` writes them.
@@ -20,7 +20,7 @@ BEGIN, END = "<!-- modes of {}: begin -->", "<!-- modes of {}: end -->"
 
 
 class Row(NamedTuple):
-    """What is tried, and by which test in each mode: ``FILE::FUNCTION``, or a sentence."""
+    """A behaviour, and its test in each mode: ``FILE::FUNCTION``, or a sentence."""
 
     what: str
     zookeeper: str
@@ -120,7 +120,7 @@ def rows_table() -> str:
 
 
 def scenarios_table() -> str:
-    """Return the table of the scenarios that are of one mode alone, with how many are of both."""
+    """Return the table of the scenarios of one mode alone."""
     found = [load(name) for name in shipped_names()]
     both = [one.name for one in found if one.mode != KRAFT_MODE and not one.zookeeper_only]
     rows = [(one.name, f"KRaft: {_why_kraft(one)}") for one in found

@@ -1,7 +1,7 @@
 """Draws the events of a run as a moving picture: a row for each replica, its log as cells, its high watermark. Pure.
 
 The SVG moves by CSS alone, so it moves in an ``<img>`` too; it has no script, no font and no file from elsewhere.
-Whoever asked for less motion, or looks where nothing moves, sees its last moment.
+A reader who asked for less motion, or whose viewer shows none, sees its last moment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 960, 436
 LOG_X, CELL, CELL_HEIGHT = 218, 54, 44
 ROW_Y, ROW_HEIGHT = 66, 84
 SECONDS_TO_LOOK, SECONDS_PER_WORD = 1.0, 0.14
-"""How long a new sentence stands at least before anything else happens."""
+"""How long a new sentence is shown at least before anything else happens."""
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.12, 0.6
 LAST_SECONDS = 4.0
 RAMP_SECONDS = 0.15
@@ -53,7 +53,7 @@ text {{ font: 17px ui-sans-serif, system-ui, -apple-system, "Segoe UI", "DejaVu 
 
 @dataclass(frozen=True)
 class Replica:
-    """What is drawn of a replica: the epoch of each record, its high watermark, and what it does."""
+    """The drawn state of a replica: the epoch of each record, its high watermark, and what it does."""
 
     epochs: tuple[int, ...] = ()
     high_watermark: int = 0
@@ -68,7 +68,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Moment:
-    """What the picture shows from one event to the next."""
+    """The picture's state between two events."""
 
     replicas: dict[int, Replica]
     isr: tuple[int, ...] = ()
@@ -100,7 +100,7 @@ class Film:
 
 
 def after(moment: Moment, event: Event) -> Moment:
-    """Return what is so after an event; an event that shows nothing leaves the moment as it is."""
+    """Return the moment after an event; one that shows nothing changes nothing."""
     if event["kind"] in {"election", "isr"}:
         return _decided(moment, event)
     broker = _broker_of(event)
@@ -156,7 +156,7 @@ def _broken(one: Replica, action: str) -> Replica:
 
 
 def said(before: Moment, event: Event, killed_us: int | None) -> str | None:
-    """Return the sentence for an event that ends the one of its command: an election, a truncation, the end."""
+    """Return the sentence for an event that replaces its command's, if any."""
     match event["kind"]:
         case "election" if event["leader_epoch"] > before.leader_epoch and killed_us is not None:
             waited = (event["logical_time"] - killed_us) / 1e6
@@ -172,7 +172,7 @@ def said(before: Moment, event: Event, killed_us: int | None) -> str | None:
 
 
 def film(events: Iterable[Event], commands: Sequence[Command], brokers: Sequence[int]) -> Film:
-    """Return the moments of a run: real pauses, the long ones shortened, and time to read each sentence."""
+    """Return the moments of a run, with long pauses shortened and time to read."""
     moment = Moment({broker: Replica() for broker in brokers})
     rest = list(commands)
     shown = Film()

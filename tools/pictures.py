@@ -1,11 +1,11 @@
 """Makes docs/images: failover.svg, a run drawn from its events, terminal.svg, a recording of commands, and watch.png.
 
-Real commands on real clusters of three brokers in a temporary directory; ``make pictures`` calls it. What differs from
-machine to machine (the directory, ports, processes) is shown as a first ``tidegauge up`` shows it. watch.png is made by
+Real commands on real clusters of three brokers in a temporary directory; ``make pictures`` calls it. Parts that differ
+by machine (the directory, ports, processes) are shown as a first ``tidegauge up`` shows it. watch.png is made by
 a headless Chromium.
 
 Both moving pictures stand alone: no script, no font or file from elsewhere. The lines of terminal.svg come as they came
-in the terminal, long waits shortened; who asked for less motion, or looks at it where nothing moves, sees all of them.
+in the terminal, long waits shortened; a reader who asked for less motion, or whose viewer shows none, sees them all.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ STORY = [
     ),
     ("tidegauge start {leader}", "The former leader comes back with its log."),
 ]
-"""What is typed in failover.svg, and the sentence below it."""
+"""Commands in failover.svg, and the sentence below each."""
 
 
 def failover(directory: Path) -> str:

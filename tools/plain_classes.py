@@ -6,8 +6,8 @@ that ``dataclasses`` makes at import: interpreted, and three to ten times slower
 
 Contract: the class that comes out has the same fields, in the same order, as arguments by position or by name, with the
 same defaults; is equal, hashed and shown as before; has ``__match_args__``; and the functions of ``dataclasses`` take
-it, for the modules that are not compiled. What is frozen is not guarded at run time any more: the type checker has
-looked at that. Lines stay where they are above the methods, so that complaints name the right ones. Dataclasses with a
+it, for the modules that are not compiled. Frozen classes are not guarded at run time: the type checker has
+checked that. Lines keep their places above the methods, so that complaints name the right ones. Dataclasses with a
 base class, ``__post_init__``, ``order`` or ``kw_only`` are refused, and functions that catch two types under one name.
 """
 
@@ -61,7 +61,7 @@ _SOURCES = ("dataclasses", "tidegauge.lazy_dataclasses")
 
 
 class CannotWriteOut(Exception):
-    """A dataclass uses what is not known here; the text says which and what."""
+    """Raised if a dataclass uses an unknown feature; the text says which and what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class _Field:
 
 
 def value_names(sources: Iterable[str]) -> frozenset[str]:
-    """Return the names that stand for values and for nothing else, by what the modules of these sources define.
+    """Return the names that the modules define as values only.
 
     From a value no path leads to an object that could refer back to it. Values are numbers, text, bytes, containers of
     values, enumerations, NamedTuples and dataclasses whose fields are values, and aliases of these. A name that any
@@ -96,7 +96,7 @@ def value_names(sources: Iterable[str]) -> frozenset[str]:
 
 
 def _parts(node: ast.ClassDef) -> set[str]:
-    """Return the names in the annotations of a class that may be one of values; a name that never is, for others."""
+    """Return the names in a class's annotations, or a name that is no value."""
     bases = {ast.unparse(base) for base in node.bases}
     if bases & _ENUMERATIONS:
         return set()
@@ -105,7 +105,7 @@ def _parts(node: ast.ClassDef) -> set[str]:
 
 
 def _alias(node: ast.stmt) -> tuple[str, set[str]] | None:
-    """Return the name and the parts of a type alias: a union, or a container of named types."""
+    """Return name and parts of a type alias: a union, or a container."""
     if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias" and node.value is not None:
         return ast.unparse(node.target), _names(node.value)
     if isinstance(node, ast.Assign) and isinstance(node.value, (ast.BinOp, ast.Subscript)) and len(node.targets) == 1:
@@ -114,7 +114,7 @@ def _alias(node: ast.stmt) -> tuple[str, set[str]] | None:
 
 
 def _names(node: ast.expr) -> set[str]:
-    """Return the names in an annotation, also if it is a string; of ``a.b`` the last."""
+    """Return the names in an annotation or its text; of ``a.b`` the last."""
     return set(re.findall(r"(?<![\w.])(?:\w+\.)*([A-Za-z_]\w*)(?![\w.])", ast.unparse(node)))
 
 
@@ -134,7 +134,7 @@ def write_out(
     values: frozenset[str] = _VALUES,
     holds_values: bool = False,
 ) -> str:
-    """Return the source of a module whose dataclasses, and NamedTuples of these names, are plain classes.
+    """Return a module's source with dataclasses and these NamedTuples as plain classes.
 
     Args:
         source: of the module.
@@ -236,7 +236,7 @@ def _finalise(lines: list[str], tree: ast.Module) -> None:
 
 
 def _options(node: ast.ClassDef, tuples: frozenset[str]) -> dict[str, bool] | None:
-    """Return the arguments of ``@dataclass``, or what they would be; None if the class stays as it is."""
+    """Return the arguments of ``@dataclass``; None if the class stays unchanged."""
     if node.name in tuples and [ast.unparse(base) for base in node.bases] == ["NamedTuple"]:
         return {"frozen": True, "tuple": True}
     for decorator in node.decorator_list:

@@ -5,8 +5,8 @@ Usage::
 
     python tools/prose.py            the totals by part of the repository
     python tools/prose.py --worst 20 the files with most of them
-    python tools/prose.py --write    lower the baseline to what is counted; fails if a count has risen
-    python tools/prose.py --reset    write what is counted, risen counts too, after a merge of work that did not know it
+    python tools/prose.py --write    lower the baseline to the counts; fails if a count has risen
+    python tools/prose.py --reset    write the counts, risen ones too, after a merge of work that did not know it
 
 ``tests/unit/repo/test_prose.py`` compares each file with ``tests/unit/repo/prose_baseline.txt``. A file that the
 baseline does not have may have none.
@@ -42,7 +42,7 @@ PATTERNS: Mapping[str, re.Pattern[str]] = {
         r"def test_\w*?_(?:what_(?:is|was|has|are)|who|those_of|that_of|stands?|where_(?:there|it|they|no|none))_"
     ),
 }
-"""What is counted, by the name in the baseline."""
+"""Counted patterns, by the name in the baseline."""
 _RETURN = re.compile(r'"""Returns? ([^\n]*)')
 _GENERATED = re.compile(
     r"proto/tidegauge/(?:v1|kafka/messages|kafka/coordinator|kafka/kraft/messages|kafka/kraft/control_messages"
@@ -79,7 +79,7 @@ def of_repository() -> dict[str, Counter[str]]:
         text = (ROOT / name).read_text(encoding="utf-8")
         counts = counted(_BLOCK.sub("", text) if name.endswith(".md") else text)
         if name.endswith((".js", ".html")):
-            del counts["semicolons"]  # those of the language
+            del counts["semicolons"]  # the language's own
         if counts:
             found[name] = counts
     return found

@@ -22,9 +22,9 @@ _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionD
 
 
 def shape(source: str) -> str:
-    """Return a text that two sources share if they differ in docstrings and comments alone.
+    """Return a text that is equal for sources with the same code.
 
-    A text after an assignment documents the name before it; it is no code either.
+    Docstrings and comments do not count. A text after an assignment documents the name before it; it is no code either.
     """
     tree = ast.parse(source)
     for node in ast.walk(tree):

@@ -50,7 +50,7 @@ _TEXTS = ("LICENSE", "NOTICE")
 
 
 def jars_of_pyspark() -> list[Path]:
-    """Return the jars that a ZooKeeper server needs, or end where PySpark is not installed."""
+    """Return the jars of a ZooKeeper server, or exit without PySpark."""
     found = importlib.util.find_spec("pyspark")
     places = [] if found is None else [Path(one) / "jars" for one in found.submodule_search_locations or ()]
     jars = sorted(jar for place in places for pattern in JAR_PATTERNS for jar in place.glob(pattern))

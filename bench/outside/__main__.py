@@ -21,7 +21,7 @@ REPEAT_LIMIT_SECONDS = 900.0
 
 
 def main() -> None:
-    """Run what is asked for; a suite that can't be had here is skipped, and says why."""
+    """Run the requested suites; a suite that can't be had here is skipped, and says why."""
     options = _options(sys.argv[1:])
     for name in options.suite or SUITES:
         try:

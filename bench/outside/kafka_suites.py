@@ -1,4 +1,4 @@
-"""Apache Kafka's own integration tests, whose clusters are Tidegauge's in place of those of Kafka's test kit.
+"""Apache Kafka's own integration tests, whose clusters are Tidegauge's in place of Kafka's test kit's.
 
 The tests of streams, connect and clients make their clusters by one class, ``KafkaClusterTestKit``, in the JVM of the
 test. On Kafka's side it is Kafka's own; on Tidegauge's the one in ``java/`` stands in for it, first on the class path,
@@ -58,7 +58,7 @@ _OF_OTHERS = (
 
 
 class Work(Protocol):
-    """What a run needs to know: a ``suites.Task``."""
+    """The input of a run: a ``suites.Task``."""
 
     @property
     def prepared(self) -> Path:
@@ -94,7 +94,7 @@ class Classes(NamedTuple):
 
 
 def prepare() -> Path:
-    """Return the directory with the jars of the tests, and the stand-in's classes beside it.
+    """Return the directory with the tests' jars and the stand-in's classes.
 
     Raises:
         Unavailable: no Maven, no Java compiler, or the repository does not have the tests.

@@ -114,7 +114,7 @@ def _verifiable_producer(tools: Tools) -> None:
 
 
 def _verifiable_consumer(tools: Tools) -> None:
-    """Let the consumer of Kafka's system tests read, in a group, what was written, and commit it."""
+    """Let the consumer of Kafka's system tests read all records in a group, and commit."""
     tools.create("outside-consumed", 3)
     tools.fill("outside-consumed")
     arguments = ["--topic", "outside-consumed", "--group-id", "outside-consumed", "--reset-policy", "earliest"]

@@ -54,7 +54,7 @@ def run(command: Sequence[str], directory: Path, environment: Mapping[str, str] 
 
 
 def python_environment(name: str, version: str, needs: Sequence[str]) -> Path:
-    """Return a directory with ``venv``, an environment with a released package and with what its tests need.
+    """Return a directory with ``venv``: a released package and its tests' needs.
 
     Raises:
         Unavailable: pip can't get one of them.
@@ -69,7 +69,7 @@ def python_environment(name: str, version: str, needs: Sequence[str]) -> Path:
 
 
 def go_suite(module: str, version: str, package: str, tags: str = "") -> Path:
-    """Return a directory with ``suite.test``, the compiled tests of a Go package, and ``source``, its module.
+    """Return a directory with a Go package's compiled tests and ``source``.
 
     Raises:
         Unavailable: Go is missing, or the module proxy can't be reached.
@@ -91,7 +91,7 @@ def go_suite(module: str, version: str, package: str, tags: str = "") -> Path:
 
 
 def debian_suite(package: str, version: str, build: Sequence[Sequence[str]]) -> Path:
-    """Return a directory with ``source``, the upstream part of a Debian source package, built by these commands.
+    """Return a directory with ``source``, a built Debian source package.
 
     The machine's own package sources are asked for sources too, in an apt configuration of its own.
 

@@ -39,7 +39,7 @@ Each column has the tests that passed, failed and were skipped.
 
 """
 ABORTED = "org.opentest4j.TestAbortedException: "
-"""What JUnit puts before the reason why a test was aborted, which counts as skipped."""
+"""JUnit's prefix of the reason why a test was aborted, which counts as skipped."""
 TABLE_HEAD = "| suite | version | Apache Kafka | Tidegauge | passed on Kafka alone |"
 
 
@@ -53,7 +53,7 @@ class Compared:
     repeated: Mapping[str, int]
 
     def tests(self, kafka: Sequence[Outcome | None], tidegauge: Sequence[Outcome | None]) -> list[str]:
-        """Return the tests with one of these outcomes on each side; None means that the test was not reported."""
+        """Return the tests with these outcomes on each side; None: not reported."""
         names = sorted(self.kafka.keys() | self.tidegauge.keys())
         return [
             name
@@ -89,7 +89,7 @@ def write(directory: Path) -> None:
 
 
 def rendered(former: str, found: Sequence[Compared | None], reasons: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the page: rows and sections of these results, and those of the former page for all others."""
+    """Return the page with these results, and the former page's for others."""
     new = {one.suite.name: one for one in found if one is not None}
     rows, sections = [TABLE_HEAD, "|---|---|---|---|---|"], []
     for suite in SUITES.values():
@@ -149,7 +149,7 @@ def _section(one: Compared, reasons: Mapping[str, str]) -> str:
 
 
 def _why(test: str, results: Mapping[str, Result], reasons: Mapping[str, str]) -> str:
-    """Return the written reason of a test or of its class, otherwise what the suite says."""
+    """Return the written reason of a test or its class, else the suite's."""
     place, _, name = test.rpartition("::")
     said = (results[test].text if test in results else "not reported").removeprefix(ABORTED)
     written = reasons.get(name) or reasons.get(place.rpartition(".")[2])

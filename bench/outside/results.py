@@ -1,4 +1,4 @@
-"""What each test of an outside suite gave: read from the suite's own report, kept as JSON lines, one for each try."""
+"""Results of the tests of an outside suite: read from the suite's own report, kept as JSON lines, one for each try."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Record:
                 file.write(json.dumps(asdict(replace(result, load=round(load, 1)))) + "\n")
 
     def tries(self) -> dict[str, list[Result]]:
-        """Return the tries of each test; a line that a killed run has not written to its end is left out."""
+        """Return the tries of each test; skip an incomplete line."""
         found: dict[str, list[Result]] = {}
         for result in self._lines():
             found.setdefault(result.test, []).append(result)
@@ -82,7 +82,7 @@ class Record:
 
 
 def verdict(tries: Iterable[Result]) -> Result:
-    """Return the try that counts: the last one that passed, otherwise the last one.
+    """Return the last try that passed, or else the last one.
 
     A test that fails on a busy machine and passes when it is repeated has passed; the record keeps both.
     """

@@ -27,7 +27,7 @@ FOR_SUITES = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a suite expects of a cluster.
+    """Requirements of a suite for a cluster.
 
     Attributes:
         brokers: how many; none: the suite has its clusters started itself.
@@ -40,7 +40,7 @@ class Shape:
     proxied: Mapping[str, int] = field(default_factory=dict)
 
     def all_settings(self) -> dict[str, str]:
-        """Return each broker's settings; internal topics have as many replicas as there are brokers, at most three."""
+        """Return each broker's settings, with up to three replicas of internal topics."""
         replicas = str(min(3, self.brokers))
         return {
             **FOR_SUITES,
@@ -94,7 +94,7 @@ def _kafka(directory: Path, shape: Shape, stack: contextlib.ExitStack) -> Cluste
 
 
 def _behind_a_proxy(number: int, port: int, advertised: int) -> dict[str, str]:
-    """Return settings by which a broker of Apache Kafka is known to clients at its proxy, and to brokers without it."""
+    """Return settings by which clients, but not brokers, use a Kafka broker's proxy."""
     inside = free_port()
     return {
         f"{number}:listeners": f"PLAINTEXT://127.0.0.1:{port},INSIDE://127.0.0.1:{inside}",

@@ -1,4 +1,4 @@
-"""The suites: where each comes from, the cluster that it expects, how it is run, and where its results stand."""
+"""The suites: where each comes from, the cluster that it expects, how it is run, and the place of its results."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Task:
     Attributes:
         prepared: the directory that ``Suite.prepare`` returned.
         servers: the brokers' addresses.
-        tests: the tests to run, by their names in the results; all where it is empty.
+        tests: the tests to run, by their names in the results; all if it is empty.
         directory: for reports and logs.
-        limit_seconds: after which the run is ended; what has not ended by then has failed.
+        limit_seconds: after which the run is ended; tests still running have failed.
         proxies: the address that steers the proxies in front of the brokers.
         side: whose cluster it is.
     """
@@ -86,7 +86,7 @@ class Suite:
         shape: the cluster that it expects.
         prepare: fetches and builds it, once; raises ``Unavailable``.
         run: runs a task and returns a result for each test.
-        how: what is said of it in the page: tests that are left out, and what was set.
+        how: its remarks in the page: tests that are left out, and what was set.
         limit_seconds: of a run of all tests.
         classes: of tests, if each is a run of its own: a suite that was interrupted goes on with the next one.
     """
@@ -115,7 +115,7 @@ def _checkout(repository: str) -> Path:
 
 
 def _python(repository: str, package: str, version: str, needs: Sequence[str]) -> Callable[[], Path]:
-    """Return what prepares a suite of a Python package: a checkout, and an environment with the release."""
+    """Return a function that prepares a Python package's suite and environment."""
 
     def prepare() -> Path:
         _checkout(repository)
@@ -227,7 +227,7 @@ def _librdkafka(task: Task) -> list[Result]:
     environment = {"TEST_KAFKA_VERSION": KAFKA_VERSION}
     if task.tests:
         environment["TESTS"] = ",".join(test[:4] for test in task.tests)
-    # A test closes sockets that it does not own (0076), so that others fail beside it: what is repeated runs alone.
+    # A test closes sockets that it does not own (0076), so that others fail beside it: repeated tests run alone.
     command = ["./test-runner", "-L", "-Q", "-p1" if task.tests else "-p3"]
     return from_librdkafka(task.run(command, tests, {**environment, "LD_LIBRARY_PATH": "../src:../src-cpp"}))
 
@@ -266,7 +266,7 @@ _SARAMA = {
     "zookeeper.session.timeout.ms": "6000",
     **{f"{number}:broker.rack": str(number + 1) for number in range(5)},
 }
-"""Those of the suite's own containers."""
+"""Settings of the suite's own containers."""
 
 SUITES: Mapping[str, Suite] = {
     suite.name: suite
@@ -360,7 +360,7 @@ NOT_RUN = {
 
 
 def named(names: Sequence[str]) -> Iterator[Suite]:
-    """Return suites by their names, all where none is given.
+    """Return suites by their names, all if none is given.
 
     Raises:
         KeyError: there is none of that name.

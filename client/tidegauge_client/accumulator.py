@@ -121,7 +121,7 @@ class Accumulator:
     def ready(
         self, now_ms: float, *, is_hurried: bool, leader_epoch: Callable[[TopicPartition], int]
     ) -> tuple[list[TopicPartition], float]:
-        """Return the partitions whose first batch may be sent, and when to look again if nothing happens before.
+        """Return the partitions whose first batch may be sent, and the next time to look.
 
         Args:
             now_ms: the time.
@@ -150,7 +150,7 @@ class Accumulator:
         return found, look_again_ms
 
     def patient_since_ms(self, topic_partition: TopicPartition) -> float:
-        """Return when linger.ms ended for a ready partition's first batch; -inf if waiting any longer gains nothing.
+        """Return when linger.ms ended for a ready batch; -inf if waiting gains nothing.
 
         Waiting gains nothing for a retry, for a batch with another one behind it, because a request holds one batch of
         a partition, and for a full batch with an earlier one in flight.

@@ -95,14 +95,14 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, Transaction
     async def describe_replicas(
         self, topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """Return what each live broker holds of the topics (none named: all); None if a broker did not respond."""
+        """Return the replicas at each live broker (no topics: all); None: no response."""
         brokers = list((await self.metadata([])).brokers.values())
         return await self.describe_replicas_of(brokers, topics, timeout_ms=timeout_ms)
 
     async def describe_replicas_of(
         self, brokers: Sequence[BrokerInfo], topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """Return what the given brokers hold of the topics, by broker id; None for a broker that did not respond."""
+        """Return the replicas at the given brokers, by id; None: no response."""
         reports = await self.replica_reports_of(brokers, topics, timeout_ms=timeout_ms)
         return {broker: None if one is None else list(one.replicas) for broker, one in reports.items()}
 
@@ -114,7 +114,7 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, Transaction
         with_znodes: bool = False,
         timeout_ms: float = PROBE_TIMEOUT_MS,
     ) -> dict[int, metadata_pb2.DescribeReplicasResponse | None]:
-        """Return what the given brokers hold of the topics, and which requests about them were refused.
+        """Return the replicas at the given brokers, and refused requests about them.
 
         Args:
             brokers: that are asked.
@@ -151,9 +151,10 @@ class Admin(TopicAdmin, RecordAdmin, ConfigAdmin, ReassignmentAdmin, Transaction
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return offsets by time: -1 the high watermark, -2 the log start offset, -3 the largest timestamp, else ms.
+        """Return offsets by time in ms, or by Kafka's special values.
 
-        A partition that holds no such record is left out, as in Kafka.
+        -1 is the high watermark, -2 the log start offset, -3 the largest timestamp. A partition without such a record
+        is left out, as in Kafka.
 
         Raises:
             TidegaugeError: the last error of a broker, when the timeout has passed, or at once if it is not retriable.

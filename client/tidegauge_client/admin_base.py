@@ -77,7 +77,7 @@ class AdminBase:
         await self.stop()
 
     async def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
-        """Return one broker's view of all topics, or of those named; an unknown topic carries its error.
+        """Return one broker's view of the named topics; an unknown topic carries its error.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
@@ -97,7 +97,7 @@ class AdminBase:
     async def metadata_of_each(
         self, brokers: Sequence[BrokerInfo], topics: Collection[str] | None = None
     ) -> dict[int, ClusterInfo]:
-        """Return the views of some brokers by broker id; those that do not respond are left out."""
+        """Return the views of those brokers that respond, by broker id."""
         responses = await asyncio.gather(
             *(self.metadata_of(broker.address, topics) for broker in brokers), return_exceptions=True
         )
@@ -108,9 +108,9 @@ class AdminBase:
         }
 
     async def metadata_of_all(self, topics: Collection[str] | None = None) -> dict[int, ClusterInfo]:
-        """Return the views of all live brokers that respond, by broker id; at least one.
+        """Return the views of all live brokers that respond, by id.
 
-        The brokers are those of the first view, and those that the newest one has besides: the first may be old. Where
+        At least one. The brokers come from the first view and from the newest one: the first may be old. If
         none responds when it is asked by its address, the first view is under ``NO_ID``.
 
         Raises:
@@ -178,7 +178,7 @@ class AdminBase:
             controller_epoch: of the controller to which it was sent.
 
         Raises:
-            TidegaugeError: that of the attempt; NOT_CONTROLLER, the controller has a successor and does not respond.
+            TidegaugeError: the attempt's; NOT_CONTROLLER, the controller has a successor and does not respond.
         """
         asked = asyncio.ensure_future(attempt)
         succeeded = asyncio.create_task(self._until_succeeded(controller_epoch))
@@ -195,7 +195,7 @@ class AdminBase:
             await asyncio.gather(asked, succeeded, return_exceptions=True)
 
     async def _until_succeeded(self, controller_epoch: int) -> None:
-        """Return once a broker names a controller of a higher epoch; the first look is after a second."""
+        """Return once a broker names a controller of a higher epoch; wait first."""
         while True:
             await asyncio.sleep(PROBE_TIMEOUT_MS / 1000)
             with contextlib.suppress(TidegaugeError):  # no broker responds: it may be different next time

@@ -69,7 +69,7 @@ class ConfigAdmin(AdminBase):
         return _entries(await self._describe(None, TOPIC, topic))
 
     async def describe_broker_settings(self, broker_id: int | None) -> list[ConfigEntry]:
-        """Return all settings of a broker, by name; None: those that are set for all brokers.
+        """Return a broker's settings, by name; None: the settings for all brokers.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, there is no such live broker, or it does not respond.
@@ -110,7 +110,7 @@ class ConfigAdmin(AdminBase):
         """Set and remove dynamic settings of a broker, or (None) of all; return the change's number.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, a setting is not dynamic; INVALID_CONFIG; BROKER_NOT_AVAILABLE.
+            TidegaugeError: INVALID_REQUEST, a setting is not dynamic. INVALID_CONFIG, BROKER_NOT_AVAILABLE.
         """
         if broker_id is None:
             return await self._alter(None, BROKER, "", changes, deleted)
@@ -164,7 +164,7 @@ class ConfigAdmin(AdminBase):
     async def _where_known(
         self, ask: Callable[[str], Awaitable[topics_pb2.DescribeConfigsResponse]]
     ) -> topics_pb2.DescribeConfigsResponse | None:
-        """Return the settings from the first broker that knows the topic; None: none does (rule 4)."""
+        """Return the settings from the first broker that knows the topic (rule 4)."""
         for broker in (await self.metadata([])).brokers.values():
             try:
                 response = await ask(broker.address)
@@ -208,7 +208,7 @@ class ConfigAdmin(AdminBase):
             return response.change_number
 
     async def _first_response(self, address: str | None, ask: Callable[[str], Awaitable[_Response]]) -> _Response:
-        """Return the first response that any broker gives; ``address`` None: any broker may be asked."""
+        """Return the first response; ``address`` None: of any broker."""
         problem: TidegaugeError | None = None
         for asked in self._cluster.addresses() if address is None else [address]:
             try:

@@ -8,8 +8,8 @@ Rules:
     4. A list that lacks what a broker coordinates, or what a partition without a leader holds, is requested again, as
        KafkaAdminClient.listConsumerGroups requests a broker's part again that does not come, or comes with
        COORDINATOR_LOAD_IN_PROGRESS: an election takes a moment. Parts that are missing at the end are named.
-    5. What no response of Kafka's has (the generation, why a group rebalances, whom it waits for) is a view of the
-       coordinator's Lab service, and absent if there is none, or where the caller may not see it.
+    5. Facts in no response of Kafka's (the generation, why a group rebalances, whom it waits for) come from the
+       coordinator's Lab service, and are absent if there is none, or if the caller may not see it.
 
 Source: KafkaAdminClient.describeConsumerGroups and its siblings, CoordinatorStrategy.
 """
@@ -124,7 +124,7 @@ class GroupAdmin(AdminBase):
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing (rule 4); None: until the timeout, 0: not at all.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
@@ -134,12 +134,12 @@ class GroupAdmin(AdminBase):
     async def list_groups_there(
         self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
     ) -> tuple[list[ListedGroup], str]:
-        """Return the groups of the brokers that respond, by id, and the missing parts; empty: none.
+        """Return the groups of responding brokers, by id, and the missing parts.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing (rule 4); None: until the timeout, 0: not at all.
         """
         found = await self._list_groups(states, timeout_ms, missing_ms)
         return _listed_groups(found.parts), found.missing()
@@ -196,7 +196,7 @@ class GroupAdmin(AdminBase):
         return await self._at_coordinator(GROUP, group_id, described, timeout_ms)
 
     async def _consumer_group(self, group_id: str, at: Coordinator, left_ms: float) -> GroupDescription | None:
-        """Return a group of the consumer protocol (KIP-848); None if there is none, or none is served.
+        """Return a group of the consumer protocol (KIP-848), if there is one.
 
         Raises:
             TidegaugeError: as the coordinator responds.
@@ -215,7 +215,7 @@ class GroupAdmin(AdminBase):
         return consumer_group_of(group, at.broker_id)
 
     async def _view_of(self, group_id: str, broker_id: int) -> lab_pb2.ObservedGroup | None:
-        """Return a group as its coordinator's Lab service shows it; None if it does not (rule 5)."""
+        """Return a group by its coordinator's Lab service, if shown (rule 5)."""
         broker = (await self.metadata([])).brokers.get(broker_id)
         if broker is None:
             return None
@@ -230,7 +230,7 @@ class GroupAdmin(AdminBase):
     async def share_offsets(
         self, group_id: str, *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, ShareOffset]:
-        """Return start offset and lag of the partitions of a share group (KIP-932) that are initialized."""
+        """Return start offset and lag of a share group's initialized partitions (KIP-932)."""
 
         async def described(at: Coordinator, left_ms: float) -> dict[TopicPartition, ShareOffset]:
             return await described_share_offsets(self._cluster.kafka, group_id, at, left_ms)
@@ -287,7 +287,7 @@ class GroupAdmin(AdminBase):
     async def committed_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets, of some partitions or (None) of all; those without one are left out."""
+        """Return a group's committed offsets, of some partitions or (None) all."""
 
         def offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
             found = {}
@@ -363,7 +363,7 @@ class GroupAdmin(AdminBase):
             timeout_ms: for all attempts; None: the client's request timeout.
 
         Raises:
-            TidegaugeError: that of the last attempt.
+            TidegaugeError: the last attempt's.
         """
         deadline_ms = now_ms() + (self._request_timeout_ms if timeout_ms is None else timeout_ms)
         while True:
@@ -387,7 +387,7 @@ class GroupAdmin(AdminBase):
         Args:
             ask: requests it once, within a time in ms.
             timeout_ms: of all attempts; None: the client's request timeout.
-            missing_ms: how long to retry where a part is missing; None: until the timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing; None: until the timeout, 0: not at all.
 
         Returns:
             The whole list, else the last one that there was.
@@ -440,7 +440,7 @@ class GroupAdmin(AdminBase):
 def _unless_moving(
     outcomes: dict[TopicPartition, TidegaugeError | None],
 ) -> dict[TopicPartition, TidegaugeError | None]:
-    """Return the outcomes, or raise the error after which the request is sent again (rules 2 and 3)."""
+    """Return the outcomes, or raise a retriable error (rules 2 and 3)."""
     for problem in outcomes.values():
         if problem is not None and problem.code in _MOVING:
             raise problem

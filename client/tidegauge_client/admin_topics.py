@@ -56,8 +56,8 @@ class TopicAdmin(AdminBase):
         """Create a topic; return its id when the controller's metadata shows a leader for each partition.
 
         Raises:
-            TidegaugeError: what is wrong with the request, before anything is sent if that can be known;
-                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller responds; REQUEST_TIMED_OUT, the
+            TidegaugeError: the request is invalid, checked before anything is sent if possible.
+                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller responds. REQUEST_TIMED_OUT, the
                 topic may exist all the same.
         """
         topic = NewTopic(name, partitions, replication_factor, assignment, configs)
@@ -149,7 +149,7 @@ class TopicAdmin(AdminBase):
         await self.at_controller(attempt, limit_ms, at_kafka)
 
     async def is_marked_for_deletion(self, name: str) -> bool:
-        """Return whether the deletion of a topic has begun and not ended, so that no metadata shows it any more.
+        """Return whether a topic is being deleted, so that no metadata shows it.
 
         Kafka has no request for that. The controller is asked to grow the topic to one partition, which changes nothing
         in any case: a topic that exists has one at least, and one in deletion is refused with INVALID_TOPIC_EXCEPTION
@@ -164,13 +164,13 @@ class TopicAdmin(AdminBase):
         return False
 
     async def unknown_topic(self, name: str) -> TidegaugeError:
-        """Return the error for a topic that no metadata shows: it is marked for deletion, or does not exist."""
+        """Return the error for a topic in no metadata: in deletion, or unknown."""
         is_marked = await self.is_marked_for_deletion(name)
         words = marked_for_deletion(name) if is_marked else unknown_topic(name, await self._topics_there())
         return TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words)
 
     async def _topics_there(self) -> list[str]:
-        """Return the names of all topics, to suggest one; none if no broker responds."""
+        """Return the names of all topics, or none without a response."""
         try:
             return sorted((await self.metadata()).topics)
         except TidegaugeError:

@@ -114,11 +114,11 @@ class TransactionAdmin(GroupAdmin):
 
         Args:
             states: only those in one of these states, such as Ongoing; none: all.
-            producer_ids: only those of these producers; none: all.
+            producer_ids: only ids of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
-                timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing (rule 4 of ``admin_groups``); None: until the
+                timeout, 0: not at all.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
@@ -135,15 +135,15 @@ class TransactionAdmin(GroupAdmin):
         timeout_ms: float | None = None,
         missing_ms: float | None = None,
     ) -> tuple[list[ListedTransaction], str]:
-        """Return the transactional ids of the brokers that respond, in order, and the missing parts; empty: none.
+        """Return the transactional ids of responding brokers, and the missing parts.
 
         Args:
             states: only those in one of these states, such as Ongoing; none: all.
-            producer_ids: only those of these producers; none: all.
+            producer_ids: only ids of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
-                timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing (rule 4 of ``admin_groups``); None: until the
+                timeout, 0: not at all.
         """
         found = await self._list_transactions(states, producer_ids, running_longer_than_ms, timeout_ms, missing_ms)
         return _listed_transactions(found.parts), found.missing()
@@ -197,7 +197,7 @@ class TransactionAdmin(GroupAdmin):
         return await self._at_coordinator(TRANSACTION, transactional_id, described, timeout_ms)
 
     async def transaction_version(self, broker_id: int, *, timeout_ms: float | None = None) -> int | None:
-        """Return the cluster's transaction.version as a broker has it; None: it has no features (ZooKeeper mode).
+        """Return the cluster's transaction.version by a broker; None in ZooKeeper mode.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, NETWORK_EXCEPTION, ...
@@ -300,7 +300,7 @@ class TransactionAdmin(GroupAdmin):
         raise_for(response.markers[0].topics[0].partitions[0].error_code)
 
     async def _replica_address(self, at: TopicPartition, broker_id: int | None) -> str:
-        """Return where a broker serves this client over Kafka's protocol; None: the partition's leader."""
+        """Return a broker's address for Kafka's protocol; None: the leader's."""
         info = await self.metadata([at.topic])
         topic = info.topics[at.topic]
         if topic.error is not ErrorCode.NONE or at.partition not in topic.partitions:

@@ -1,7 +1,7 @@
 """Where to connect first: ``--bootstrap-server``, else ``TIDEGAUGE_BOOTSTRAP_SERVER``, else ``cluster.json`` in
 ``--dir``.
 
-The addresses carry the security settings for them (``BootstrapServers.security``): those of ``--command-config``, else,
+The addresses carry their security settings (``BootstrapServers.security``): the ones of ``--command-config``, else,
 for the cluster in ``--dir``, those that the cluster was set up with.
 """
 
@@ -33,7 +33,7 @@ def parse_bootstrap(servers: str | Sequence[str], security: Security | None = No
 
     Args:
         servers: the addresses.
-        security: the security settings; None: those of ``servers``, if it is a ``BootstrapServers``, else plain text.
+        security: the security settings; None: taken from ``servers``, if it is a ``BootstrapServers``, else plain text.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, no address at all or one that is not ``host:port``.
@@ -63,7 +63,7 @@ class SecurityArguments(TypedDict, total=False):
     Attributes:
         security_protocol: PLAINTEXT, SSL or SASL_SSL; without any of these: as ``bootstrap_servers`` says, else
             PLAINTEXT.
-        ssl_cafile: PEM certificates of the trusted authorities; without it those of the system.
+        ssl_cafile: PEM certificates of the trusted authorities; without it the system's.
         ssl_certfile: the client's PEM certificate chain, for brokers with ssl.client.auth=required.
         ssl_keyfile: its PEM private key; without it, the key is read from ``ssl_certfile``.
         sasl_mechanism: PLAIN (the default), SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, for SASL_SSL.
@@ -83,7 +83,7 @@ class SecurityArguments(TypedDict, total=False):
 
 
 def connect_to(servers: str | Sequence[str], arguments: SecurityArguments) -> BootstrapServers:
-    """Return the addresses with the security settings that the arguments give, if they give any.
+    """Return the addresses with the arguments' security settings, if any.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, an address is malformed; INVALID_CONFIG, a file or an argument is invalid.
@@ -125,7 +125,7 @@ def resolve_bootstrap(
         command_config: a client properties file with security settings.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, the file is invalid; INVALID_REQUEST, an address is malformed;
+        TidegaugeError: INVALID_CONFIG, the file is invalid, INVALID_REQUEST, an address is malformed,
             BROKER_NOT_AVAILABLE, none of the three gives an address.
     """
     security = None if command_config is None else read_command_config(command_config, environment)
@@ -136,6 +136,6 @@ def resolve_bootstrap(
         raise TidegaugeError(
             ErrorCode.BROKER_NOT_AVAILABLE,
             f"no cluster is known: there is none in {directory}, and neither --bootstrap-server nor "
-            f"{BOOTSTRAP_VARIABLE} says where one is; start one with {command_for(directory, 'up -d')}",
+            f"{BOOTSTRAP_VARIABLE} names one; start one with {command_for(directory, 'up -d')}",
         )
     return parse_bootstrap(load_cluster_file(directory).bootstrap_servers, security)

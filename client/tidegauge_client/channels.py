@@ -144,7 +144,7 @@ class Channels:
 
 
 def translate(error: grpc.RpcError, address: str) -> TidegaugeError:
-    """Return a gRPC failure as one of Kafka's errors, with the broker's address in the sentence."""
+    """Return a gRPC failure as a Kafka error that names the broker's address."""
     status = error.code() if isinstance(error, grpc.aio.AioRpcError) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)) or ""
     code = _CODES.get(status, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -137,7 +137,7 @@ class Cluster:
         return self.in_turn(dict.fromkeys([*known, *self._bootstrap]))
 
     def in_turn(self, addresses: Iterable[str]) -> list[str]:
-        """Return some addresses in the order in which to ask them now (rules 1 and 2)."""
+        """Return some addresses in the order to ask them (rules 1, 2)."""
         everyone = list(addresses)
         self._turn += 1
         turn = self._turn % len(everyone)
@@ -331,15 +331,15 @@ class Cluster:
         return TidegaugeError(topic.error, topic.error_message)
 
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
-        """Return the partition's leader as far as is known, where it is sent data."""
+        """Return the partition's known leader, with its address for data."""
         return self.info.leader(topic_partition, self._data_addresses)
 
     def anyone(self) -> str:
-        """Return the address of a broker that may be asked what any broker can do, over the wire for data."""
+        """Return the address of some broker, on the wire for data."""
         return self.in_turn(self._data_addresses.values())[0] if self._data_addresses else self.addresses()[0]
 
     def is_of_kafka(self, address: str) -> bool:
-        """Return whether an address of a leader is that of its listener for Kafka clients."""
+        """Return whether a leader's address is its listener for Kafka clients."""
         return address in self._data_addresses.values()
 
     def _choose_data_addresses(self) -> None:
@@ -362,7 +362,7 @@ class Cluster:
 
 
 def _without_grpc_over_tls(error: Unreachable, address: str) -> str:
-    """Return what may be wrong with an address where a TLS client was not served; a broker that dies looks alike."""
+    """Return the likely defect of an address that served no TLS client."""
     if error.is_not_grpc:
         return f"{address} speaks TLS, but not gRPC; give the address of a gRPC listener"
     return (
@@ -372,7 +372,7 @@ def _without_grpc_over_tls(error: Unreachable, address: str) -> str:
 
 
 async def _outcome(refresh: asyncio.Task[ClusterInfo]) -> ClusterInfo:
-    """Return what a refresh found; it goes on if the caller is cancelled, for others that share it.
+    """Return a refresh's metadata; a cancelled caller does not end the refresh.
 
     Raises:
         ClosedError: the client was closed meanwhile.

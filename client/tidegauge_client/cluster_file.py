@@ -157,7 +157,7 @@ class ClusterFile:
 
     @property
     def lab_addresses(self) -> dict[int, str]:
-        """Return where each broker, and each controller beside them, serves the lab's faults, by id."""
+        """Return the addresses of the nodes' Lab services, by id."""
         controllers = [] if self.quorum is None else self.quorum.separate
         return {entry.id: entry.address for entry in self.brokers} | {one.id: one.lab_address for one in controllers}
 
@@ -191,7 +191,7 @@ class ClusterFile:
 
     @property
     def security(self) -> Security:
-        """Return the security settings that the brokers use among themselves, with their own certificate and user.
+        """Return the brokers' security among themselves, with their certificate and user.
 
         Raises:
             TidegaugeError: INVALID_CONFIG, a certificate or key can't be read.
@@ -208,7 +208,7 @@ class ClusterFile:
 
 
 def security_of_cluster(settings: Mapping[str, str]) -> Security:
-    """Return the security settings that brokers with these settings use among themselves over gRPC.
+    """Return the security among brokers with these settings over gRPC.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, a certificate, a key or the brokers' credentials can't be read.
@@ -219,7 +219,7 @@ def security_of_cluster(settings: Mapping[str, str]) -> Security:
 
 
 def security_of_controllers(settings: Mapping[str, str]) -> Security:
-    """Return the security of the controllers' listener of a cluster in KRaft mode, with the nodes' own credentials.
+    """Return the security of a controllers' listener, with the nodes' credentials.
 
     Raises:
         TidegaugeError: INVALID_CONFIG, a certificate, a key or the credentials can't be read.
@@ -231,7 +231,7 @@ def security_of_controllers(settings: Mapping[str, str]) -> Security:
 
 
 def _security_at(listener: str, mechanism: str, settings: Mapping[str, str], protocol: str) -> Security:
-    """Return the security of a listener whose clients log in with the credentials of its own JAAS entry."""
+    """Return the security of a listener with credentials in its JAAS entry."""
     of_listener = f"listener.name.{listener.lower()}."
     places = (f"{of_listener}{mechanism.lower()}.{_JAAS}", f"{of_listener}{_JAAS}", _JAAS)
     jaas = next((settings[name] for name in places if settings.get(name)), None)
@@ -239,7 +239,7 @@ def _security_at(listener: str, mechanism: str, settings: Mapping[str, str], pro
 
 
 def holds_secrets(settings: Mapping[str, str]) -> bool:
-    """Return whether one of a cluster's settings is a password or a key (Kafka's type PASSWORD)."""
+    """Return whether a setting is a password or a key (type PASSWORD)."""
     found = (broker_setting(name.rpartition(":")[2]) for name in settings)
     return any(setting is not None and setting.is_sensitive for setting in found)
 
@@ -271,7 +271,7 @@ def load_cluster_file(directory: Path, otherwise: str = ANOTHER_DIRECTORY) -> Cl
 
 
 def _read(value: Any) -> ClusterFile:
-    """Return the cluster that a file's JSON describes. It may be a stranger's: names of brokers become paths.
+    """Return the cluster of a file's JSON, which may be a stranger's.
 
     Raises:
         ValueError: a field is missing, unknown, or has a value that ``save`` never writes.

@@ -2,7 +2,7 @@
 
 ``assign`` names partitions, ``subscribe`` takes all partitions of some topics; the members of a consumer group, which
 share them, are ``tidegauge_client.group.group_consumer``. Brokers bound what a consumer reads by the high watermark.
-One fetch at a time is in flight to each leader, where it waits for data; fetched records wait here until they are
+One fetch at a time is in flight to each leader, and waits there for data; fetched records wait here until they are
 polled, at most one response for each partition.
 
 Parts: ``subscription`` (positions, epochs, the meaning of responses), ``kafka_data`` and ``grpc_reads`` (requests over
@@ -166,7 +166,7 @@ class Consumer:
     ) -> None:
         await self.stop()
 
-    # What to read -------------------------------------------------------------------------------------------
+    # Subscriptions ------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; the positions of those that stay are kept."""
@@ -195,11 +195,11 @@ class Consumer:
         self._subscription.assign(list(dict.fromkeys([*kept, *found])))
 
     def topic_identity(self, topic: str) -> TopicIdentity:
-        """Return the ids of a topic and its cluster as this consumer's metadata has them now; empty while unknown."""
+        """Return the ids of a topic and its cluster, empty while unknown."""
         return self._cluster.info.identity_of(topic)
 
     def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
-        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        """Return a topic's partitions led by Apache Kafka brokers, with leaders."""
         return {at.partition: broker for at, broker in on_kafka_brokers(self._cluster.info, [topic]).items()}
 
     def assignment(self) -> list[TopicPartition]:
@@ -240,10 +240,10 @@ class Consumer:
             await self.position(topic_partition)
 
     async def position(self, topic_partition: TopicPartition, *, timeout_ms: float = 60_000) -> int:
-        """Return the offset of the next record that poll returns; it is looked up first if there is none yet.
+        """Return the offset of the next record of poll; look it up if unknown.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, not assigned; REQUEST_TIMED_OUT; OFFSET_OUT_OF_RANGE without a reset
+            TidegaugeError: INVALID_REQUEST, not assigned, REQUEST_TIMED_OUT, or OFFSET_OUT_OF_RANGE without a reset
                 policy.
         """
         deadline_ms = now_ms() + timeout_ms
@@ -267,17 +267,17 @@ class Consumer:
         return self._subscription.high_watermark(topic_partition)
 
     def troubles(self) -> dict[TopicPartition, TidegaugeError]:
-        """Return the partitions that can't be read at the moment, each with the reason; they are retried."""
+        """Return the reasons why partitions can't be read now; they are retried."""
         return self._subscription.troubles()
 
     def take_notices(self) -> list[str]:
-        """Return what happened to positions since the last call, such as a reset by ``auto_offset_reset``."""
+        """Return notices about positions since the last call, such as resets."""
         return self._subscription.take_notices()
 
     # Reading ------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return the next records as soon as there are some; none if the timeout passes first.
+        """Return the next records, as soon as some arrive; none after the timeout.
 
         Raises:
             TidegaugeError: OFFSET_OUT_OF_RANGE without a reset policy, CORRUPT_MESSAGE, or another error that is not
@@ -367,7 +367,7 @@ class Consumer:
     def _fetch_request(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[fetch_pb2.FetchRequest, dict[TopicPartition, Position]]:
-        """Return a request, and the positions in it. Made at once: the positions may change before a task begins."""
+        """Return a request, and its positions, which may change before a task begins."""
         request = fetch_pb2.FetchRequest(
             max_wait_ms=self._fetch_max_wait_ms,
             min_bytes=self._fetch_min_bytes,

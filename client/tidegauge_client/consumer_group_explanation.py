@@ -47,7 +47,7 @@ RULE_IDLE = "a partition has one owner in a group, so members beyond the number 
 
 
 def consumer_group_state(group: GroupDescription) -> Iterator[Sentence]:
-    """Explain the state of a consumer group that has members, and each member that is not where it shall be."""
+    """Explain the state of a consumer group that has members, and each member that has not reached its target."""
     count = counted(len(group.members), "member")
     in_epoch = f"{lasting(group)} in epoch {group.generation} with {count}"
     behind = [one for one in group.members if not _has_target(group, one)]

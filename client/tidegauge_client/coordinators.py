@@ -20,14 +20,14 @@ _FIRST_WITH_SEVERAL_KEYS = 4
 
 
 class Coordinator(NamedTuple):
-    """A coordinator: its broker id, and where it serves this client over Kafka's protocol."""
+    """A coordinator: its broker id, and its address for Kafka's protocol."""
 
     broker_id: int
     address: str
 
 
 async def find_coordinator(cluster: Cluster, info: ClusterInfo, key_type: int, key: str) -> Coordinator:
-    """Return the coordinator of a key: ask the brokers in turn until one responds.
+    """Return the coordinator of a key, by the first broker that responds.
 
     Args:
         cluster: whose brokers are asked.

@@ -65,7 +65,7 @@ class EventCondition:
         )
 
     def missing(self, last: Event | None) -> str:
-        """Return the state instead, by the last event of the kind that does not fit."""
+        """Return the actual state, by the last event of the kind."""
         none = f"no event log holds such an event of {self.partition or 'the cluster'}"
         if last is None:
             return none
@@ -74,7 +74,7 @@ class EventCondition:
 
 
 class EventWatch:
-    """Looks through the event logs in a directory, what is new each time; ``close`` it."""
+    """Looks through the event logs in a directory, new events each time; ``close`` it."""
 
     def __init__(self, logs: Path, condition: EventCondition) -> None:
         self._logs = logs
@@ -84,7 +84,7 @@ class EventWatch:
         self.found: Event | None = None
 
     def look(self) -> str | None:
-        """Return the actual state; None if the condition holds, and ``found`` is the event."""
+        """Return the actual state; None if ``found`` has an event that fits."""
         for path in sorted(self._logs.glob(_PATTERN)):
             for event in self._tails.setdefault(path, EventTail(path)).new_events():
                 if self.found is None and self._condition.fits(event):

@@ -314,7 +314,7 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
 
 
 def _what_brings_a_leader(facts: Facts) -> str:
-    """Return what makes a member of the ISR electable, if none is: those that are registered have an offline log."""
+    """Return what makes a member of the ISR electable, if none is."""
     absent = [one for one in facts.isr if one not in facts.live]
     failed = [one for one in facts.isr if one in facts.live]
     ways = []
@@ -347,7 +347,7 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
     if not may_move(len(led.isr), facts.effective_min_isr):
         yield Sentence(
             "high-watermark",
-            f"The HW stands at {led.hw}, {missing} below the leader's LEO {led.leo}: the ISR {_ids(led.isr)} has "
+            f"The HW is at {led.hw}, {missing} below the leader's LEO {led.leo}: the ISR {_ids(led.isr)} has "
             f"{len(led.isr)} of the {counted(facts.effective_min_isr, 'member')} that min.insync.replicas demands.",
             RULE_MIN_ISR,
             "a replica that joins the ISR, or a lower min.insync.replicas",
@@ -365,7 +365,7 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
     first = [one for one in holders if _leo(led, one) == lowest]
     yield Sentence(
         "high-watermark",
-        f"The HW stands at {led.hw}, {missing} below the leader's LEO {led.leo}: {_brokers(first)} "
+        f"The HW is at {led.hw}, {missing} below the leader's LEO {led.leo}: {_brokers(first)} "
         f"{'holds' if len(first) == 1 else 'hold'} it back.",
         RULE_HW,
     )
@@ -374,7 +374,7 @@ def _high_watermark(facts: Facts, led: Led) -> Iterator[Sentence]:
 
 
 def _counts(facts: Facts, led: Led, broker: int) -> bool:
-    """Return whether the leader's high watermark waits for a follower, as far as the lag time is known."""
+    """Return whether the high watermark waits for a follower, by the known lag time."""
     progress = _Progress(broker, led.remotes[broker])
     lag_ms = _NO_LAG_KNOWN if facts.lag_ms is None else facts.lag_ms
     return bounds_high_watermark(progress, led.leo, led.maximal_isr, facts.live, 0, lag_ms)
@@ -527,7 +527,7 @@ def _late(facts: Facts, led: Led) -> Iterator[Sentence]:
             )
 
 
-# What clients see
+# Visibility to clients
 
 
 def _clients(facts: Facts, led: Led) -> Iterator[Sentence]:

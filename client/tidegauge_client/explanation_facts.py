@@ -123,7 +123,7 @@ class Facts:
 
     @property
     def obstacle(self) -> str:
-        """Return what keeps leaders and ISRs as they are for now; empty if nothing is known to."""
+        """Return the known obstacle to changes of leaders and ISRs, if any."""
         if self.settings_problem:
             return f"{self.words.store}, which does not respond"
         is_silent = self.words.names_controller and self.controller in {None, *self.silent}

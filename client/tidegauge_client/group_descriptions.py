@@ -138,7 +138,7 @@ def classic_group(group: DescribedGroup, coordinator: int) -> GroupDescription:
 
 
 def seen_group(view: lab_pb2.ObservedGroup, coordinator: int) -> GroupDescription:
-    """Return a group as the Lab service shows it; a classic group's assignments only if it is Stable, as in Kafka."""
+    """Return a group by the Lab service; a classic group's assignments if Stable."""
     found = view.description
     is_consumer_group = found.group_type == CONSUMER
     shows_assignments = found.protocol_type == "consumer" and (found.state == "Stable" or is_consumer_group)
@@ -198,7 +198,7 @@ _CLASSIC_MEMBER = 0
 
 
 def consumer_group_of(group: consumer_group_describe.DescribedGroup, coordinator: int) -> GroupDescription:
-    """Return a consumer group as Kafka's response has it: without the times and the states of its members."""
+    """Return a consumer group by Kafka's response, without members' times and states."""
     return GroupDescription(
         group.group_id,
         group.group_state,

@@ -1,7 +1,7 @@
 """Explain why a consumer group is as it is: facts in, sentences out, each with Kafka's rule. Pure.
 
-Rules: those of ``explanation``: every sentence follows from the facts and names its rule; what is not known is called
-unknown; a sentence about time names an upper bound. Source: GroupCoordinator, GroupMetadataManager and KafkaApis of
+Rules (as in ``explanation``): every sentence follows from the facts and names its rule. An unknown fact is called
+unknown. A sentence about time names an upper bound. Source: GroupCoordinator, GroupMetadataManager and KafkaApis of
 Kafka 3.9.
 """
 
@@ -41,7 +41,7 @@ RULE_MIN_ISR = (
 RULE_DEAD = "a group that no coordinator knows is described as Dead (GroupCoordinator.handleDescribeGroup)"
 RULE_EXPIRED = (
     "an offset expires offsets.retention.minutes after the group became Empty, or after its commit if the group never "
-    "had members; a Stable group loses those of topics that it is not subscribed to (KIP-211)"
+    "had members; a Stable group loses offsets of topics that it is not subscribed to (KIP-211)"
 )
 RULE_REFUSED = (
     "a group whose record cannot be served, or about which the coordinator met a defect, is out of service until the "
@@ -80,8 +80,8 @@ RULE_DELETED = (
     "(ConsumerCoordinator.rejoinNeededOrPending)"
 )
 RULE_BEYOND = (
-    "a log may lose what was read, by an unclean election or with its topic, and any offset can be committed; a fetch "
-    "beyond the log end offset gets OFFSET_OUT_OF_RANGE, after which auto.offset.reset says where a consumer reads on"
+    "a log may lose records already read, by an unclean election or with its topic, and any offset can be committed; a "
+    "fetch beyond the log end offset gets OFFSET_OUT_OF_RANGE, after which auto.offset.reset sets the next position"
 )
 RULE_DELETED_RECORDS = (
     "retention and DeleteRecords move the log start whether or not a group has read; a fetch before it gets "
@@ -141,8 +141,8 @@ class GroupFacts:
         problem: the error of the coordinator, or that it does not respond.
         refusal: why the coordinator refuses the group, as a clause; empty if it does not.
         rows: the partitions that the group reads or has offsets of.
-        leaderless: those of them that have no leader.
-        deleted: those of them that do not exist.
+        leaderless: the ones without a leader.
+        deleted: the ones that do not exist.
         starts: log start offsets, of those whose leader has reported one.
         share_offsets: start offsets and lags, of a share group.
     """
@@ -229,7 +229,7 @@ def _coordinator(facts: GroupFacts) -> Iterator[Sentence]:
     elif facts.group.coordinator != held.leader:
         yield Sentence(
             "coordinator",
-            f"{where}. What follows is from broker {facts.group.coordinator}, which takes itself for the coordinator, "
+            f"{where}. The rest is from broker {facts.group.coordinator}, which takes itself for the coordinator, "
             "and may be old.",
             RULE_COORDINATOR,
             f"a response of broker {held.leader}",

@@ -6,12 +6,12 @@ from tidegauge_client.group_descriptions import GroupDescription, MemberDescript
 
 
 def lasting(group: GroupDescription) -> str:
-    """Return how long a group has been in its state, as a clause; empty: that is not known."""
+    """Return the age of a group's state, as a clause; empty if unknown."""
     return "" if group.state_age_ms is None else f" for {seconds(group.state_age_ms)}"
 
 
 def because(group: GroupDescription) -> str:
-    """Return why the last rebalance began, as a clause; empty: that is not known."""
+    """Return why the last rebalance began, as a clause; empty if unknown."""
     return f", because: {group.reason}" if group.reason else ""
 
 
@@ -21,7 +21,7 @@ def at_most(left_ms: int | None) -> str:
 
 
 def session_left(member: MemberDescription) -> str:
-    """Return how long the session of a member lasts without a heartbeat, as a clause; empty: that is not known."""
+    """Return the rest of a member's session, as a clause; empty if unknown."""
     left_ms = member.session_left_ms
     return "" if left_ms is None else f"; its session lasts another {seconds(left_ms)}"
 

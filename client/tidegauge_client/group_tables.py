@@ -1,7 +1,7 @@
 """The output of ``list-groups`` and ``describe-group``: the tables and sentences of kafka-consumer-groups.sh. Pure.
 
 Source: ConsumerGroupCommand.ConsumerGroupService of Kafka 3.9 (printOffsets, printMembers, printStates,
-shouldPrintMemberState); for consumer groups (KIP-848) that of Kafka 4.3.
+shouldPrintMemberState); for consumer groups (KIP-848) Kafka 4.3's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OffsetRow:
 
     @property
     def lag(self) -> int | None:
-        """Return the end offset minus the committed one, as Kafka's tool does; None if one of them is unknown.
+        """Return the end offset minus the committed one; None if unknown.
 
         It is negative where the committed offset is beyond the end, as after an unclean election.
         """
@@ -44,7 +44,7 @@ class OffsetRow:
 
     @property
     def unread(self) -> int | None:
-        """Return how many offsets the group has not read: the lag, and 0 instead of a negative one; None: unknown.
+        """Return the number of unread offsets: the lag, at least 0; None: unknown.
 
         Sums are made of it: a committed offset beyond one partition's end makes up for no record of another one.
         """
@@ -56,7 +56,7 @@ def offset_rows(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     end_offsets: Mapping[TopicPartition, int],
 ) -> list[OffsetRow]:
-    """Return the partitions of a group, those of members first, and the members without partitions."""
+    """Return a group's partitions, members' first, and the members without any."""
     reader = {at: member for member in group.members for at in member.assignment}
     rows = [
         OffsetRow(at, committed[at].offset if at in committed else None, end_offsets.get(at), reader.get(at))
@@ -66,7 +66,7 @@ def offset_rows(
 
 
 def state_sentence(group: GroupDescription) -> str | None:
-    """Return the sentence about a group on standard error before its table; None for a stable one."""
+    """Return the sentence before a group's table; None for a stable group."""
     match group.state:
         case "Dead":
             return f"Consumer group '{group.group_id}' does not exist."
@@ -223,7 +223,7 @@ def group_json(group: GroupDescription, address: str, rows: Sequence[OffsetRow])
 
 
 def reconciliation_json(member: MemberDescription) -> dict[str, Any]:
-    """Return how far a member of a consumer group has come towards its target; nothing of other members."""
+    """Return a consumer group member's progress to its target; else empty."""
     how_far = member.reconciliation
     if how_far is None:
         return {}
@@ -244,7 +244,7 @@ def _number(value: int | None) -> str:
 
 
 def width_of(table: Sequence[Sequence[str]], column: int) -> int:
-    """Return the width of a column: that of its longest cell, but no less than 15."""
+    """Return the width of a column: its longest cell's, at least 15."""
     return max(_LEAST_WIDTH, *(len(row[column]) for row in table))
 
 

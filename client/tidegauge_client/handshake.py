@@ -22,7 +22,7 @@ _AFTER_HANDSHAKE_SECONDS = 3.0
 
 
 async def look_at(address: str, security: Security) -> str | None:
-    """Return why a connection fails, and what to do; None: TLS is not the reason, or the reason can't be determined."""
+    """Return why a connection fails, and what to do; None if TLS is no known reason."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     context = verifying_context(security) if security.is_tls else _unverifying_context()
@@ -43,7 +43,7 @@ async def look_at(address: str, security: Security) -> str | None:
 
 
 async def tls_reason(error: Unreachable, address: str, security: Security) -> str | None:
-    """Return why a failed call could not use TLS, with a second look if needed; None: for another reason."""
+    """Return why a failed call could not use TLS; None: another reason."""
     return await look_at(address, security) if error.hung_up else error.reason
 
 
@@ -67,7 +67,7 @@ async def _talk(host: str, port: int, context: ssl.SSLContext, security: Securit
 
 
 def _is_tls_alert(problem: str) -> str | None:
-    """Return whether the bytes are a TLS alert: a broker that requires a client certificate sends one even here."""
+    """Return the remark if a problem is a TLS alert, as about a client certificate."""
     if "alert" not in problem.lower():
         return None
     return (
@@ -77,7 +77,7 @@ def _is_tls_alert(problem: str) -> str | None:
 
 
 def _unverifying_context() -> ssl.SSLContext:
-    """Return a context for finding out whether the broker uses TLS; nothing is sent over it or trusted."""
+    """Return a context to probe for TLS; nothing is sent over it or trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -65,7 +65,7 @@ async def open_transactions_at(
 async def coordinated(
     admin: Admin, producer_ids: Collection[int], *, missing_ms: float | None = None
 ) -> dict[int, TransactionDescription]:
-    """Return what coordinators have of producers, by producer id; producers without a transactional id are missing.
+    """Return the producers' transactions at coordinators, by producer id.
 
     Args:
         admin: of the cluster.
@@ -92,14 +92,14 @@ async def _described(admin: Admin, transactional_id: str) -> TransactionDescript
 
 
 def candidates(open_transactions: Iterable[OpenTransaction], now_ms: int, longer_than_ms: int) -> list[OpenTransaction]:
-    """Return those whose producer's last batch here is older than ``longer_than_ms`` at ``now_ms`` (rule 2)."""
+    """Return those whose producer's last batch is older than ``longer_than_ms`` (rule 2)."""
     return [one for one in open_transactions if now_ms - one.producer.last_timestamp_ms > longer_than_ms]
 
 
 def hanging(
     open_transactions: Iterable[OpenTransaction], known: Mapping[int, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Return those that no coordinator has (rule 1), given what coordinators have by producer id."""
+    """Return those that no coordinator has (rule 1)."""
     return [
         one
         for one in open_transactions
@@ -110,7 +110,7 @@ def hanging(
 async def partitions_in_scope(
     admin: Admin, topic: str | None, partition: int | None, broker_id: int | None
 ) -> list[TopicPartition]:
-    """Return the partitions of a topic, or one of it, or those of a broker, to be searched.
+    """Return the partitions to search: a topic's, one of it, or a broker's.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION; BROKER_NOT_AVAILABLE, there is no such broker.

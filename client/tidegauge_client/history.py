@@ -27,7 +27,7 @@ Rules:
        too, even if the producer is killed at any moment (each line is one write to the end of the file).
     2. A record without an outcome counts as ``info``.
     3. ``fail`` only if no attempt can have had an effect (``TidegaugeError.definite``).
-    4. Times of one producer never go back; those of several are comparable as far as the machine's clock is.
+    4. Times of one producer never go back; times of several are comparable as far as the machine's clock is.
     5. A line that is incomplete because its writer died is skipped by readers; the next writer begins on a new line.
     6. A reader that knows the topic's id skips, and counts, records of another topic with this name: one that was
        deleted, or another cluster's. Records without a ``begin`` line (older versions wrote none) are kept, and counted
@@ -118,7 +118,7 @@ class HistoryWriter(AppendedLines):
         self.append({**line, "time_us": self.now_us(), **fields})
 
     def sends_to(self, identity: TopicIdentity) -> None:
-        """Note of which topic the records from now on are; what is known already, or is not known, writes nothing."""
+        """Note the topic of the records from now on; write nothing if it is unchanged or unknown."""
         if identity != self._identity and identity.topic_id:
             self._identity = identity
             self._write(BEGIN, None, {"topic": self._common["topic"], **identity._asdict()})

@@ -1,6 +1,6 @@
 """The records of a fetch response that a reader of committed data skips (KIP-98, isolation level read_committed). Pure.
 
-A broker sends all records below the last stable offset, those of aborted transactions too, and names the latter. The
+A broker sends all records below the last stable offset, aborted transactions' too, and names the latter. The
 list may be longer than the records need; it is in no order. Rules (Kafka's CompletedFetch):
     1. Before a batch every listed transaction that begins at or below its last offset counts as being read.
     2. An ABORT marker of a producer ends its transaction; a COMMIT marker, or one of a producer without a listed
@@ -28,7 +28,7 @@ class Aborted(NamedTuple):
 
 
 def without_aborted(data: bytes, headers: Iterable[BatchHeader], aborted: Sequence[Aborted]) -> deque[BatchHeader]:
-    """Return the batches of a response without those of aborted transactions.
+    """Return the batches of a response without aborted transactions.
 
     Args:
         data: the response's batches.

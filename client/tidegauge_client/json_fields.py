@@ -60,7 +60,7 @@ def number(found: dict[str, Any], name: str, otherwise: int | None = None, *, le
 def matching(
     found: dict[str, Any], name: str, form: re.Pattern[str], otherwise: str | None = None, what: str = "address"
 ) -> str:
-    """Return a field that is a text of this form, or the text ``otherwise``.
+    """Return a field that is a text of this form, or ``otherwise``.
 
     Raises:
         ValueError: it is none, or is missing and has no value ``otherwise``; ``what`` names the form there.

@@ -19,7 +19,7 @@ from tidegauge.listeners import GRPC, resolve_listeners
 from tidegauge.security import Security
 
 PATIENCE_SECONDS = 1.0
-"""Timeout of the whole look: that of a metadata request to a single broker."""
+"""Timeout of the whole look, as of a metadata request to a single broker."""
 _BROKER = 4
 """Number of a broker's configuration resource (``ConfigResource.Type``)."""
 _METADATA_VERSION = 4
@@ -36,7 +36,7 @@ _SETTINGS = (
 
 
 async def grpc_addresses(address: str, security: Security) -> list[str]:
-    """Return the gRPC addresses of a broker that serves Kafka clients at an address; empty if it serves none there.
+    """Return the gRPC addresses of a broker by its address for Kafka clients.
 
     Args:
         address: ``host:port``.
@@ -80,9 +80,9 @@ def _entries(text: str | None) -> list[str]:
 
 
 async def _own_settings(channel: KafkaChannel) -> dict[str, str | None] | None:
-    """Return the listener settings of the broker at the other end; None if it does not describe itself.
+    """Return the peer's listener settings; None if it does not describe itself.
 
-    A broker describes its own settings only, so it is asked for those of every broker that it knows.
+    A broker describes its own settings only, so it is asked about every broker that it knows.
     """
     metadata = await channel.request(
         METADATA, MetadataRequest([], False), PATIENCE_SECONDS, at_least=_METADATA_VERSION, at_most=_METADATA_VERSION

@@ -5,7 +5,7 @@ Nothing here sends a request.
 Rules:
     1. Such a broker is alive: it leads, follows, controls and coordinates. No verb calls it dead, or its partitions
        leaderless.
-    2. What only it can do or tell is refused at once, with its address for Kafka clients: no retry can help until a
+    2. A request for it alone is refused at once, with its address for Kafka clients: no retry can help until a
        Tidegauge broker has its role.
 """
 
@@ -36,7 +36,7 @@ def named(broker: BrokerInfo) -> str:
 
 
 def led_by(at: TopicPartition, broker: BrokerInfo) -> OnKafkaBroker:
-    """Return the error for what only a partition's leader can do, where that is a Kafka broker."""
+    """Return the error for a leader's request if a Kafka broker leads."""
     return OnKafkaBroker(
         f"{at} is led by {named(broker)}; a Kafka client at {broker.address} reads and writes it, and `tidegauge` does "
         "when a Tidegauge broker leads it (`tidegauge reassign-partitions`, `tidegauge elect-leaders`)"
@@ -44,12 +44,12 @@ def led_by(at: TopicPartition, broker: BrokerInfo) -> OnKafkaBroker:
 
 
 def own_words(broker: BrokerInfo, tool: str) -> OnKafkaBroker:
-    """Return the error for what only a broker itself can do or tell, with the tool of Kafka's that asks it."""
+    """Return the error for a request to a Kafka broker, with Kafka's tool."""
     return OnKafkaBroker(f"{named(broker)}, can't be asked; `{tool} --bootstrap-server {broker.address}` asks it")
 
 
 def no_leader(info: ClusterInfo, at: TopicPartition) -> TidegaugeError:
-    """Return why a partition has no leader that can be asked: there is none, or a Kafka broker leads."""
+    """Return why a partition has no leader to ask: none, or a Kafka broker."""
     part = info.partition(at)
     broker = None if part is None or part.leader_id is None else info.kafka_brokers.get(part.leader_id)
     if broker is not None:
@@ -58,7 +58,7 @@ def no_leader(info: ClusterInfo, at: TopicPartition) -> TidegaugeError:
 
 
 def on_kafka_brokers(info: ClusterInfo, topics: Collection[str] | None = None) -> dict[TopicPartition, BrokerInfo]:
-    """Return the partitions that Kafka brokers lead, with their leaders; ``topics``: of these, None: of all known."""
+    """Return the partitions led by Kafka brokers, with leaders; ``topics`` None: all."""
     return {
         part.topic_partition: info.kafka_brokers[part.leader_id]
         for topic in info.topics.values()
@@ -85,7 +85,7 @@ def note(brokers: Mapping[int, BrokerInfo], lacks: str, *, shows: bool = True) -
 
     Args:
         brokers: the Kafka brokers; not empty.
-        lacks: what is not shown, such as "what replicas hold there"; or, without ``shows``, the end of the sentence.
+        lacks: the missing part, such as "what replicas hold there"; or, without ``shows``, the end of the sentence.
         shows: whether the verb is one that shows something.
     """
     names = ", ".join(f"{one.id} ({one.address})" for _, one in sorted(brokers.items()))

@@ -1,6 +1,6 @@
 """Requests of producers and consumers to leaders, over Kafka's protocol: Produce, Fetch, and offsets of positions.
 
-The sender and the subscription know the messages of gRPC; what stands here puts them into Kafka's requests, and Kafka's
+The sender and the subscription know the messages of gRPC; this module puts them into Kafka's requests, and Kafka's
 responses into theirs.
 """
 

@@ -68,7 +68,7 @@ def outcomes_of(topics: Collection[Any]) -> dict[TopicPartition, TidegaugeError 
 def to_fetch(
     group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool = False
 ) -> OffsetFetchRequest:
-    """Return the request for committed offsets of some partitions or (None) of all of a group."""
+    """Return the request for a group's committed offsets; partitions None: all."""
     topics = None
     if partitions is not None:
         topics = [

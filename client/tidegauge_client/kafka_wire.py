@@ -2,7 +2,7 @@
 
 Rules:
     1. Metadata names each broker's listener that has the client's security protocol. In a cluster of this machine the
-       client connects to where that listener listens, whatever it advertises (``BootstrapServers.kafka_listeners``).
+       client connects to that listener's own address, whatever it advertises (``BootstrapServers.kafka_listeners``).
     2. A connection has one request of a client in progress at a broker, as in Kafka. Requests that wait at the broker
        (JoinGroup, SyncGroup) therefore have a channel of their own: ``purpose`` tells channels to one address apart.
     3. If no broker has such a listener, nothing can be asked over Kafka's protocol: ``NoKafkaListener`` says so, and
@@ -12,7 +12,7 @@ Rules:
        return.
     5. A caller that gives up a request (a cancelled task) leaves its connection open; the late response is skipped.
 
-Source: ``NetworkClient``, ``KafkaAdminClient``; a coordinator's connection is apart from that of data, as
+Source: ``NetworkClient``, ``KafkaAdminClient``; a coordinator's connection is apart from the one for data, as
 ``ConsumerCoordinator`` has it (``Integer.MAX_VALUE - node.id``).
 """
 
@@ -51,14 +51,14 @@ class NoKafkaListener(TidegaugeError):
 
 
 def protocol_of(security: Security) -> str:
-    """Return the security protocol of the listener that a client needs, in Kafka's words."""
+    """Return the security protocol that a client needs, in Kafka's words."""
     if security.login is None:
         return security.protocol
     return next(name for name, beside in BESIDE_SASL.items() if beside == security.protocol)
 
 
 class KafkaWire:
-    """See the module.
+    """The connections of a client over Kafka's protocol.
 
     Args:
         security: of all connections.
@@ -77,14 +77,14 @@ class KafkaWire:
         self._out_of_reach: set[str] = set()
 
     def address_of(self, broker: BrokerInfo) -> str | None:
-        """Return where a broker serves this client over Kafka's protocol; None: it does not."""
+        """Return a broker's address for this client over Kafka's protocol, if any."""
         advertised = broker.kafka_addresses.get(self._protocol)
         return None if advertised is None else self._listeners.get(broker.address, advertised)
 
     def brokers(self, info: ClusterInfo) -> dict[int, str]:
-        """Return the addresses of the brokers that serve this client over Kafka's protocol, by broker id.
+        """Return the addresses of brokers for this client over Kafka's protocol, by id.
 
-        Those of Apache Kafka that advertise no listener of the same name are reached where their peers reach them.
+        Apache Kafka brokers that advertise no listener of the same name are reached at their peers' address.
         """
         own = {one.id: address for one in info.brokers.values() if (address := self.address_of(one)) is not None}
         return own | {one.id: self.address_of(one) or one.address for one in info.kafka_brokers.values()}
@@ -115,7 +115,7 @@ class KafkaWire:
         return found
 
     def data_address(self, broker: BrokerInfo) -> str | None:
-        """Return where data of a broker are sent over Kafka's protocol; None: over gRPC (rule 4)."""
+        """Return a broker's address for data over Kafka's protocol; None: gRPC (rule 4)."""
         address = self.address_of(broker)
         return None if address in self._out_of_reach else address
 

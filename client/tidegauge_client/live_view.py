@@ -4,7 +4,7 @@ Rules:
     1. A line for each partition, and under it, if requested, one for each replica in the order of the assignment. The
        last stable offset (LSO) has a column where a topic has a replica whose LSO differs from its HW.
     2. Unhealthy states are coloured: out of the ISR, behind, unknown, no leader. The words say it, too. The role
-       ``kafka`` is that of an Apache Kafka broker's replica, which can't be asked.
+       ``kafka`` is for an Apache Kafka broker's replica, which can't be asked.
     3. A screen never scrolls: lines beyond its height are counted in its last one, and lines beyond its width are
        truncated. It is written over the previous one, line by line, so that nothing flickers.
 """
@@ -29,7 +29,7 @@ _STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 def view(topics: Sequence[tuple[TopicDescription, Sequence[PartitionInfo]]], *, replicas: bool) -> Iterator[str]:
-    """Return the lines for topics and those of their partitions that are to be shown."""
+    """Yield the lines for topics and their chosen partitions."""
     for topic, parts in topics:
         count = len(topic.info.partitions)
         yield click.style(f"{topic.info.name}  ({counted(count, 'partition')})", bold=True)
@@ -94,7 +94,7 @@ def _ids(brokers: Sequence[int]) -> str:
 
 
 def shortened(line: str, width: int) -> str:
-    """Return the line's first columns; two points stand for the rest. Styles take no columns and are kept."""
+    """Return the line's first columns, with two points for the rest."""
     if len(click.unstyle(line)) <= width:
         return line
     kept, room = "", width - len("..")
@@ -105,7 +105,7 @@ def shortened(line: str, width: int) -> str:
 
 
 def screen(lines: Sequence[str], height: int, width: int = WIDTH) -> str:
-    """Return what is written to a terminal of this size to show these lines and nothing else (rule 3)."""
+    """Return the output that shows exactly these lines on a terminal (rule 3)."""
     shown = list(lines)
     if len(shown) >= height:
         hidden = len(shown) - height + 2

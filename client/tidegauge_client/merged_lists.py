@@ -91,7 +91,7 @@ def merged(found: Mapping[int, Any], what: str, leaderless: Sequence[TopicPartit
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
-    """Return the names of partitions and the verb; of many the first ones, and the number of the others."""
+    """Return the names of partitions, at most the first few, and the verb."""
     names = [str(at) for at in partitions[:_NAMED]]
     if len(partitions) > _NAMED:
         names.append(f"{len(partitions) - _NAMED} more")

@@ -8,8 +8,8 @@ Rules:
        higher.
     3. A leader whose address is not known is treated as no leader.
     4. Brokers of Apache Kafka have no gRPC listener. They are alive, lead and follow, and can't be asked anything: they
-       stand in ``kafka_brokers``, apart from those in ``brokers`` (docs/mixed-clusters.md).
-    5. Of several brokers' views those of the highest controller epoch count, and if it is among them the
+       are in ``kafka_brokers``, apart from the ones in ``brokers`` (docs/mixed-clusters.md).
+    5. Of several brokers' views the ones of the highest controller epoch count, and if it is among them the
        controller's own alone: it reaches itself in any case. Where several count, most of them decide; with one against
        one, what exists by either of them exists. The Spark source goes by this rule, too (``tidegauge_spark.views``).
 """
@@ -32,7 +32,7 @@ class BrokerInfo:
     """A live broker.
 
     Attributes:
-        kafka_addresses: where it serves Kafka clients, ``host:port`` by security protocol.
+        kafka_addresses: its addresses for Kafka clients, ``host:port`` by security protocol.
     """
 
     id: int
@@ -74,7 +74,7 @@ class PartitionInfo:
 
     @property
     def age(self) -> tuple[int, int]:
-        """Return what orders the states of a partition of one topic id: leader epoch, then partition epoch."""
+        """Return the order of a partition's states: leader epoch, then partition epoch."""
         return self.leader_epoch, self.partition_epoch
 
 
@@ -125,7 +125,7 @@ class ClusterInfo:
 
     @property
     def live(self) -> frozenset[int]:
-        """Return the ids of all live brokers, whether they can be asked or not."""
+        """Return the ids of all live brokers, Apache Kafka's included."""
         return frozenset(self.brokers) | frozenset(self.kafka_brokers)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
@@ -230,11 +230,11 @@ def that_count(views: Mapping[int, ClusterInfo]) -> list[int]:
 
 
 def newest_of(views: Mapping[int, ClusterInfo], topic_partition: TopicPartition | None = None) -> list[PartitionInfo]:
-    """Return the newest state of a partition in some brokers' views, by leader epoch and partition epoch.
+    """Return a partition's newest state in some views, by leader and partition epoch.
 
     A topic that was deleted and created again begins at epoch 0, and a broker that the controller can't reach may still
     show the deleted one: only states of the topic id that counts are compared. It is the controller's own one, or,
-    where the controller does not respond, the one that most views of the highest controller epoch show; where that is
+    if the controller does not respond, the one that most views of the highest controller epoch show; if that is
     none, the partition has no state.
 
     Args:
@@ -260,8 +260,8 @@ def newest_of(views: Mapping[int, ClusterInfo], topic_partition: TopicPartition 
 def behind(views: Mapping[int, ClusterInfo]) -> set[int]:
     """Return the brokers whose view is older than others'.
 
-    It shows an older state of a partition, by leader epoch and partition epoch; or a topic that was deleted meanwhile,
-    alone or created again with its name; or it lacks a topic. Where half of the views show one topic id and half of
+    It shows an older state of a partition, by leader epoch and partition epoch, or a topic that was deleted meanwhile,
+    alone or created again with its name, or it lacks a topic. If half of the views show one topic id and half of
     them another one, and the controller does not respond, neither is called old.
 
     Args:

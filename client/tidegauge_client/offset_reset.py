@@ -20,7 +20,7 @@ _DURATION = re.compile(
 
 
 def within_range(wanted: Offsets, earliest: Offsets, latest: Offsets) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Return offsets moved into the range of their logs, and a sentence for each that had to be."""
+    """Return offsets moved into their logs' ranges, and a sentence for each move."""
     found: dict[TopicPartition, int] = {}
     warnings = []
     for at, offset in sorted(wanted.items()):

@@ -1,6 +1,6 @@
 """Explain why readers of committed records stand still at a partition: facts in, sentences out. Pure.
 
-Rules: those of ``explanation``. A transaction is called hanging only if it was open at the partition before its
+Rules: as in ``explanation``. A transaction is called hanging only if it was open at the partition before its
 coordinator was asked and is still open afterwards: the partition leaves the coordinator's list when its marker is
 committed. Source: UnifiedLog, TransactionCoordinator, TransactionMarkerChannelManager of Kafka 3.9; KIP-98, KIP-664.
 """
@@ -71,7 +71,7 @@ class TransactionSentence(NamedTuple):
 def explain_open_transactions(
     at: TopicPartition, hw: int, lso: int, known: PartitionTransactions
 ) -> Iterator[TransactionSentence]:
-    """Explain where readers of committed records stand, and until when.
+    """Explain at which offset readers of committed records are held, and until when.
 
     Args:
         at: the partition.

@@ -8,7 +8,7 @@ Rules:
        written when it has returned records: before that nothing has been read.
     2. A commit or an abort that failed is of unknown outcome: an earlier attempt of the same call may have had an
        effect.
-    3. Whatever lets a consumer's positions jump is an ``assign``, which stands before the poll in which it happened.
+    3. A jump of a consumer's positions is an ``assign``, which comes before the poll in which it happened.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegauge_client.subscription import ConsumerRecord
 
 
 def value_text(value: bytes | None) -> str:
-    """Return a record's value as histories have it: as text, with escapes where the bytes are not UTF-8."""
+    """Return a record's value as text, with escapes for bytes that are not UTF-8."""
     return (value or b"").decode(errors="backslashreplace")
 
 
@@ -73,7 +73,7 @@ class TransactionHistory(OperationHistory):
 
     @property
     def _transaction(self) -> str:
-        """The name of the transaction; a transactional id alone may be that of several runs."""
+        """The name of the transaction; a transactional id alone may belong to several runs."""
         return f"{self.writer}-{self._transactions}"
 
     def sends_to(self, identity: TopicIdentity) -> None:

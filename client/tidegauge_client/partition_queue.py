@@ -194,7 +194,7 @@ class PartitionQueue:
         self.needs_new_epoch = False
 
     def may_take(self, producer: Identity | None, max_in_flight: int) -> bool:
-        """Return whether the order allows the first pending batch to be sent (rules 2 to 8)."""
+        """Return whether the first pending batch may be sent (rules 2 to 8)."""
         if not self.pending or len(self.in_flight) >= max_in_flight:
             return False
         if producer is None:
@@ -339,5 +339,5 @@ class PartitionQueue:
 
 
 def _is_after(sequence: int, other: int) -> bool:
-    """Return whether one sequence comes after another; the window of five batches is far below half the circle."""
+    """Return whether one sequence comes after another, modulo the circle."""
     return 0 < (sequence - other) % (MAX_SEQUENCE + 1) <= MAX_SEQUENCE // 2

@@ -67,13 +67,13 @@ class StickyPartitioner:
 
     @property
     def current(self) -> int | None:
-        """Return the partition it stays with; None if another one is drawn for the next record."""
+        """Return the sticky partition; None if another is drawn next."""
         return self._partition
 
     def partition(
         self, everyone: Collection[int], is_available: Callable[[int], bool], queue_length: Callable[[int], int]
     ) -> int:
-        """Return the partition for the next record; the arguments are used only when another partition is drawn.
+        """Return the partition for the next record, drawing one if needed.
 
         Args:
             everyone: all partitions.

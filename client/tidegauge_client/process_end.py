@@ -6,7 +6,7 @@ Rules:
     2. The lab notes a kill or a stop before its signal, so the last of them since the start is what ended the process.
     3. A broker that wrote ``stopped`` shut down in order: for a SIGTERM, or by itself after an error.
     4. Any other end left no event. Its last ERROR or CRITICAL line says why; without one it was killed from
-       outside (SIGKILL, the kernel's OOM killer), and the time is that of its last sign of life.
+       outside (SIGKILL, the kernel's OOM killer), and the time is its last sign of life.
     5. The last error is often a consequence ("all log dirs have failed"), and a full disk takes the last lines of the
        log itself. So a line that names an error of the operating system counts before those that follow it at once.
 """
@@ -50,7 +50,7 @@ class ProcessEnd:
 
     @property
     def sentence(self) -> str:
-        """Return the end as the end of a sentence that begins with the process."""
+        """Return the predicate of a sentence about the process's end."""
         at = f" at {datetime.fromtimestamp(self.time_ms / 1000).astimezone():%H:%M:%S}" if self.time_ms else ""
         error = f"; its last error: {self.last_error}" if self.last_error else ""
         match self.how:

@@ -194,7 +194,7 @@ class Producer:
         """Send the remaining records, wait for their acknowledgements, end the open transaction, and close.
 
         A commit or an abort that has begun is completed, and an open transaction is aborted (Sender.run, once it is to
-        close). Where that fails, where the timeout is over before it, or is 0, the transaction is left to its own
+        close). If that fails, or the timeout is over before it, or is 0, the transaction is left to its own
         timeout, and records without acknowledgement fail (KafkaProducer.close, Sender.forceClose). If the caller is
         cancelled nothing more is waited for: the producer is closed in the same way.
 
@@ -254,7 +254,7 @@ class Producer:
                 self._flushes.remove(entry)
 
     async def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> TopicInfo:
-        """Return a topic's partitions, waiting for the metadata up to max_block_ms unless given another timeout.
+        """Return a topic's partitions; wait for metadata up to the timeout or max_block_ms.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
@@ -262,11 +262,11 @@ class Producer:
         return await self._wait_for_partition(topic, None, self._max_block_ms if timeout_ms is None else timeout_ms)
 
     def topic_identity(self, topic: str) -> TopicIdentity:
-        """Return the ids of a topic and its cluster as this producer's metadata has them now; empty while unknown."""
+        """Return the ids of a topic and its cluster, empty while unknown."""
         return self._cluster.info.identity_of(topic)
 
     def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
-        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        """Return a topic's partitions led by Apache Kafka brokers, with leaders."""
         return {at.partition: broker for at, broker in on_kafka_brokers(self._cluster.info, [topic]).items()}
 
     # Sending ------------------------------------------------------------------------------------------------
@@ -398,8 +398,8 @@ class Producer:
         """Send the remaining records, wait for their acknowledgements, and commit; return when the commit is decided.
 
         Raises:
-            TidegaugeError: INVALID_TXN_STATE, a record has failed, and the transaction must be aborted;
-                REQUEST_TIMED_OUT, the outcome is unknown: call it again; PRODUCER_FENCED.
+            TidegaugeError: INVALID_TXN_STATE, a record has failed, and the transaction must be aborted.
+                REQUEST_TIMED_OUT, the outcome is unknown: call it again. PRODUCER_FENCED.
         """
         transactions = self._of_transactions(Phase.OPEN, Phase.COMMITTING)
         async with transactions.one_commit() as is_to_do:
@@ -414,7 +414,7 @@ class Producer:
             await transactions.end(committed=True)
 
     async def abort_transaction(self) -> None:
-        """Drop what is not acknowledged, and abort; the next transaction may begin after it.
+        """Drop unacknowledged records, and abort; the next transaction may begin after it.
 
         Raises:
             TidegaugeError: REQUEST_TIMED_OUT: call it again; PRODUCER_FENCED.
@@ -441,7 +441,7 @@ class Producer:
             self._wake_up()
 
     async def _end_transaction(self, transactions: Transactions) -> None:
-        """End the transaction as it has begun to end, else with an abort; it stays where that fails."""
+        """End the transaction as it has begun to end, else with an abort; it stays if that fails."""
         if transactions.phase is Phase.COMMITTING:
             with contextlib.suppress(TidegaugeError):
                 async with transactions.one_commit() as is_to_do:
@@ -454,7 +454,7 @@ class Producer:
                         await self._abort(transactions)
 
     def _of_transactions(self, *phases: Phase) -> Transactions:
-        """Return the transactions of a producer that has some, if one of these phases holds."""
+        """Return the producer's transactions, if in one of these phases."""
         self._check_open()
         if self._transactions is None:
             raise TidegaugeError(ErrorCode.INVALID_REQUEST, "the producer has no transactional_id")
@@ -508,7 +508,7 @@ class Producer:
         )
 
     def _reachable(self, info: TopicInfo, partition: int, sticky: StickyPartitioner | None, size_bytes: int) -> int:
-        """Return the partition, or for a record that may go anywhere another one that a Tidegauge broker leads.
+        """Return the partition, or another one led by a Tidegauge broker if allowed.
 
         Raises:
             OnKafkaBroker: an Apache Kafka broker leads; the record's memory was returned.

@@ -15,7 +15,7 @@ class ProducerFacade(Facade[Producer]):
     """``send``, the one method whose result is not waited for, and ``stop`` with a timeout."""
 
     def stop(self, timeout_ms: float | None = None) -> None:
-        """Send what is left, end the transaction that has not ended, and close, as ``Producer.stop``. Idempotent.
+        """Send the remaining records, end an open transaction, and close, as ``Producer.stop``. Idempotent.
 
         Args:
             timeout_ms: time for all of it; None: what delivery_timeout_ms and max_block_ms allow.

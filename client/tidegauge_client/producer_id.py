@@ -17,7 +17,7 @@ from tidegauge_client.partition_queue import Identity
 
 FIRST_PAUSE_MS = 10.0
 _NO_TIMEOUT_MS = 2**31 - 1
-"""What KafkaProducer gives as the timeout of transactions where it has none."""
+"""The timeout of transactions that KafkaProducer sends if it has none."""
 
 
 async def init_producer_id(cluster: Cluster, retry_backoff_ms: float) -> Identity:

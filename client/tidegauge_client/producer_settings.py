@@ -28,7 +28,7 @@ def check_idempotence(
 
 
 def check_timeouts(delivery_timeout_ms: float, *, linger_ms: float, request_timeout_ms: float) -> None:
-    """Check that a record's time includes that of one request.
+    """Check that a record's time covers one request.
 
     Raises:
         TidegaugeError: INVALID_CONFIG.

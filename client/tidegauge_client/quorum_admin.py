@@ -100,7 +100,7 @@ class UpgradeType(IntEnum):
 
 
 class QuorumAdmin:
-    """See the module. Use it as an asynchronous context manager.
+    """The admin client of a quorum of controllers. Use it as an asynchronous context manager.
 
     Args:
         controllers: ``host:port`` of some controllers; ``BootstrapServers`` have the security settings for them.
@@ -265,7 +265,7 @@ class QuorumAdmin:
     async def _ask_leader(
         self, key: int, request: Callable[[str], Any], error_of: Callable[[Any], int]
     ) -> tuple[str, Any]:
-        """Return the cluster's id and the leader's response; look for the leader until the time is over."""
+        """Return the cluster's id and the leader's response, within the time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_seconds
         problem: TidegaugeError | None = None
@@ -288,7 +288,7 @@ class QuorumAdmin:
         raise problem or TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, "no controller was asked in time")
 
     async def _find_leader(self, deadline: float) -> tuple[str, str]:
-        """Return the cluster's id and the address of the active controller, by the first controller that knows it.
+        """Return the cluster's id and the active controller's address.
 
         A controller that does not respond has its share of the time that is left, and is asked last from then on.
         """
@@ -324,7 +324,7 @@ class QuorumAdmin:
 
     @property
     def _hint(self) -> str:
-        """What may be missing where connections are neither secured nor authenticated; else nothing."""
+        """Return a hint if connections are neither secured nor authenticated; else empty."""
         return "" if self._security.is_tls or self._security.login else _MAY_NEED_SECURITY
 
     def _channel(self, address: str) -> KafkaChannel:
@@ -336,7 +336,7 @@ class QuorumAdmin:
 
 
 def _telling(before: TidegaugeError | None, now: TidegaugeError) -> TidegaugeError:
-    """Return the newer problem, unless it is that the time was over: what was in the way before says more."""
+    """Return the newer problem, or the older one if the newer is a timeout."""
     return now if before is None or now.code is not ErrorCode.REQUEST_TIMED_OUT else before
 
 

@@ -80,7 +80,7 @@ class QuorumEntry:
 
     @property
     def separate(self) -> Sequence[ControllerEntry]:
-        """Return the controllers that have processes of their own: all of them or, if they are brokers too, none."""
+        """Return the controllers with processes of their own: all or none."""
         return [] if self.is_combined else self.controllers
 
     def controller(self, controller_id: int) -> ControllerEntry:
@@ -100,12 +100,12 @@ class QuorumEntry:
 
 
 def node_name(node_id: int) -> str:
-    """Return ``Controller 3000`` or ``Broker 0``: ids of controllers beside brokers begin at 3000."""
+    """Return ``Controller 3000`` or ``Broker 0``; controllers' ids begin at 3000."""
     return f"{'Controller' if node_id >= FIRST_CONTROLLER_ID else 'Broker'} {node_id}"
 
 
 def read_quorum(value: Any) -> QuorumEntry | None:
-    """Return the quorum that a cluster's JSON describes; None: the cluster is in ZooKeeper mode.
+    """Return the quorum in a cluster's JSON; None in ZooKeeper mode.
 
     Raises:
         ValueError: a field is missing, unknown, or has a value that is never written.

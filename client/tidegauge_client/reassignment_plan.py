@@ -1,7 +1,7 @@
-"""What ``reassign-partitions`` reads, plans and prints: Kafka's files, moves and sentences. Pure.
+"""Input, plan and output of ``reassign-partitions``: Kafka's files, moves and sentences. Pure.
 
 A *move* of a partition has sources, the brokers that hold its replicas now, and destinations, the brokers that get one;
-what is throttled follows from it.
+the throttles follow from it.
 
 Source: ReassignPartitionsCommand (KIP-455, KIP-569).
 """
@@ -23,7 +23,7 @@ LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 BROKER_THROTTLES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
-"""What --verify and --cancel remove from brokers, also the throttle of moves between log directories."""
+"""Settings that --verify and --cancel remove from brokers, also the throttle of moves between log directories."""
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 EXISTING = (
@@ -79,7 +79,7 @@ def parse_reassignment(text: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     """Read the targets in a reassignment file.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, in Kafka's words where it has some.
+        TidegaugeError: INVALID_REQUEST, in Kafka's words if it has some.
     """
     entries = _document(text, "The reassignment").get("partitions")
     if not isinstance(entries, list) or not entries:
@@ -229,7 +229,7 @@ def moves_of(
 
 
 def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
-    """Return the topic settings that throttle the moves: sources at the leaders, destinations at the followers."""
+    """Return the throttles of topics: sources for leaders, destinations for followers."""
     found: dict[str, dict[str, str]] = {}
     for topic in sorted({at.topic for at in moves}):
         own = [(at.partition, move) for at, move in sorted(moves.items()) if at.topic == topic]

@@ -201,7 +201,7 @@ def encode_batch(
 
 
 def restamp(batch: bytes, *, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """Return the same records with another producer id, epoch and sequence, for a new producer epoch."""
+    """Return the same records with another producer id, epoch and sequence."""
     changed = bytearray(batch)
     _PRODUCER.pack_into(changed, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     _CRC.pack_into(changed, _CRC_POSITION, crc32c(memoryview(changed)[CRC_START:]))
@@ -256,7 +256,7 @@ def decode_rows(
     *,
     check_crc: bool = True,
 ) -> list[Row]:
-    """Return all records of one batch at once, as named tuples of ``head`` and ``Record``'s fields: a third of the
+    """Return all records of one batch at once, in a third of the
     time.
 
     The tuples are made without their class's own constructor, and the records below ``from_offset`` are dropped at

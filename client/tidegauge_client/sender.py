@@ -1,6 +1,6 @@
 """Sends ready batches to the leaders of their partitions, and decides what each response means.
 
-The sender is synchronous: ``step`` does what is due now and returns when to look again; responses and disconnections
+The sender is synchronous: ``step`` does the due work and returns when to look again; responses and disconnections
 come in through ``responded``, ``written`` and ``disconnected``. The producer's task drives it; tests drive it by hand.
 
 Rules (KafkaProducer's Sender, NetworkClient):
@@ -53,7 +53,7 @@ class Connection(Protocol):
 
 
 class View(Protocol):
-    """What the sender needs of the cluster's metadata."""
+    """The sender's view of the cluster's metadata."""
 
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
         """Return the leader, as far as is known."""
@@ -87,7 +87,7 @@ class Link:
     response_times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=RESPONSES_REMEMBERED))
 
     def patience_ms(self) -> float:
-        """Return how long what is ready waits for a response (rule 6)."""
+        """Return how long ready batches wait for a response (rule 6)."""
         known = sorted(self.response_times_ms)
         return 2 * known[len(known) // 2] if known else 0.0
 
@@ -161,10 +161,10 @@ class Sender:
             link.connection.close()
         self._links.clear()
 
-    # What is due --------------------------------------------------------------------------------------------
+    # Due work -----------------------------------------------------------------------------------------------
 
     def step(self, now_ms: float) -> float:
-        """Do what is due; return when to look again if nothing happens before."""
+        """Do the due work; return when to look again if nothing happens before."""
         self._break_silent_links(now_ms)
         if now_ms >= self._expire_at_ms:
             late, next_ms = self._accumulator.expire(now_ms, self._delivery_timeout_ms)

@@ -1,7 +1,7 @@
 """Explain a share partition (KIP-932): which record is where, why, until when. Facts in, sentences out. Pure.
 
-Rules: those of ``explanation``: every sentence follows from the facts and names its rule; what is not known is called
-unknown; a sentence about time names an upper bound.
+Rules (as in ``explanation``): every sentence follows from the facts and names its rule. An unknown fact is called
+unknown. A sentence about time names an upper bound.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPEN = "active"
 
 @dataclass(frozen=True, slots=True)
 class ShareFacts:
-    """What is known of a share partition.
+    """The known facts of a share partition.
 
     Attributes:
         leader: of the partition; None: there is none.
@@ -59,7 +59,7 @@ class ShareFacts:
         return f"share:{self.group_id}/{self.at}"
 
     def led_by(self, broker: int | None) -> LedShare | None:
-        """Return the share partition as a broker has it; None: it has none, or does not respond."""
+        """Return the share partition at a broker; None if absent or silent."""
         found = None if broker is None else self.shares.get(broker)
         return next((one for one in found.led if one.at == self.at), None) if found is not None else None
 
@@ -100,7 +100,7 @@ def _leader(facts: ShareFacts) -> Iterator[Sentence]:
     if leader not in facts.shares:
         yield Sentence(
             "leader",
-            f"{where}. It does not respond to the lab, so what is in flight is not known here.",
+            f"{where}. It does not respond to the lab, so its records in flight are not known here.",
             RULE_LEADER,
             f"a response of broker {leader}, which needs lab.enable=true: `tidegauge explain {at}`",
         )
@@ -115,7 +115,7 @@ def _leader(facts: ShareFacts) -> Iterator[Sentence]:
     elif led.leader_epoch != facts.leader_epoch:
         yield Sentence(
             "leader",
-            f"{where}. What it has of the share partition is of epoch {led.leader_epoch}, and is being dropped.",
+            f"{where}. Its share partition is of epoch {led.leader_epoch}, and is being dropped.",
             RULE_LOAD,
             "the next fetch of a member",
         )
@@ -172,7 +172,7 @@ def _state(facts: ShareFacts) -> Iterator[Sentence]:
         yield Sentence(
             "state",
             f"{held.at}, which holds the state, has no leader: {held.living(facts.live)}. Acknowledgements wait, and "
-            "what is not loaded cannot be.",
+            "unloaded state cannot be loaded.",
             RULE_STATE_COORDINATOR,
             f"a leader of {held.at}: `tidegauge explain {held.at}`",
         )

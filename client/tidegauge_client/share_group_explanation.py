@@ -42,7 +42,7 @@ RULE_LAG = (
 
 
 def share_group_state(group: GroupDescription) -> Iterator[Sentence]:
-    """Explain the state of a share group, and each member that is not where it shall be."""
+    """Explain the state of a share group, and each member that has not reached its target."""
     if not group.members:
         yield Sentence(
             "group",

@@ -1,4 +1,4 @@
-"""What ``describe-group`` prints of share groups (KIP-932): the tables and sentences of kafka-share-groups.sh. Pure.
+"""The output of ``describe-group`` for share groups (KIP-932): the tables and sentences of kafka-share-groups.sh. Pure.
 
 Source: ShareGroupCommand.ShareGroupService of Kafka 4.3 (printOffsets, printMembers, printStates).
 """
@@ -20,7 +20,7 @@ _COORDINATOR_WIDTH = 25
 
 
 def share_state_sentence(group: GroupDescription) -> str | None:
-    """Return what is said of a group on standard error before its table; None for one with members."""
+    """Return the sentence before a group's table; None for one with members."""
     return f"Share group '{group.group_id}' has no active members." if group.state == "Empty" else None
 
 

@@ -50,7 +50,7 @@ class ShareOffset(NamedTuple):
 async def described_share_group(
     wire: KafkaWire, group_id: str, at: Coordinator, left_ms: float
 ) -> GroupDescription | None:
-    """Return a share group; None where there is none of that name, or none is served.
+    """Return a share group; None if there is none of that name.
 
     Raises:
         TidegaugeError: as the coordinator responds.
@@ -117,7 +117,7 @@ def altered_share_offsets(
 
 
 def share_group_of(group: DescribedGroup, coordinator: int) -> GroupDescription:
-    """Return a share group as Kafka's response has it; a member moves to its target at once."""
+    """Return a share group by Kafka's response; members are at their targets."""
     return GroupDescription(
         group.group_id,
         group.group_state,

@@ -1,7 +1,7 @@
 """A member of a share group (KIP-932) at one partition, whose requests are made one by one.
 
 For stories in which it counts what each request does: nothing is fetched, acknowledged or repeated by itself, and no
-heartbeat is sent but those of ``join``.
+heartbeat is sent but by ``join``.
 
 Rules:
     1. A member's session is at the leader of the partition, on a connection of its own: when that closes, what the
@@ -61,7 +61,7 @@ _MOVED = frozenset(
 
 
 class Says(IntEnum):
-    """What a member says of a record (AcknowledgeType)."""
+    """An acknowledgement of a record (AcknowledgeType)."""
 
     GAP = 0
     ACCEPT = 1
@@ -86,7 +86,7 @@ class _Leader(NamedTuple):
 
 
 class ShareMember:
-    """See the module.
+    """A member of a share group.
 
     Args:
         servers: returns addresses of brokers that serve Kafka clients, those that are up.
@@ -201,7 +201,7 @@ class ShareMember:
         return delivered
 
     def _delivered(self, one: share_fetch.PartitionData) -> list[Delivered]:
-        """Return the records that were acquired of what a response has, and note the offsets without one."""
+        """Return a response's acquired records, and note offsets without a record."""
         counts = {
             offset: them.delivery_count
             for them in one.acquired_records
@@ -300,7 +300,7 @@ def _whose(group_id: str) -> FindCoordinatorRequest:
 
 
 def _leaders(response: Any, at: TopicPartition) -> list[_Leader]:
-    """Return the leader that a broker's metadata name; none if they name none that is alive."""
+    """Return the live leader by a broker's metadata, if any."""
     addresses = {one.node_id: f"{one.host}:{one.port}" for one in response.brokers}
     return [
         _Leader(one.leader_id, addresses[one.leader_id], one.leader_epoch, bytes(topic.topic_id))
@@ -311,7 +311,7 @@ def _leaders(response: Any, at: TopicPartition) -> list[_Leader]:
 
 
 def _in_ranges(offsets: Mapping[int, Says]) -> list[tuple[int, list[int]]]:
-    """Return what is said of offsets as first offsets with the types of those that follow each other."""
+    """Return acknowledgements as first offsets with the types of consecutive offsets."""
     ranges: list[tuple[int, list[int]]] = []
     for offset in sorted(offsets):
         if ranges and ranges[-1][0] + len(ranges[-1][1]) == offset:

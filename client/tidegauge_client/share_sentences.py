@@ -14,8 +14,8 @@ MAX_NAMED = 10
 """Maximum number of ranges of offsets that a sentence names."""
 
 RULE_LEADER = (
-    "members fetch from the leader of the partition, which keeps in memory what is in flight; it does not look at the "
-    "group's members or their assignment (SharePartitionManager)"
+    "members fetch from the leader of the partition, which keeps in memory the records in flight; it does not look at "
+    "the group's members or their assignment (SharePartitionManager)"
 )
 RULE_LOAD = (
     "a share partition is made at the first fetch that its partition's leader gets, in the leader epoch of that "
@@ -86,22 +86,22 @@ RULE_ARCHIVED = (
     "delivered share.delivery.count.limit times"
 )
 RULE_ARCHIVED_BY_LOG = (
-    "available records before the log start and those of aborted transactions are archived where they are, which is "
+    "available records before the log start and aborted transactions' records are archived in memory, which is "
     "not written (SharePartition.updateCacheAndOffsets, filterAbortedTransactionalAcquiredRecords)"
 )
 RULE_UNKNOWN = (
-    "records between those of the state that was read may have been delivered or not, so they are acquired as if they "
-    "were new (SharePartition, initialReadGapOffset)"
+    "records between the ones in the state that was read may have been delivered or not, so they are acquired as if "
+    "they were new (SharePartition, initialReadGapOffset)"
 )
 RULE_NONE = "offsets without a record, of markers and of what compaction removed, are never acquired once passed"
 RULE_COMMITTED = (
     "a group with share.isolation.level=read_committed is given records up to the last stable offset, others up to the "
-    "high watermark, those of open and aborted transactions included (DelayedShareFetch)"
+    "high watermark, open and aborted transactions' included (DelayedShareFetch)"
 )
 
 
 def named(records: Sequence[Records], *, counts: bool = True) -> str:
-    """Return offsets in words, with how often each was delivered unless that is not wanted."""
+    """Return offsets in words, with their delivery counts if wanted."""
     shown = [f"{one.offsets} ({times(one.delivery_count)})" if counts else one.offsets for one in records[:MAX_NAMED]]
     return ", ".join([*shown, *(["..."] if len(records) > MAX_NAMED else [])])
 

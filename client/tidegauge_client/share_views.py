@@ -121,7 +121,7 @@ class KeptShare:
 
 @dataclass(frozen=True, slots=True)
 class BrokerShares:
-    """What one broker has of share partitions.
+    """The share partitions at one broker.
 
     Attributes:
         refusals: why states are out of service, by coordinator key.
@@ -195,7 +195,7 @@ def _records(one: lab_pb2.ObservedShareRecords) -> Records:
 async def shares_at(
     addresses: Sequence[str], security: Security, group_id: str, at: TopicPartition
 ) -> dict[int, BrokerShares]:
-    """Return what brokers have of a share partition, by id; without those that have no lab or do not respond.
+    """Return a share partition at responding brokers with a lab, by id.
 
     No fault affects the lab's own calls: a broker that is partitioned from clients still responds.
     """
@@ -214,7 +214,7 @@ async def shares_at(
 async def ask_for_shares(
     channels: Channels, address: str, request: lab_pb2.ObserveSharesRequest, timeout_ms: float
 ) -> lab_pb2.ObserveSharesResponse | None:
-    """Return a broker's response; None where it has no lab, or does not respond in time."""
+    """Return a broker's response; None without a lab, or without a response."""
     # The generated stub serves both kinds of channel; only its type stub distinguishes two classes.
     lab = cast("LabServiceAsyncStub", lab_service_pb2_grpc.LabServiceStub(channels.channel(address)))
     try:

@@ -17,8 +17,8 @@ Rules (FetchCollector, OffsetsForLeaderEpochUtils, SubscriptionState; KIP-320):
     4. A position below which the log was truncated (a diverging epoch) continues where the logs diverge, or is raised
        if there is no policy: records that were read may be lost.
     5. CORRUPT_MESSAGE is raised after the records before it were returned.
-    6. What is not raised is noted: why a partition can't be read now, and that a position was reset.
-    7. A partition with an error to be raised is not fetched before it was; a seek discards it, as it discards what was
+    6. Problems that are not raised are noted: why a partition can't be read now, and that a position was reset.
+    7. A partition with an error to be raised is not fetched before it was; a seek discards it, and all records
        fetched (CompletedFetch).
 """
 
@@ -117,7 +117,7 @@ class Fetched:
         return self.given >= len(self.decoded) and not self.headers
 
     def take(self, topic_partition: TopicPartition, limit: int, position: Position, *, check_crc: bool) -> _Taken:
-        """Return the next records; a batch is decoded as a whole when its first record is needed."""
+        """Return the next records; decode a batch when its first is needed."""
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and not self.is_over:
             if self.given < len(self.decoded):
@@ -139,7 +139,7 @@ class Fetched:
     def _sound_part(
         self, topic_partition: TopicPartition, header: BatchHeader, position: Position, check_crc: bool
     ) -> Iterator[ConsumerRecord]:
-        """Return the records of a batch before the unreadable one; none if the batch's CRC does not match."""
+        """Yield a batch's records before an unreadable one; none if the CRC mismatches."""
         with contextlib.suppress(TidegaugeError):
             for record in decode_batch(self.data, header, position.offset, check_crc=check_crc):
                 yield ConsumerRecord._make((*topic_partition, *record))
@@ -249,7 +249,7 @@ class Subscription:
 
     @staticmethod
     def _begin_again(state: PartitionState) -> None:
-        """Discard what was fetched at another position, and what it led to (rule 7)."""
+        """Discard records fetched at another position, and their errors (rule 7)."""
         state.fetched = None
         state.retry_at_ms = 0.0
         state.problem = None
@@ -321,11 +321,11 @@ class Subscription:
             )
 
     def troubles(self) -> dict[TopicPartition, TidegaugeError]:
-        """Return the partitions whose last attempt failed and is retried, each with its error (rule 6)."""
+        """Return the errors of partitions whose last attempt is retried (rule 6)."""
         return {tp: state.trouble for tp, state in self._states.items() if state.trouble is not None}
 
     def take_notices(self) -> list[str]:
-        """Return what happened to positions since the last call, a sentence each (rule 6)."""
+        """Return notices about positions since the last call (rule 6)."""
         taken = list(self._notices)
         self._notices.clear()
         return taken
@@ -333,7 +333,7 @@ class Subscription:
     # The brokers' side ------------------------------------------------------------------------------------------
 
     def due(self, *phases: Phase, now_ms: float) -> list[TopicPartition]:
-        """Return the partitions in these phases that are due for a request, the one asked longest ago first."""
+        """Return the partitions due for a request in these phases, oldest first."""
         return [
             tp
             for tp, state in self._states.items()
@@ -381,7 +381,7 @@ class Subscription:
         return self._state(topic_partition).reset
 
     def _current(self, topic_partition: TopicPartition, asked: Position, phase: Phase) -> PartitionState | None:
-        """Return the state, if it is still that of the request (rule 1)."""
+        """Return the state, if it is still the request's (rule 1)."""
         state = self._states.get(topic_partition)
         if state is None or state.phase is not phase or state.position is None or state.fetched is not None:
             return None

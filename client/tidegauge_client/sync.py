@@ -91,7 +91,7 @@ class SyncProducer(ProducerFacade):
         self._loop.run(self._inner.flush())
 
     def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> TopicInfo:
-        """Return a topic's partitions, waiting for the metadata up to max_block_ms unless given another timeout.
+        """Return a topic's partitions; wait for metadata up to the timeout or max_block_ms.
 
         Raises:
             TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
@@ -99,11 +99,11 @@ class SyncProducer(ProducerFacade):
         return self._loop.run(self._inner.partitions_for(topic, timeout_ms=timeout_ms))
 
     def topic_identity(self, topic: str) -> TopicIdentity:
-        """Return the ids of a topic and its cluster as this producer's metadata has them now; empty while unknown."""
+        """Return the ids of a topic and its cluster, empty while unknown."""
         return self._inner.topic_identity(topic)
 
     def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
-        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        """Return a topic's partitions led by Apache Kafka brokers, with leaders."""
         return self._inner.led_by_kafka(topic)
 
     def init_transactions(self) -> None:
@@ -140,13 +140,13 @@ class SyncProducer(ProducerFacade):
         """Send the remaining records, wait for their acknowledgements, and commit; return when the commit is decided.
 
         Raises:
-            TidegaugeError: INVALID_TXN_STATE, a record has failed, and the transaction must be aborted;
-                REQUEST_TIMED_OUT, the outcome is unknown: call it again; PRODUCER_FENCED.
+            TidegaugeError: INVALID_TXN_STATE, a record has failed, and the transaction must be aborted.
+                REQUEST_TIMED_OUT, the outcome is unknown: call it again. PRODUCER_FENCED.
         """
         self._loop.run(self._inner.commit_transaction())
 
     def abort_transaction(self) -> None:
-        """Drop what is not acknowledged, and abort; the next transaction may begin after it.
+        """Drop unacknowledged records, and abort; the next transaction may begin after it.
 
         Raises:
             TidegaugeError: REQUEST_TIMED_OUT: call it again; PRODUCER_FENCED.
@@ -216,11 +216,11 @@ class SyncConsumer(Facade[Consumer]):
         self._loop.run(self._inner.subscribe(topics, timeout_ms=timeout_ms))
 
     def topic_identity(self, topic: str) -> TopicIdentity:
-        """Return the ids of a topic and its cluster as this consumer's metadata has them now; empty while unknown."""
+        """Return the ids of a topic and its cluster, empty while unknown."""
         return self._inner.topic_identity(topic)
 
     def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
-        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        """Return a topic's partitions led by Apache Kafka brokers, with leaders."""
         return self._inner.led_by_kafka(topic)
 
     def assignment(self) -> list[TopicPartition]:
@@ -256,10 +256,10 @@ class SyncConsumer(Facade[Consumer]):
         self._loop.run(self._inner.seek_to_end(partitions))
 
     def position(self, topic_partition: TopicPartition, *, timeout_ms: float = 60_000) -> int:
-        """Return the offset of the next record that poll returns; it is looked up first if there is none yet.
+        """Return the offset of the next record of poll; look it up if unknown.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, not assigned; REQUEST_TIMED_OUT; OFFSET_OUT_OF_RANGE without a reset
+            TidegaugeError: INVALID_REQUEST, not assigned, REQUEST_TIMED_OUT, or OFFSET_OUT_OF_RANGE without a reset
                 policy.
         """
         return self._loop.run(self._inner.position(topic_partition, timeout_ms=timeout_ms))
@@ -269,11 +269,11 @@ class SyncConsumer(Facade[Consumer]):
         return self._inner.high_watermark(topic_partition)
 
     def troubles(self) -> dict[TopicPartition, TidegaugeError]:
-        """Return the partitions that can't be read at the moment, each with the reason; they are retried."""
+        """Return the reasons why partitions can't be read now; they are retried."""
         return self._inner.troubles()
 
     def take_notices(self) -> list[str]:
-        """Return what happened to positions since the last call, such as a reset by ``auto_offset_reset``."""
+        """Return notices about positions since the last call, such as resets."""
 
         async def work() -> list[str]:
             return self._inner.take_notices()
@@ -281,7 +281,7 @@ class SyncConsumer(Facade[Consumer]):
         return self._loop.run(work())
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return the next records as soon as there are some; none if the timeout passes first.
+        """Return the next records, as soon as some arrive; none after the timeout.
 
         Raises:
             TidegaugeError: OFFSET_OUT_OF_RANGE without a reset policy, CORRUPT_MESSAGE, or another error that is not

@@ -71,13 +71,13 @@ class SyncAdmin(Facade[Admin]):
     def describe_replicas(
         self, topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """Return what each live broker holds of the topics (none named: all); None if a broker did not respond."""
+        """Return the replicas at each live broker (no topics: all); None: no response."""
         return self._loop.run(self._inner.describe_replicas(topics, timeout_ms=timeout_ms))
 
     def describe_replicas_of(
         self, brokers: Sequence[BrokerInfo], topics: Collection[str] = (), *, timeout_ms: float = PROBE_TIMEOUT_MS
     ) -> dict[int, list[metadata_pb2.ReplicaDescription] | None]:
-        """Return what the given brokers hold of the topics, by broker id; None for a broker that did not respond."""
+        """Return the replicas at the given brokers, by id; None: no response."""
         return self._loop.run(self._inner.describe_replicas_of(brokers, topics, timeout_ms=timeout_ms))
 
     def replica_reports_of(
@@ -88,7 +88,7 @@ class SyncAdmin(Facade[Admin]):
         with_znodes: bool = False,
         timeout_ms: float = PROBE_TIMEOUT_MS,
     ) -> dict[int, metadata_pb2.DescribeReplicasResponse | None]:
-        """Return what the given brokers hold of the topics, and which requests about them were refused.
+        """Return the replicas at the given brokers, and refused requests about them.
 
         Args:
             brokers: that are asked.
@@ -114,9 +114,10 @@ class SyncAdmin(Facade[Admin]):
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return offsets by time: -1 the high watermark, -2 the log start offset, -3 the largest timestamp, else ms.
+        """Return offsets by time in ms, or by Kafka's special values.
 
-        A partition that holds no such record is left out, as in Kafka.
+        -1 is the high watermark, -2 the log start offset, -3 the largest timestamp. A partition without such a record
+        is left out, as in Kafka.
 
         Raises:
             TidegaugeError: the last error of a broker, when the timeout has passed, or at once if it is not retriable.
@@ -136,8 +137,8 @@ class SyncAdmin(Facade[Admin]):
         """Create a topic; return its id when the controller's metadata shows a leader for each partition.
 
         Raises:
-            TidegaugeError: what is wrong with the request, before anything is sent if that can be known;
-                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller responds; REQUEST_TIMED_OUT, the
+            TidegaugeError: the request is invalid, checked before anything is sent if possible.
+                TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, ... as the controller responds. REQUEST_TIMED_OUT, the
                 topic may exist all the same.
         """
         return self._loop.run(
@@ -181,7 +182,7 @@ class SyncAdmin(Facade[Admin]):
         self._loop.run(self._inner.create_partitions(name, total_count, assignment=assignment, timeout_ms=timeout_ms))
 
     def is_marked_for_deletion(self, name: str) -> bool:
-        """Return whether the deletion of a topic has begun and not ended, so that no metadata shows it any more.
+        """Return whether a topic is being deleted, so that no metadata shows it.
 
         Kafka has no request for that. The controller is asked to grow the topic to one partition, which changes nothing
         in any case: a topic that exists has one at least, and one in deletion is refused with INVALID_TOPIC_EXCEPTION
@@ -190,7 +191,7 @@ class SyncAdmin(Facade[Admin]):
         return self._loop.run(self._inner.is_marked_for_deletion(name))
 
     def unknown_topic(self, name: str) -> TidegaugeError:
-        """Return the error for a topic that no metadata shows: it is marked for deletion, or does not exist."""
+        """Return the error for a topic in no metadata: in deletion, or unknown."""
         return self._loop.run(self._inner.unknown_topic(name))
 
     def elect_leaders(
@@ -268,7 +269,7 @@ class SyncAdmin(Facade[Admin]):
         return self._loop.run(self._inner.describe_topic_settings(topic))
 
     def describe_broker_settings(self, broker_id: int | None) -> list[ConfigEntry]:
-        """Return all settings of a broker, by name; None: those that are set for all brokers.
+        """Return a broker's settings, by name; None: the settings for all brokers.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, there is no such live broker, or it does not respond.
@@ -305,7 +306,7 @@ class SyncAdmin(Facade[Admin]):
         """Set and remove dynamic settings of a broker, or (None) of all; return the change's number.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, a setting is not dynamic; INVALID_CONFIG; BROKER_NOT_AVAILABLE.
+            TidegaugeError: INVALID_REQUEST, a setting is not dynamic. INVALID_CONFIG, BROKER_NOT_AVAILABLE.
         """
         return self._loop.run(self._inner.alter_broker_settings(broker_id, changes, deleted))
 
@@ -342,11 +343,11 @@ class SyncAdmin(Facade[Admin]):
 
         Args:
             states: only those in one of these states, such as Ongoing; none: all.
-            producer_ids: only those of these producers; none: all.
+            producer_ids: only ids of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
-                timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing (rule 4 of ``admin_groups``); None: until the
+                timeout, 0: not at all.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its transactional ids would be missing.
@@ -370,15 +371,15 @@ class SyncAdmin(Facade[Admin]):
         timeout_ms: float | None = None,
         missing_ms: float | None = None,
     ) -> tuple[list[ListedTransaction], str]:
-        """Return the transactional ids of the brokers that respond, in order, and the missing parts; empty: none.
+        """Return the transactional ids of responding brokers, and the missing parts.
 
         Args:
             states: only those in one of these states, such as Ongoing; none: all.
-            producer_ids: only those of these producers; none: all.
+            producer_ids: only ids of these producers; none: all.
             running_longer_than_ms: only transactions that began earlier.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4 of ``admin_groups``); None: until the
-                timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing (rule 4 of ``admin_groups``); None: until the
+                timeout, 0: not at all.
         """
         return self._loop.run(
             self._inner.list_transactions_there(
@@ -399,7 +400,7 @@ class SyncAdmin(Facade[Admin]):
         return self._loop.run(self._inner.describe_transaction(transactional_id, timeout_ms=timeout_ms))
 
     def transaction_version(self, broker_id: int, *, timeout_ms: float | None = None) -> int | None:
-        """Return the cluster's transaction.version as a broker has it; None: it has no features (ZooKeeper mode).
+        """Return the cluster's transaction.version by a broker; None in ZooKeeper mode.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, NETWORK_EXCEPTION, ...
@@ -462,7 +463,7 @@ class SyncAdmin(Facade[Admin]):
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing (rule 4); None: until the timeout, 0: not at all.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, a broker does not respond: its groups would be missing.
@@ -472,12 +473,12 @@ class SyncAdmin(Facade[Admin]):
     def list_groups_there(
         self, states: Collection[str] = (), *, timeout_ms: float | None = None, missing_ms: float | None = None
     ) -> tuple[list[ListedGroup], str]:
-        """Return the groups of the brokers that respond, by id, and the missing parts; empty: none.
+        """Return the groups of responding brokers, by id, and the missing parts.
 
         Args:
             states: only those in one of these states, such as Stable; none: all.
             timeout_ms: how long to retry.
-            missing_ms: how long to retry where a part is missing (rule 4); None: until the timeout; 0: not at all.
+            missing_ms: how long to retry if a part is missing (rule 4); None: until the timeout, 0: not at all.
         """
         return self._loop.run(self._inner.list_groups_there(states, timeout_ms=timeout_ms, missing_ms=missing_ms))
 
@@ -495,7 +496,7 @@ class SyncAdmin(Facade[Admin]):
         return self._loop.run(self._inner.describe_group(group_id, timeout_ms=timeout_ms))
 
     def share_offsets(self, group_id: str, *, timeout_ms: float | None = None) -> dict[TopicPartition, ShareOffset]:
-        """Return start offset and lag of the partitions of a share group (KIP-932) that are initialized."""
+        """Return start offset and lag of a share group's initialized partitions (KIP-932)."""
         return self._loop.run(self._inner.share_offsets(group_id, timeout_ms=timeout_ms))
 
     def alter_share_offsets(
@@ -532,7 +533,7 @@ class SyncAdmin(Facade[Admin]):
     def committed_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets, of some partitions or (None) of all; those without one are left out."""
+        """Return a group's committed offsets, of some partitions or (None) all."""
         return self._loop.run(self._inner.committed_offsets(group_id, partitions, timeout_ms=timeout_ms))
 
     def commit_offsets(
@@ -553,7 +554,7 @@ class SyncAdmin(Facade[Admin]):
         return self._inner.security
 
     def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
-        """Return one broker's view of all topics, or of those named; an unknown topic carries its error.
+        """Return one broker's view of the named topics; an unknown topic carries its error.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.
@@ -573,13 +574,13 @@ class SyncAdmin(Facade[Admin]):
     def metadata_of_each(
         self, brokers: Sequence[BrokerInfo], topics: Collection[str] | None = None
     ) -> dict[int, ClusterInfo]:
-        """Return the views of some brokers by broker id; those that do not respond are left out."""
+        """Return the views of those brokers that respond, by broker id."""
         return self._loop.run(self._inner.metadata_of_each(brokers, topics))
 
     def metadata_of_all(self, topics: Collection[str] | None = None) -> dict[int, ClusterInfo]:
-        """Return the views of all live brokers that respond, by broker id; at least one.
+        """Return the views of all live brokers that respond, by id.
 
-        The brokers are those of the first view, and those that the newest one has besides: the first may be old. Where
+        At least one. The brokers come from the first view and from the newest one: the first may be old. If
         none responds when it is asked by its address, the first view is under ``NO_ID``.
 
         Raises:

@@ -31,7 +31,7 @@ _WITHOUT_ZOOKEEPER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """What one replica reports; None if it could not be asked.
+    """The report of one replica; None if it could not be asked.
 
     Attributes:
         is_kafkas: whether it is an Apache Kafka broker's, which can't be asked.
@@ -50,7 +50,7 @@ class ReplicaState:
 
     @property
     def shown_role(self) -> str:
-        """Return the role for people: of a Kafka broker's replica that it is one."""
+        """Return the role for people; of a Kafka broker's replica ``kafka``."""
         return KAFKA if self.is_kafkas else self.role
 
 

@@ -22,7 +22,7 @@ class TopicIds:
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        """Return the id in each place that is known, by the place in words."""
+        """Return the known ids, by the place in words."""
         znode = [] if self.znode is None else [("the topic's znode", self.znode)]
         by_id: dict[str, list[int]] = {}
         for broker, topic_id in sorted(self.replicas.items()):

@@ -4,19 +4,19 @@ Rules (KafkaProducer, TransactionManager):
     1. ``init_transactions`` gives the producer id and epoch; producers that had the transactional id before are fenced.
     2. A partition is added to the transaction before the first record for it is sent; the offsets of a group likewise.
     3. A record that fails leaves the transaction to be aborted: a commit raises. An abort after a failure, or with
-       records that were not acknowledged, drops what is left and raises the producer epoch (KIP-360): the sequences
+       records that were not acknowledged, drops the rest and raises the producer epoch (KIP-360): the sequences
        begin again, and a late request of the old epoch is refused.
     4. A fenced producer can do nothing any more.
     5. Requests are repeated while the coordinator moves, loads, or ends the transaction before. A commit whose time is
        over may be called again, and only that: whether the transaction is committed is unknown.
-    6. Once a commit or an abort has begun the transaction takes nothing more (beginCommit, beginAbort): what was sent
+    6. Once a commit or an abort has begun the transaction takes nothing more (beginCommit, beginAbort): a record sent
        later would belong to the next one. A request that adds something is carried out even if the caller gives up
        waiting for it, and the end waits for it; if it has no response in time, the transaction must be aborted. So the
        coordinator never has a transaction of which this producer does not know.
     7. A commit that is called while another one has not ended waits for it, and shares its outcome; so does an abort
        (TransactionManager.handleCachedTransactionRequestResult).
     8. A producer that stops completes a commit or an abort that has begun, and aborts a transaction that is open
-       (Sender.run, once it is to close). Where there is no time for it, the transaction ends by its timeout.
+       (Sender.run, once it is to close). Without time for it, the transaction ends by its timeout.
 
 Only ``producer`` knows the records; this module sends requests and keeps the state.
 """
@@ -72,7 +72,7 @@ _FATAL = frozenset(
 
 
 class Phase(Enum):
-    """What may be called next."""
+    """Calls allowed next."""
 
     NEW = "init_transactions must be called first"
     READY = "no transaction has begun; call begin_transaction"
@@ -83,7 +83,7 @@ class Phase(Enum):
 
 
 class Transactions:
-    """See the module.
+    """The transactions of one producer.
 
     Args:
         transactional_id: of the producer.
@@ -222,11 +222,11 @@ class Transactions:
 
     @property
     def is_adding(self) -> bool:
-        """Return whether the coordinator may come to have a partition or offsets of which nothing is known here yet."""
+        """Return whether additions to the transaction are in flight."""
         return bool(self._additions)
 
     async def until_added(self) -> None:
-        """Wait for what is being added."""
+        """Wait for additions in flight."""
         while self._additions:
             await asyncio.wait(set(self._additions))
 
@@ -266,7 +266,7 @@ class Transactions:
             yield not is_over
 
     async def close(self) -> None:
-        """Give up what is being added: the producer stops, and what has not ended ends by its timeout (rule 8)."""
+        """Give up additions in flight: the producer stops, and an open transaction ends by its timeout (rule 8)."""
         additions = set(self._additions)
         for task in additions:
             task.cancel()
@@ -282,7 +282,7 @@ class Transactions:
         self.phase = Phase.COMMITTING if committed else Phase.ABORTING
         await self.until_added()
         if committed:
-            self.expect(Phase.COMMITTING)  # what was being added may have failed
+            self.expect(Phase.COMMITTING)  # additions may have failed
         if self._partitions or self._has_offsets:
             try:
                 await self._ask(apis.END_TXN, EndTxnRequest(*self._who(), committed))
@@ -364,7 +364,7 @@ class Transactions:
 
 
 def _raise_first(response: Any) -> None:
-    """Raise the first error; that of a partition that was not tried because of another one's comes last."""
+    """Raise the first error; an error due to another partition's comes last."""
     codes = [ErrorCode.of(getattr(response, "error_code", 0))]
     codes += errors_of(getattr(response, "topics", ())).values()
     for topic in getattr(response, "results_by_topic_v3_and_below", ()):

@@ -1,7 +1,7 @@
 """Explain why a transactional id is as it is: facts in, sentences out, each with Kafka's rule. Pure.
 
-Rules: those of ``explanation``: every sentence follows from the facts and names its rule; what is not known is called
-unknown; a sentence about time names an upper bound. Source: TransactionCoordinator, TransactionStateManager and
+Rules (as in ``explanation``): every sentence follows from the facts and names its rule. An unknown fact is called
+unknown. A sentence about time names an upper bound. Source: TransactionCoordinator, TransactionStateManager and
 TransactionMarkerChannelManager of Kafka 3.9.
 """
 
@@ -80,7 +80,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class TransactionFacts:
-    """What is known of a transactional id.
+    """The known facts of a transactional id.
 
     Attributes:
         partition: of __transaction_state that holds it; None: there is no such topic.
@@ -91,7 +91,7 @@ class TransactionFacts:
         now_ms: when it was asked for, in ms since 1970.
         interval_ms: between two looks of the coordinator for timed-out transactions.
         transaction_version: the level of the feature in the cluster; None: it has no features, or it is not known.
-        spoken_version: of transactions, that the producer of the last one speaks, 1 or 2; 0: the id's producer has
+        spoken_version: of transactions, that the producer of the last one speaks, 1 or 2. 0: the id's producer has
             begun none yet; None: not known.
     """
 
@@ -154,7 +154,7 @@ def _coordinator(facts: TransactionFacts) -> Iterator[Sentence]:
         )
     elif facts.transaction is not None and facts.transaction.coordinator != held.leader:
         text = (
-            f"{where}. What follows is from broker {facts.transaction.coordinator}, which takes itself for the "
+            f"{where}. The rest is from broker {facts.transaction.coordinator}, which takes itself for the "
             "coordinator, and may be old."
         )
         rule, change = RULE_COORDINATOR, f"a response of broker {held.leader}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def spoken_version(address: str, security: Security, transactional_id: str) -> int | None:
-    """Return the version of transactions that the producer of an id's last transaction speaks (KIP-890).
+    """Return the transaction version of an id's last producer (KIP-890).
 
     Args:
         address: of the id's coordinator.

@@ -1,4 +1,4 @@
-"""What sentences about transactions share: Kafka's rules, times, and when a coordinator ends a transaction. Pure."""
+"""Parts of sentences about transactions: Kafka's rules, times, and when a coordinator ends a transaction. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREPARED = {"PrepareCommit": "commit", "PrepareAbort": "abort"}
 
 
 def decision_of(transaction: TransactionDescription) -> str:
-    """Return ``commit`` or ``abort`` where the end is decided and markers are still to be written; else empty."""
+    """Return ``commit`` or ``abort`` while markers of a decision are missing; else empty."""
     return _PREPARED.get(transaction.state, "")
 
 

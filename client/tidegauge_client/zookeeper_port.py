@@ -16,7 +16,7 @@ _SIGNS = (b"Zookeeper version", b"srvr is not executed")
 
 
 async def is_zookeeper(address: str) -> bool:
-    """Return whether a ZooKeeper serves at ``host:port``; False if nothing says so within a second."""
+    """Return whether a ZooKeeper responds at ``host:port`` within a second."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -1,7 +1,7 @@
 """A client of Tidegauge's control interface in one file: copy it beside your tests.
 
-It needs Python 3.10 and nothing else. Each method returns when its effect is there; what is not as it should be raises
-``Refused`` with the sentence of the server, and a wait that runs out has what is true instead in ``actual``.
+It needs Python 3.10 and nothing else. Each method returns when its effect is there; a failed expectation raises
+``Refused`` with the sentence of the server, and a wait that runs out has the actual state in ``actual``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MARGIN_SECONDS = 150.0
 
 
 class Refused(AssertionError):
-    """The server's error: its HTTP status, its name, its sentence, and what is true instead."""
+    """The server's error: its HTTP status, its name, its sentence, and the actual state."""
 
     def __init__(self, status: int, body: Json) -> None:
         super().__init__(f"{body['error']['name']}: {body['error']['message']}")

@@ -1,4 +1,4 @@
-"""The membership of a cluster that was ended: a ZooKeeper session, or (KRaft mode) that of a broker epoch."""
+"""The membership of a cluster that was ended: a ZooKeeper session, or (KRaft mode) a broker epoch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class EndedMembership(NamedTuple):
-    """See the module.
+    """A membership that was ended.
 
     Attributes:
         number: the session's id, or the broker epoch.
@@ -22,7 +22,7 @@ class EndedMembership(NamedTuple):
         return {"session": f"0x{self.number:x}"} if self.is_session else {"broker_epoch": self.number}
 
     def words(self, name: str) -> str:
-        """Return what is said of its end.
+        """Return the sentence about its end.
 
         Args:
             name: of the broker's process.
@@ -33,7 +33,7 @@ class EndedMembership(NamedTuple):
 
     @property
     def clause(self) -> str:
-        """What is said of its end behind what was done to the process."""
+        """The clause about its end, to follow the sentence about the process."""
         if self.is_session:
             return f"and its ZooKeeper session 0x{self.number:x} has been ended"
         return f"and fenced by the active controller (broker epoch {self.number})"

@@ -1,4 +1,4 @@
-"""What a consumer group shall be, for tests and scenarios; what is true instead, in a sentence. Pure."""
+"""Conditions on a consumer group, for tests and scenarios; the actual state, in a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegauge_client.kafka_brokers import on_kafka_brokers
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """What a consumer group shall be; None: anything.
+    """A condition on a consumer group; None: anything.
 
     Attributes:
         state: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead (unknown to its coordinator); of a
@@ -51,7 +51,7 @@ class GroupCondition:
         return self.lag is not None or self.committed is not None
 
     def problem(self, group: GroupDescription, rows: Sequence[OffsetRow] = ()) -> str | None:
-        """Return what is true of the group instead; None if it is as it shall be."""
+        """Return the violated part of the condition; None if it holds."""
         return next(chain(self._group_problems(group), self._offset_problems(group, rows)), None)
 
     def _group_problems(self, group: GroupDescription) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _in_words(assignment: Mapping[str, Collection[TopicPartition]]) -> str:
 async def look_at_group(
     admin: Admin, group_id: str, condition: GroupCondition, timeout_ms: float
 ) -> GroupDescription | str:
-    """Return the group if the condition holds, else what is true instead.
+    """Return the group if the condition holds, else the actual state.
 
     Raises:
         TidegaugeError: the coordinator does not respond.
@@ -139,7 +139,7 @@ async def look_at_group(
 
 
 async def offset_rows_of(admin: Admin, group: GroupDescription) -> list[OffsetRow]:
-    """Return the partitions that a group reads or has offsets of, with their high watermarks."""
+    """Return a group's partitions, read or committed, with their high watermarks."""
     committed = await admin.committed_offsets(group.group_id)
     partitions = {*committed, *(at for member in group.members for at in member.assignment)}
     elsewhere = on_kafka_brokers(await admin.metadata({at.topic for at in partitions})) if partitions else {}

@@ -1,6 +1,6 @@
 """Asks brokers what they know, and says which of their responses counts: the one place in the lab that does either.
 
-Brokers' metadata caches differ for a while, and that of a broker which is partitioned from the controller stays behind.
+Brokers' metadata caches differ for a while, and a broker partitioned from the controller stays behind.
 
 Rules:
     1. Of several brokers' metadata the newest counts, by the client's rules (``tidegauge_client.metadata``:
@@ -47,12 +47,12 @@ MAX_RANGES = 200
 
 
 def newest_states(views: Mapping[int, ClusterInfo]) -> dict[TopicPartition, PartitionInfo]:
-    """Return the newest state of each partition in these views, by the broker that gave each (rules 1 and 2)."""
+    """Return the newest state of each partition in these views (rules 1, 2)."""
     return {part.topic_partition: part for part in newest_of(views)}
 
 
 def kafka_brokers(views: Mapping[int, ClusterInfo]) -> dict[int, str]:
-    """Return the live brokers without a gRPC listener, which are Apache Kafka's: addresses for Kafka clients by id."""
+    """Return the client addresses of live Apache Kafka brokers, by id."""
     found = newest_view(views).kafka_brokers if views else {}
     return {broker_id: one.address for broker_id, one in found.items()}
 
@@ -94,13 +94,13 @@ def controller_of(
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one broker said.
+    """The report of one broker.
 
     Attributes:
         metadata: its metadata cache; None if it did not respond.
         replicas: its replicas; None if it did not respond, or was not asked.
-        switches: what is in force in it; None likewise.
-        groups: the consumer groups that it coordinates; None likewise, or where they were not asked for.
+        switches: its active faults; None likewise.
+        groups: the consumer groups that it coordinates; None likewise, or if they were not asked for.
         shares: share partitions that it leads, and states of such that it keeps; None likewise, or without a lab.
         ready: health says SERVING for ``tidegauge.ready``: registered, metadata received, replicas in their roles.
     """
@@ -124,7 +124,7 @@ class Observation:
 
     @property
     def controller_epoch(self) -> int:
-        """The controller epoch of its metadata; -1 where it did not respond."""
+        """The controller epoch of its metadata; -1 if it did not respond."""
         return -1 if self.metadata is None else self.metadata.controller_epoch
 
     @property
@@ -178,13 +178,13 @@ class Observer:
         with_switches: bool = True,
         with_groups: bool = False,
     ) -> dict[int, Observation]:
-        """Ask brokers for metadata, replicas and what is in force in them.
+        """Ask brokers for metadata, replicas and active faults.
 
         Args:
             broker_ids: whom to ask.
             topics: of these topics; None: of all.
-            with_switches: whether to ask what is in force.
-            with_groups: whether to ask for groups, those of the share protocol included.
+            with_switches: whether to ask for active faults.
+            with_groups: whether to ask for groups, share groups included.
         """
         found = await asyncio.gather(
             *(self._one(one, topics, with_switches=with_switches, with_groups=with_groups) for one in broker_ids)
@@ -235,7 +235,7 @@ class Observer:
         return Observation(metadata, replicas, switches, groups=groups, shares=shares)
 
     async def metadata(self, broker_id: int, topics: Sequence[str] | None) -> ClusterInfo | None:
-        """Return one broker's metadata of topics (None: all); None if it does not respond."""
+        """Return one broker's metadata of topics (None: all); None: no response."""
         stub = self._channels.broker(self.addresses[broker_id])
         request = metadata_pb2.MetadataRequest(topics=topics or (), all_topics=topics is None)
         try:
@@ -246,12 +246,12 @@ class Observer:
     async def replicas_of_each(
         self, broker_ids: Collection[int], topics: Sequence[str]
     ) -> dict[int, Sequence[metadata_pb2.ReplicaDescription]]:
-        """Return the replicas of topics (none named: all) by broker; brokers that do not respond are left out."""
+        """Return the replicas of topics (none named: all) by responding broker."""
         found = await asyncio.gather(*(self.replicas(one, topics) for one in broker_ids))
         return {one: said for one, said in zip(broker_ids, found, strict=True) if said is not None}
 
     async def replicas(self, broker_id: int, topics: Sequence[str]) -> Sequence[metadata_pb2.ReplicaDescription] | None:
-        """Return one broker's replicas of topics (none named: all); None if it does not respond (rule 4)."""
+        """Return one broker's replicas of topics (none named: all), if it responds (rule 4)."""
         if self._switches is not None:
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):

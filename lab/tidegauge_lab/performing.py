@@ -2,7 +2,7 @@
 
 Rules:
     1. ``perform`` returns when the effect is true, with a sentence for people.
-    2. What is asked for has been checked by its declaration; what only the cluster knows (there is no broker 7, the
+    2. The declaration has checked the request; an error that only the cluster knows (there is no broker 7, the
        follower is not held) raises TidegaugeError.
 """
 
@@ -34,7 +34,7 @@ from tidegauge_lab.switches import Switches, Until
 
 
 class Performed(NamedTuple):
-    """What became of an action.
+    """The result of an action.
 
     Attributes:
         changed: whether it changed anything.
@@ -67,7 +67,7 @@ async def perform(cluster: LocalCluster, wanted: WantedAction | FaultRequest) ->
 
 
 def on_processes(cluster: LocalCluster, kind: ActionKind, *targets: Target, **values: Any) -> list[Outcome]:
-    """Do an action on processes, which is the cluster's method of its name; ``values`` are those of its parameters.
+    """Do an action on processes, which is the cluster's method of its name; ``values`` are its parameters.
 
     Raises:
         TidegaugeError: it can't be done.

@@ -1,6 +1,6 @@
 """Figures about a cluster's replication, from its brokers' event logs: the Spark job's, in one process. Pure.
 
-The definitions stand in ``tidegauge_spark.replication_tables``: what a leadership is, when a partition is leaderless,
+The definitions are in ``tidegauge_spark.replication_tables``: what a leadership is, when a partition is leaderless,
 how long it is under min ISR, and how the high-watermark lag is weighted. A field that is missing or has another form
 than an event's counts as absent: a line that was damaged changes no other figure.
 Source: docs/events.md for the fields.
@@ -55,7 +55,7 @@ class _Fault(NamedTuple):
 
 
 def figures_of(events: Iterable[_Event], min_isr: int, topics: AbstractSet[str] = frozenset()) -> dict[str, Any]:
-    """Return the report on these events; its keys are those of ``tidegauge.replication_report``.
+    """Return the report on these events; its keys are the same as in ``tidegauge.replication_report``.
 
     Args:
         events: of all event logs, in any order.
@@ -164,7 +164,7 @@ def _under_min_isr(sizes: Sequence[_Moment], min_isr: int, last_ms: int) -> dict
 
 
 def _offsets(events: Sequence[_Event]) -> dict[TopicPartition, dict[int, list[_Moment]]]:
-    """Return each replica's log end offset minus high watermark at each change of one of them, once both are known."""
+    """Return each replica's lag, log end offset minus high watermark, at each change."""
     known: dict[tuple[TopicPartition, int], dict[str, int]] = {}
     found: dict[TopicPartition, dict[int, list[_Moment]]] = {}
     for event in events:
@@ -182,7 +182,7 @@ def _offsets(events: Sequence[_Event]) -> dict[TopicPartition, dict[int, list[_M
 
 
 def _hw_lag(of_partition: Sequence[_Leadership], lags: Mapping[int, Sequence[_Moment]]) -> dict[str, float] | None:
-    """Return the percentiles of the leaders' lag by name; None if no leader reported both offsets."""
+    """Return the percentiles of the leaders' lag; None if none is known."""
     weighted: list[tuple[int, int]] = []
     for led in of_partition:
         own = [one for one in lags.get(led.leader, []) if led.from_ms <= one.time_ms <= led.to_ms]
@@ -196,7 +196,7 @@ def _hw_lag(of_partition: Sequence[_Leadership], lags: Mapping[int, Sequence[_Mo
 
 
 def _percentile(weighted: Sequence[tuple[int, int]], share: float) -> float:
-    """Return the percentile of values that occur as often as their weights say, between two by interpolation."""
+    """Return a weighted percentile, interpolated between two values."""
     place = (sum(weight for _, weight in weighted) - 1) * share
     below, above = _value_at(weighted, int(place)), _value_at(weighted, -int(-place // 1))
     return float(below + (above - below) * (place - int(place)))

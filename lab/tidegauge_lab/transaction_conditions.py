@@ -1,4 +1,4 @@
-"""What a transactional id shall be, for tests and scenarios; what is true instead, in a sentence."""
+"""Conditions on a transactional id, for tests and scenarios; the actual state, in a sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN_STATES = (
 
 @dataclass(frozen=True, slots=True)
 class TransactionCondition:
-    """What a transactional id shall be; None: anything.
+    """A condition on a transactional id; None: anything.
 
     Attributes:
         state: such as Ongoing or CompleteCommit.
@@ -44,7 +44,7 @@ class TransactionCondition:
             raise ValueError(f"{self.state!r} is no state of a transactional id; there are {', '.join(known)}")
 
     def problem(self, found: TransactionDescription) -> str | None:
-        """Return what is true of the transactional id instead; None if it is as it shall be."""
+        """Return the violated part of the condition; None if it holds."""
         return next(self._problems(found), None)
 
     def _problems(self, found: TransactionDescription) -> Iterator[str]:
@@ -72,7 +72,7 @@ class TransactionCondition:
 async def look_at_transaction(
     admin: Admin, transactional_id: str, condition: TransactionCondition, timeout_ms: float
 ) -> TransactionDescription | str:
-    """Return the transactional id if the condition holds, else what is true instead.
+    """Return the transactional id if the condition holds, else the actual state.
 
     Raises:
         TidegaugeError: the coordinator does not respond.

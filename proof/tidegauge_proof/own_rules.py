@@ -10,14 +10,14 @@ A text defines one or more of these functions; whatever it leaves out is decided
 
 ``epochs`` is a list of ``(epoch, first offset)`` of the follower's own log, ``end`` its log end. ``leader_epoch`` and
 ``leader_end`` are the leader's response to where the follower's last epoch ends: the largest epoch of the leader's that
-is not above it, and where that one ends; both None if the leader has none. End offsets are exclusive.
+is not above it, and the end of that one; both None if the leader has none. End offsets are exclusive.
 
 Rules:
-    1. What a function raises, and what it returns that is no decision, never reaches the core: it is kept as ``fault``,
+    1. An exception of a function, or a result that is no decision, never reaches the core: it is kept as ``fault``,
        a sentence, and Kafka's own decision is taken.
     2. A call ends: after ``MOST_LINES`` executed lines it is broken off, as a fault; a text has no ``try``, which could
        keep it from that.
-    3. A text is Python and may do whatever the process may do. Who runs it says so before; a page runs it in the
+    3. A text is Python and may do whatever the process may do. The caller announces it before; a page runs it in the
        browser's sandbox.
 """  # noqa: E501 - a table's row is one line
 
@@ -42,7 +42,7 @@ PARAMETERS = {
 }
 """The functions and their parameters, by name and in order."""
 NAME = "own"
-"""What verdicts and pictures call a truncation rule of one's own."""
+"""The name of a user's own truncation rule in verdicts and pictures."""
 MOST_CHARACTERS = 10_000
 MOST_LINES = 20_000
 
@@ -89,7 +89,7 @@ class OwnRules:
         self.election = self._elect if "elect" in self._functions else None
 
     def call(self, function: str, *values: Any) -> Any:
-        """Return what one of the functions says; None, and a fault, if it does not end well."""
+        """Return the result of a function; None, and a fault, if it fails."""
         try:
             return _bounded(self._functions[function], values)
         except (Exception, _EndlessError) as problem:  # noqa: BLE001 - whatever it is, it is a fault of the text
@@ -156,7 +156,7 @@ class OwnTruncation(Kip320Rule):
     def truncation_offset(
         self, leader_end: EpochEnd, epochs: EpochCache, log_end_offset: int, high_watermark: int
     ) -> tuple[int, bool]:
-        """Return what the function says; it may ask again only if it truncates something and leaves something."""
+        """Return the function's decision; it may ask again only after a partial truncation."""
         theirs = (None, None) if leader_end.is_undefined else (leader_end.epoch, leader_end.end_offset)
         own = [(one.epoch, one.start_offset) for one in epochs.entries]
         found = self._rules.call("truncate", own, log_end_offset, high_watermark, *theirs)
@@ -221,7 +221,7 @@ def _bounded(function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
 
 
 def _line_of(problem: BaseException, name: str) -> str:
-    """Return where in the text it happened, in words; empty if it did not happen there."""
+    """Return the line of the text that raised, in words; empty if none did."""
     line, at = 0, problem.__traceback__
     while at is not None:
         line = at.tb_lineno if at.tb_frame.f_code.co_filename == name else line

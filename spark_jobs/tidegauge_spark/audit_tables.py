@@ -35,7 +35,7 @@ MEANINGS = {
     "misplaced": "acknowledged at one offset, but kept at another",
     "duplicated": "in the log more often than it was sent",
     "reordered": "a producer's later record has a lower offset than an earlier one of the same partition",
-    "reordered-in-real-time": "handed over after another was acknowledged, but stands before it",
+    "reordered-in-real-time": "handed over after another was acknowledged, but comes before it",
 }
 NOT_CHECKED = [
     "diverged, epoch-back, high-watermark-back, two-leaders, acknowledged-below-min-isr, read-differently: tidegauge "

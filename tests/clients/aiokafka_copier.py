@@ -2,12 +2,12 @@
 
 aiokafka's ``send_offsets_to_transaction`` takes a group's name and no generation (before KIP-447), so a copier reads
 one partition that is its own, under a transactional id of its own. After an error of a transaction the program begins
-again as a new process: the next InitProducerId ends what is open, and the positions are then those that were committed.
+again as a new process: the next InitProducerId ends an open transaction, and the positions are then the committed ones.
 
 aiokafka 0.14's ``AIOKafkaConsumer.committed`` does not look at the error of a whole OffsetFetch response (KIP-88, from
 version 2 on): NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS, which come without partitions, are None to it, as if
-nothing had been committed, and for as long as it asks a broker that was the coordinator once. Who reads on from there
-copies everything again. ``committed`` below can tell these apart.
+nothing had been committed, and for as long as it asks a broker that was the coordinator once. A client reading on
+from there copies everything again. ``committed`` below can tell these apart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIMIT_SECONDS = 60.0
 
 
 async def committed(admin: Any, group: str, partition: Any) -> int | None:
-    """Return the position that a group has committed at a partition; None where it has committed none.
+    """Return a group's committed position at a partition; None if there is none.
 
     A partition without a position is in the response, with -1; one that is missing there was not looked at, for an
     error of the whole response. The coordinator is looked for each time, until there is one.
@@ -58,7 +58,7 @@ async def committed(admin: Any, group: str, partition: Any) -> int | None:
 
 
 class Copier:
-    """See the module; the arguments are those of the copier of librdkafka, with ``assigned`` always a partition."""
+    """The copier; its arguments are the same as for librdkafka's, with ``assigned`` always a partition."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Copier:
 
     @property
     def _transaction(self) -> str:
-        """The name of the transaction in the history, of which what is read now is a part."""
+        """The name in the history of the transaction that takes the next reads."""
         return f"{self._history.process}-{self._transactions + 1}"
 
     async def _transact(self, records: list[Any]) -> None:
@@ -160,7 +160,7 @@ class Copier:
         self._history.end(begun)
 
     async def _rewind(self) -> None:
-        """Read on from what was committed."""
+        """Read on from the committed position."""
         begun = self._history.invoke("read-offsets", group=self._group)
         async with asyncio.timeout(LIMIT_SECONDS):
             position = await committed(self._admin, self._group, self._source)

@@ -1,4 +1,4 @@
-"""What the copiers in Python share: the history of a process (docs/histories.md), and its beginning again."""
+"""Common parts of the copiers in Python: the history of a process (docs/histories.md), and its beginning again."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ DEBUG = {"debug": os.environ["LIBRDKAFKA_DEBUG"]} if "LIBRDKAFKA_DEBUG" in os.en
 
 
 class Reader:
-    """See the module."""
+    """The reader of a group."""
 
     def __init__(self, servers: str, group: str, topic: str, history: str, instance: str = "") -> None:
         self._group, self._topic = group, topic
@@ -60,7 +60,7 @@ class Reader:
         count = 0
         while not self._ends.is_set():
             message = self._polled()
-            if self._has_moved:  # what was read of partitions that are another member's now is that member's to commit
+            if self._has_moved:  # records of partitions that are another member's now are that member's to commit
                 self._has_moved, count = False, 0
                 read.clear()
                 self._read_offsets()
@@ -75,7 +75,7 @@ class Reader:
     def _polled(self) -> Any:
         """Return a record or None.
 
-        Where partitions were assigned meanwhile the record was read after that: the poll's line stands behind it.
+        If partitions were assigned meanwhile the record was read after that: the poll's line comes behind it.
         """
         number = self._history.invoke("poll")
         message = self._consumer.poll(0.1)

@@ -1,7 +1,7 @@
 """Kafka clients that are not Python, as child processes: each line of a producer's stdin is a record.
 
-A consumer prints a line for each record. What a program needs (jars, modules, packages) is fetched once into the
-directory of bench/fetched.py; where that can't be had, ``Unavailable`` says what is missing.
+A consumer prints a line for each record. Requirements of a program (jars, modules, packages) are fetched once into the
+directory of bench/fetched.py; if they can't be had, ``Unavailable`` names the missing part.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Program:
     Attributes:
         client: its name in docs/clients.md.
         version: of the client.
-        produce: the command that sends stdin's lines; {servers} and {topic} are replaced; () where it can't.
-        consume: the command that reads {count} records of partition 0 without a group, or () where it can't.
-        consume_group: the command that reads {count} records as a member of the group {group}, or () where it can't.
+        produce: the command that sends stdin's lines, with {servers} and {topic} replaced; () if it can't.
+        consume: the command that reads {count} records of partition 0 without a group, or () if it can't.
+        consume_group: the command that reads {count} records as a member of the group {group}, or () if it can't.
         prints_offsets: whether a consumer's line is "offset value", not the value alone.
         prints_acknowledged: whether the producer prints "offset value" for each acknowledged record.
         is_idempotent: whether its producer is; else a record that it sends again may be there twice.
@@ -73,7 +73,7 @@ def filled(command: Sequence[str], **values: object) -> list[str]:
 
 
 def tool(version: str, name: str) -> list[str]:
-    """Return the command of a tool of Kafka's, by the name of its class without package.
+    """Return the command of a tool of Kafka's, by its class name.
 
     Raises:
         Unavailable: no Maven or no Java, or its repository does not have this version.
@@ -82,12 +82,12 @@ def tool(version: str, name: str) -> list[str]:
 
 
 def old_tool(version: str, name: str) -> list[str]:
-    """Return the command of a tool of a Kafka of which there is no broker; raises as ``tool``."""
+    """Return the command of an old Kafka's tool; raise as ``tool``."""
     return [java_program(), *JVM, "-cp", f"{_jars.tools_jars(version)}/*", f"org.apache.kafka.tools.{name}"]
 
 
 def tool_class(version: str, name: str) -> str:
-    """Return a tool's class: in 3.9 the console producer is still in Scala's package."""
+    """Return a tool's class, which may have moved since 3.9."""
     moved = {
         "ConsoleConsumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
@@ -141,14 +141,14 @@ def go_client(name: str) -> Program:
 
 
 def go_programs() -> Path:
-    """Return the directory with the built programs of tests/clients/go, by what their sources are."""
+    """Return the directory with the built programs of tests/clients/go."""
     sources = sorted(path for path in (HERE / "go").rglob("*") if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     return go_build(f"go-clients-{digest}", HERE / "go")
 
 
 def go_build(name: str, module: Path) -> Path:
-    """Return the directory ``name`` of the cache with the programs of a Go module."""
+    """Return the cache's directory ``name`` with a Go module's programs."""
 
     def build(directory: Path) -> None:
         # A network file system or an unusual umask may make the sources unreadable for VCS stamping, hence no stamps.
@@ -254,7 +254,7 @@ def kafkajs() -> Program:
 
 
 def kcat() -> Program:
-    """Return kcat, which is a program of the machine; it runs once for each record, as it reads stdin to its end.
+    """Return the machine's kcat, which runs once for each record.
 
     Raises:
         Unavailable: it is not installed.
@@ -282,7 +282,7 @@ class Attempts:
         client: its name in docs/clients.md.
         version: of the client.
         command: of the process; {servers} is replaced.
-        environment: variables of the process besides those of the tests.
+        environment: variables of the process besides the tests'.
         mechanisms: that it can use.
     """
 
@@ -308,7 +308,7 @@ def kafkajs_attempts() -> Attempts:
 
 
 def kcat_attempts() -> Attempts:
-    """Return kcat, which writes and reads in a process for each attempt; raises as ``kcat``."""
+    """Return kcat, with a process for each attempt; raise as ``kcat``."""
     made = kcat()
     return Attempts(made.client, made.version, ["sh", str(HERE / "kcat_attempts.sh"), "{servers}"])
 
@@ -327,7 +327,7 @@ def java_attempts(version: str) -> Attempts:
 
 
 def java_program_of(version: str, name: str) -> list[str]:
-    """Return the command of a program of tests/clients/java with the clients of a Kafka; raises as ``tool``."""
+    """Return the command of a program of tests/clients/java; raise as ``tool``."""
     return [java_program(), *JVM, "-cp", f"{_jars.kafka_jars(version)}/*", str(HERE / "java" / f"{name}.java")]
 
 
@@ -343,7 +343,7 @@ def python_attempts(name: str) -> Attempts:
 
 
 def connector_jars(spark_version: str) -> tuple[str, list[Path]]:
-    """Return the version and the jars of the Kafka connector for a version of Spark.
+    """Return version and jars of Spark's Kafka connector.
 
     Raises:
         Unavailable: no Maven, or its repository has no connector of this major version.
@@ -353,25 +353,25 @@ def connector_jars(spark_version: str) -> tuple[str, list[Path]]:
 
 
 def kafka_jars(version: str) -> Path:
-    """Return the directory with the jars of Kafka's clients and tools; Unavailable as ``tool``."""
+    """Return the directory with Kafka's jars; raise as ``tool``."""
     found: Path = _jars.kafka_jars(version)
     return found
 
 
 def kafka_classpath() -> str:
-    """Return the class path of Kafka 4's nodes, with a logger; Unavailable as ``tool``."""
+    """Return the class path of Kafka 4's nodes; raise as ``tool``."""
     found: str = _jars.kafka_classpath(KAFKA_4)
     return found
 
 
 def fetched_into(name: str, fetch: Callable[[Path], None]) -> Path:
-    """Return the directory ``name`` of the cache, which ``fetch`` fills where it does not exist yet."""
+    """Return the cache's directory ``name``, which ``fetch`` fills if new."""
     found: Path = _fetched.kept(name, fetch)
     return found
 
 
 def which(name: str) -> str:
-    """Return the path of a program of the machine; Unavailable where it is not installed."""
+    """Return the path of an installed program, or raise Unavailable."""
     found = shutil.which(name)
     if found is None:
         raise Unavailable(f"{name} is not installed")

@@ -23,14 +23,14 @@ LIMIT_SECONDS = 60.0
 
 
 class Reasons(logging.Handler):
-    """What a client logs of refused credentials: its exception says only that it found no broker."""
+    """Log lines of a client about refused credentials: its exception says only that it found no broker."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what is about authentication."""
+        """Keep lines about authentication."""
         self.last += record.getMessage() + " | "
 
 

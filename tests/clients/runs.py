@@ -35,7 +35,7 @@ class Child:
             )
 
     def lines(self) -> list[str]:
-        """Return the whole lines that it has printed; AssertionError where it has failed."""
+        """Return the whole lines that it has printed; AssertionError if it has failed."""
         assert self._process.poll() in {None, 0}, self.errors()
         return self._out.read_text().split("\n")[:-1]
 
@@ -56,7 +56,7 @@ class Child:
         self._process.stdin.flush()
 
     def end(self) -> list[str]:
-        """Close its stdin, wait for its end and return what it printed; AssertionError where it fails."""
+        """Close its stdin, wait for its end and return what it printed; AssertionError if it fails."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -89,7 +89,7 @@ class Child:
 
 
 class Run:
-    """What a client's processes write to a topic of one partition and read from it."""
+    """Writes and reads of a client's processes at a topic of one partition."""
 
     def __init__(
         self, cluster: LocalCluster, topic: str, logs: Path, environment: Mapping[str, str] | None = None
@@ -188,7 +188,7 @@ class Run:
         return len(topic.partitions[0].isr)
 
     def high_watermark(self) -> int:
-        """Return the partition's high watermark; -1 where no leader can be asked."""
+        """Return the partition's high watermark; -1 if no leader can be asked."""
         with contextlib.suppress(TidegaugeError):
             return self._admin.list_offsets({self._at: LATEST})[self._at].offset
         return -1

@@ -1,7 +1,7 @@
 """Copy a topic in transactions with librdkafka (confluent-kafka): ``transactional_copier.py`` and what ``main`` reads.
 
 As Kafka's own TransactionalMessageCopier for system tests: read, write, add the offsets to the transaction, and end it;
-every third transaction is aborted and done again. Its end is that of stdin. It prints a line for each transaction.
+every third transaction is aborted and done again. It ends with stdin. It prints a line for each transaction.
 
 librdkafka's ``send_offsets_to_transaction`` never returns, whatever its timeout, when the coordinator of the group has
 left the metadata at the wrong moment (https://github.com/confluentinc/librdkafka/issues/5511 and 5456). A copier that
@@ -35,7 +35,7 @@ STUCK = "stuck in send_offsets_to_transaction"
 
 
 def delivered(history: History, number: int) -> Callable[[Any, Any], None]:
-    """Return what notes the outcome of a record; one that failed may have been tried more than once."""
+    """Return a function that notes the outcome of a record."""
 
     def note(error: Any, message: Any) -> None:
         if error is None:
@@ -47,12 +47,12 @@ def delivered(history: History, number: int) -> Callable[[Any, Any], None]:
 
 
 class Copier:
-    """See the module.
+    """The copier.
 
     Args:
         servers: of the cluster, with commas.
         transactional_id: of the producer.
-        group: whose offsets say what has been copied.
+        group: its offsets say how far the copy is.
         source: the topic that is read.
         target: the topic that is written.
         partitions: how many the target has; a record of partition 0 goes to partition 0, and so on.
@@ -120,7 +120,7 @@ class Copier:
 
     @property
     def _transaction(self) -> str:
-        """The name of the transaction in the history, of which what is read now is a part."""
+        """The name in the history of the transaction that takes the next reads."""
         return f"{self._history.process}-{self._transactions + 1}"
 
     def _assigned(self, _: Any, __: Any) -> None:
@@ -130,7 +130,7 @@ class Copier:
     def _poll(self) -> Any:
         """Return a record, or None.
 
-        Where partitions were assigned meanwhile the record was read after that: the poll's line stands behind it.
+        If partitions were assigned meanwhile the record was read after that: the poll's line comes behind it.
         """
         number = self._history.invoke("poll", transaction=self._transaction)
         message = self._consumer.poll(0.05)
@@ -144,7 +144,7 @@ class Copier:
         return message
 
     def _forget(self, _: Any, __: Any) -> None:
-        """Drop what was read of partitions that are another member's now."""
+        """Drop records of partitions that are another member's now."""
         self._read.clear()
 
     def run(self) -> None:
@@ -209,7 +209,7 @@ class Copier:
         self._rewind()
 
     def _give_up(self, name: str, problem: Any) -> None:
-        """Abort; or begin as a new producer where this one is fenced, perhaps by its own transaction's timeout."""
+        """Abort; or begin as a new producer if this one is fenced, perhaps by its own transaction's timeout."""
         try:
             if not problem.args[0].fatal():
                 self._abort(name)
@@ -222,7 +222,7 @@ class Copier:
         self._rewind()
 
     def _rewind(self) -> None:
-        """Read on from what was committed."""
+        """Read on from the committed positions."""
         assigned = self._consumer.assignment()
         if not assigned:
             return
@@ -237,7 +237,7 @@ class Copier:
         self._read.clear()
 
     def _committed(self, assigned: list[Any]) -> list[Any]:
-        """Return the positions that are committed; librdkafka's error is the caller's where the coordinator moves."""
+        """Return the committed positions, again if the coordinator moves."""
         while True:
             try:
                 return list(self._consumer.committed(assigned, LIMIT_SECONDS))

@@ -81,7 +81,7 @@ class Project:
         return self.compose("ps", "-q", service).strip()
 
     def inspect(self, service: str) -> dict[str, Any]:
-        """What docker knows of it."""
+        """Return docker's view of it."""
         found: dict[str, Any] = json.loads(self.docker("inspect", self.container(service)))[0]
         return found
 

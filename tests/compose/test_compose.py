@@ -85,7 +85,7 @@ async def committed(project: Project, topic: str) -> list[bytes]:
 @pytest.mark.parametrize("mode", ["project", "kraft_project"])
 @pytest.mark.parametrize("fault", ["kill", "pause", "stop", "disconnect"])
 async def test_a_leader_fails_over_and_rejoins(request: pytest.FixtureRequest, mode: str, fault: str) -> None:
-    """The leader moves, the ISR shrinks, writes go on; healed, it is in the ISR again; nothing acknowledged is lost."""
+    """The leader moves, the ISR shrinks, writes go on; healed it is in the ISR, and nothing acknowledged is lost."""
     project: Project = request.getfixturevalue(mode)
     topic = f"compose-{fault}"
     async with Admin(project.bootstrap_servers) as admin:
@@ -230,7 +230,7 @@ async def test_no_container_runs_as_root(project: Project) -> None:
 
 
 async def test_what_is_in_the_volumes_outlives_the_containers(project: Project) -> None:
-    """`down` and `up` again is a restart: topics, records and the cluster's id are those of before."""
+    """`down` and `up` again is a restart: topics, records and the cluster's id are unchanged."""
     topic = "compose-volumes"
     async with Admin(project.bootstrap_servers) as admin:
         await create(admin, topic)
@@ -312,14 +312,14 @@ async def test_the_spark_job_reads_on_through_a_killed_leader(project: Project) 
 
 
 def rows(project: Project, topic: str) -> int:
-    """What the job has committed, by its progress file."""
+    """Return the rows that the job has committed, by its progress file."""
     progress = f"/var/lib/tidegauge/{topic}-progress.jsonl"
     lines = project.compose("--profile", "spark", "exec", "-T", "spark", "sh", "-c", f"cat {progress} || true")
     return sum(json.loads(line)["rows"] for line in lines.splitlines() if line.endswith("}"))
 
 
 def parquet_values(project: Project, topic: str) -> list[bytes]:
-    """What any Parquet reader finds, read inside the job's own image."""
+    """Return the values that any Parquet reader finds, inside the job's own image."""
     program = (
         "import json, pathlib, pyarrow.parquet as pq\n"
         f"folder = pathlib.Path('/var/lib/tidegauge/{topic}')\n"

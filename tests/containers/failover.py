@@ -1,4 +1,4 @@
-"""What a container's user must be able to do through its mapped ports: lose a leader, and no record."""
+"""A user of the container, through its mapped ports, can lose a leader and no record."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The recipes of docs/testcontainers.md as programs: each starts the cluster, prints its addresses, waits for a line.
 
-A recipe's code is taken from the page as it stands. What surrounds it here is what its language asks of any program:
+A recipe's code is taken from the page unchanged. It is surrounded by the parts that any program of its language needs:
 imports, and a project for its package manager.
 """
 
@@ -118,7 +118,7 @@ class Recipe:
         source: name of the program's file.
         template: the program, with ``%s`` for the recipe's code.
         files: of its project, by name.
-        fetch: the commands that get its packages; where one fails, the test is skipped.
+        fetch: the commands that get its packages; if one fails, the test is skipped.
         build: the commands that compile it.
         command: the program.
         needs: programs that must be installed.

@@ -93,7 +93,7 @@ def test_a_recipe_of_testcontainers_works_as_it_stands(language: str, tmp_path: 
             addresses = json.loads(line)
             lives_through_a_killed_leader(Control(addresses["control"]), addresses["servers"])
         finally:
-            with contextlib.suppress(BrokenPipeError):  # it has ended; what it said stands above
+            with contextlib.suppress(BrokenPipeError):  # it has ended; its output is shown above
                 program.stdin.write("\n")
                 program.stdin.close()
         program.stdout.read()

@@ -25,7 +25,7 @@ ROUND = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 
 
 class Administered:
-    """See the module.
+    """A cluster as an administrator sees it.
 
     Args:
         servers: addresses of its brokers.
@@ -85,7 +85,7 @@ class Administered:
         until(is_sent, LIMIT_SECONDS, f"broker {broker_id} is at {host}")
 
     def tool(self, name: str, *words: str) -> str:
-        """Run one of Kafka's own tools; return what it prints. AssertionError where it fails."""
+        """Run one of Kafka's own tools; return its output. Raise AssertionError if it fails."""
         command = [*tool(self._release, name), "--bootstrap-server", self.servers, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -4,7 +4,7 @@
 ports for Kafka clients, log directories, settings and ZooKeeper. Brokers of both kinds never run on one id together;
 they may run beside each other where their listeners allow it.
 
-What Kafka logs goes to a file for each process, at INFO and above; ``complaints`` are its lines at WARN and above.
+Kafka's log goes to a file for each process, at INFO and above; ``complaints`` are its lines at WARN and above.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class KafkaBroker:
 
     @property
     def log_file(self) -> Path:
-        """What the latest process has logged."""
+        """The log of the latest process."""
         return self._directory / f"kafka-{self.id}-{self._starts}.log"
 
     @property
@@ -104,7 +104,7 @@ class KafkaBroker:
             )
 
     def wait_started(self, limit_seconds: float = LIMIT_SECONDS) -> None:
-        """Wait until it has registered and serves; AssertionError with the end of its log where it has ended."""
+        """Wait until it has registered and serves; AssertionError with the end of its log if it has ended."""
 
         def is_up() -> bool:
             assert self.pid is not None, f"broker {self.id} has ended:\n{self.log()[-4_000:]}"
@@ -125,7 +125,7 @@ class KafkaBroker:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def complaints(self, *, of_all_starts: bool = False) -> list[str]:
-        """Return the latest process's lines at WARN and above, or those of all, each with the stack trace below it."""
+        """Return the latest process's, or all processes', lines at WARN and above."""
         starts = range(1, self._starts + 1) if of_all_starts else [self._starts]
         files = [self._directory / f"kafka-{self.id}-{start}.log" for start in starts]
         return [line for file in files if file.exists() for line in _complaints(file.read_text(errors="replace"))]
@@ -171,7 +171,7 @@ def _complaints(log: str) -> list[str]:
 
 
 class KafkaSide:
-    """Brokers of Apache Kafka that stand in for those of a Tidegauge cluster that is down.
+    """Brokers of Apache Kafka that stand in for the brokers of a Tidegauge cluster that is down.
 
     Args:
         cluster: whose ids, ports, directories, settings and ZooKeeper they have.
@@ -231,7 +231,7 @@ class KafkaSide:
 
 
 def settings_as_kafkas(cluster: LocalCluster, broker_id: int) -> dict[str, str]:
-    """Return the settings of a broker of the cluster that Kafka knows too: those of the profile and of ``--set``."""
+    """Return a broker's settings that Kafka knows too, by profile and ``--set``."""
     given = PROFILES[cluster.file.profile] | settings_of(broker_id, cluster.file.settings)
     given = {"auto.create.topics.enable": "false"} | given
     return {name: value for name, value in given.items() if not name.startswith(("lab.", "replica.truncation"))}

@@ -57,9 +57,9 @@ class Chaos:
 
     Args:
         cluster: three brokers, and a ZooKeeper of its own.
-        topics: those that are under load; the first one's partition 0 says who leader and follower are.
-        seed: of what chance decides.
-        client_dies: called when a client shall die; None where no client of this run may.
+        topics: the topics under load; the first one's partition 0 says who leader and follower are.
+        seed: of the random choices.
+        client_dies: called when a client shall die; None if no client of this run may.
         without: faults that chance does not choose.
         faults: what there is to choose from; None: ``FAULTS``.
         coordinated: a group and a transactional id, of which ``coordinator`` finds the coordinator.
@@ -109,7 +109,7 @@ class Chaos:
         until(lambda: time.monotonic() > end)
         return before == self._truth.all_of(self.topics)
 
-    # Who is meant
+    # Targets
 
     def leader(self) -> int:
         return self._waited_for(lambda: self.cluster.leader_of(self.topics[0], 0))
@@ -168,7 +168,7 @@ class Chaos:
         until(lambda: broker not in (isr := self._truth.isr(self.topics[0])) or isr == [broker], LIMIT_S)
 
     def switched(self, change: Callable[[Switches], Coroutine[Any, Any, Any]]) -> None:
-        """Have brokers do something, once more from the beginning where one had no time to respond.
+        """Have brokers do something, once more from the beginning if one had no time to respond.
 
         All that is done so may be done twice. A machine that stands still for seconds is one of the world's troubles.
         """
@@ -304,7 +304,7 @@ class Chaos:
     def fail_directory(self, broker: int, errno_name: str) -> None:
         """Appends in one of the broker's log directories fail; what lies in the other goes on, and so does the broker.
 
-        What failed stays offline until the broker restarts (LogDirFailureHandler).
+        The failed directory stays offline until the broker restarts (LogDirFailureHandler).
         """
         home = f"{self.home_of(broker)}/"
         self.switched(lambda switches: switches.inject_disk(broker, errno=errno_name, operation="append", path=home))
@@ -374,7 +374,7 @@ class Chaos:
         assert code == 0, output
 
     def leaders_take_turns(self) -> None:
-        """Replicas in another order, and an election: three times, until they stand as they were."""
+        """Replicas in another order, and an election: three times, until they have their first order."""
         for _ in range(len(BROKERS)):
             self.move(lambda replicas: [*replicas[1:], replicas[0]])
             self._elected()
@@ -412,11 +412,11 @@ class Chaos:
 
 
 _LENGTH_POSITION = 8
-"""Where a batch's length stands: behind its base offset of eight bytes."""
+"""Position of a batch's length: behind its base offset of eight bytes."""
 
 
 def _first_batch_from(segment: Path, position: int) -> int:
-    """Return the position of the first batch that begins at or behind a position in a segment."""
+    """Return the first batch's position at or behind a position in a segment."""
     data = segment.read_bytes()
     at = 0
     while at < position:

@@ -106,7 +106,7 @@ class KafkaLoad:
 
     @property
     def topics(self) -> list[str]:
-        """All topics of the clients, and those of the coordinators."""
+        """All topics of the clients, and the coordinators'."""
         named = [topic for one in self.copiers.values() for topic in (one.target, one.source)]
         return [*named, OFFSETS_TOPIC, TRANSACTION_TOPIC]
 
@@ -171,7 +171,7 @@ class KafkaLoad:
     def _commits(self) -> int:
         return sum(len(child.lines()) for child in self._members)
 
-    # What happens to clients
+    # Faults of clients
 
     def kill_one(self) -> None:
         """Kill a copier of each workload and a member; others take their places."""
@@ -222,7 +222,7 @@ class KafkaLoad:
             consumer.close()
 
     def wrong(self, kind: str, late_commits: int = 0) -> dict[str, int]:
-        """Return what is found of a workload that must not be; AssertionError where a copy is not the original.
+        """Return the violations of a workload; raise AssertionError for a wrong copy.
 
         Args:
             kind: the workload.

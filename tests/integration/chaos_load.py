@@ -1,4 +1,4 @@
-"""What goes on while faults happen: producers of several kinds with histories, a consumer of all they write, and for
+"""The load while faults happen: producers of several kinds with histories, a consumer of all they write, and for
 each broker a client that sends fetches and reads nothing.
 
 They run on an event loop of their own, in a thread; what they note are the files that ``tidegauge verify`` reads.
@@ -142,7 +142,7 @@ class Load:
         until(lambda: not self._client_dies.is_set())
 
     def verdict(self, kind: str) -> tuple[Report, list[str]]:
-        """What the accountant finds of one workload; and the consumer's complaints of its topic."""
+        """Return the accountant's report on one workload, and the consumer's complaints."""
         topic = self.topics[kind]
         sources = Sources(
             histories=[self._history(kind)],
@@ -154,7 +154,7 @@ class Load:
         return report, [gap for gap in self._gaps if gap.startswith(f"{topic}-")]
 
     def wrong(self, kind: str) -> dict[str, int]:
-        """What it finds that must not be."""
+        """Return the violations."""
         report, gaps = self.verdict(kind)
         may = self.workloads[kind].may
         found = {what.value: tally.count for what, tally in report.tallies.items() if tally.count and what not in may}
@@ -293,7 +293,7 @@ class Load:
 
 
 async def _poll(consumer: Consumer, max_records: int | None = None) -> Sequence[ConsumerRecord]:
-    """Return records; none where one is damaged: the consumer raises that, and fetches it again at the next poll."""
+    """Return records, or none at a damaged one, which the next poll fetches again."""
     try:
         return await consumer.poll(200, max_records)
     except TidegaugeError as problem:

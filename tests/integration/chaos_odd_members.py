@@ -1,6 +1,6 @@
 """Two static members of a group that come again with a rebalance timeout of 0, and leave: in rounds, amid all faults.
 
-Such a rebalance is over as soon as it begins (GroupCoordinator.completeJoin). Whatever happens meanwhile, the
+Such a rebalance is over as soon as it begins (GroupCoordinator.completeJoin). Whichever faults happen meanwhile, the
 coordinator responds to the next round, and the other groups are served.
 """
 
@@ -24,7 +24,7 @@ REBALANCE_TIMEOUTS_MS = (10_000, 0, 0, 1)
 
 
 class OddMembers:
-    """See the module.
+    """The members.
 
     Args:
         addresses: of all brokers, for Kafka clients.

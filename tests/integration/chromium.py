@@ -113,7 +113,7 @@ def chromium(profile: Path) -> Iterator[Page]:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
     commands_in, commands = os.pipe()
     responses, responses_out = os.pipe()
-    # Bash gives Chromium the two ends where it looks for them.
+    # Bash gives Chromium the two ends at the descriptors that it expects.
     redirect = f'exec "$0" "$@" {_READ_FD}<&{commands_in} {_WRITE_FD}>&{responses_out}'
     options = [
         *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
@@ -142,7 +142,7 @@ def chromium(profile: Path) -> Iterator[Page]:
 
 
 def _has(argument: str) -> Callable[[Path], bool]:
-    """Return whether a process was started with an argument, by the file of its command line."""
+    """Return a check whether a process was started with an argument."""
 
     def has(file: Path) -> bool:
         try:

@@ -58,7 +58,7 @@ WORKERS = 4
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 # Sixteen ports at a time, below the range from which the system gives ports to outgoing connections, and away from
-# those of a user's cluster. Workers of one run take turns, so that a stopped broker's port stays its own.
+# a user's cluster. Workers of one run take turns, so that a stopped broker's port stays its own.
 # Runs with neighbouring process numbers begin far from each other.
 _PORTS = (20_000 + (_run * WORKERS * 61 + turn) * 16 % 12_000 for turn in itertools.count(_worker % WORKERS, WORKERS))
 _names = itertools.count()
@@ -140,7 +140,7 @@ def processes_of_directory(directory: Path) -> dict[int, str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def launcher_of_brokers(nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What brokers load is loaded once for all clusters of this process."""
+    """Load brokers' modules once for all clusters of this process."""
     with launcher.kept(tmp_path_factory.getbasetemp()):
         yield
 

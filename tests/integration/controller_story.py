@@ -79,7 +79,7 @@ class Teller:
 
     @property
     def heard(self) -> list[tuple[str, Any]]:
-        """What was asked, and what was responded, in the order of the story."""
+        """Return requests and responses, in the order of the story."""
         names = {topic_id: name for name, topic_id in self._ids.items()}
         return [(what, _plain(response, names)) for what, response in self._heard]
 

@@ -54,12 +54,12 @@ def plain(value: Any, names: dict[str, str], by_chance: set[str]) -> Any:
 
 
 class Differences(NamedTuple):
-    """What a story found.
+    """The differences that a story found.
 
     Attributes:
-        responses: request, our response, Kafka's, where they differ.
+        responses: request, our response, Kafka's, if they differ.
         compared_responses: how many were compared.
-        batches: records of a batch, ours and Kafka's, where they differ.
+        batches: records of a batch, ours and Kafka's, if they differ.
         compared_batches: how many were compared.
     """
 

@@ -1,6 +1,6 @@
 """Copiers from consume to produce as processes, and the check that they copied each record once.
 
-The clients' programs are in tests/clients. The cells are those of Kafka's system test ``transactions_test``: brokers or
+The clients' programs are in tests/clients. The cells come from Kafka's system test ``transactions_test``: brokers or
 copiers are bounced, hard (SIGKILL) or cleanly, while the copiers are at work.
 """
 
@@ -88,7 +88,7 @@ def bounce_broker(cluster: LocalCluster, broker: int, topic: str, *, clean: bool
 
 
 def differences(copies: Sequence[bytes], originals: Sequence[bytes]) -> str:
-    """Say what is missing, more than once or in another order in a copy; empty: nothing."""
+    """Return the missing, repeated or reordered records of a copy in words; empty: none."""
     if list(copies) == list(originals):
         return ""
     counts, wanted = Counter(copies), Counter(originals)
@@ -107,7 +107,7 @@ class Copiers:
 
     Args:
         cluster: on which they work.
-        cell: what is tried.
+        cell: the bounced processes, and how.
         clients: ``confluent``, ``java``, ``franz`` (grouped only) or ``aiokafka`` (assigned only), of the first and the
             second copier.
         logs: a directory for what they print.
@@ -153,7 +153,7 @@ class Copiers:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Have the copiers run, and kill what is left of them."""
+        """Have the copiers run, and kill the remaining ones."""
         self.children = [self._started(number) for number in range(PARTITIONS)]
         try:
             yield
@@ -200,10 +200,10 @@ class Copiers:
         self.children[number] = self._started(number)
 
     def transactions(self) -> int:
-        """Return how many transactions the running copiers have ended; AssertionError where one has failed."""
+        """Return how many transactions the copiers have ended; raise if one failed."""
         return sum(len(child.lines()) for child in self.children)
 
-    # What is copied
+    # Copied records
 
     def write(self, count: int, go_on: Callable[[], bool] = lambda: False) -> None:
         """Write so many records to each partition, and more while ``go_on`` says so."""
@@ -298,7 +298,7 @@ class Copiers:
         )
 
     def copied(self) -> list[list[bytes]]:
-        """Read what is committed in the target, by partition."""
+        """Read the committed records of the target, by partition."""
         consumer = self._consumer("reader")
         found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         total = sum(map(len, self.written))

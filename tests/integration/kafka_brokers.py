@@ -91,7 +91,7 @@ class KraftBroker:
         return self.at / f"broker-{self.id}-{start}.log"
 
     def log(self) -> str:
-        """What its latest process has logged."""
+        """Return the log of its latest process."""
         return self._out(self._starts).read_text(errors="replace")
 
     def wait_started(self) -> None:

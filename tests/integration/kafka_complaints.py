@@ -1,4 +1,4 @@
-"""What befalls the nodes of a cluster, act by act, and what Apache Kafka's nodes may log at WARN and above meanwhile.
+"""Acts on the nodes of a cluster, and the lines that Apache Kafka's nodes may log at WARN and above meanwhile.
 
 A line is expected if an act explains it: it lasts at the time of the line, and befalls the node or the topic that the
 line names. The causes are in ``kafka_causes``.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FATAL = re.compile(r"fatal|metadata loading fault|Encountered .* fault|Unexpected error processing", re.IGNORECASE)
-"""What a node of Kafka says before it ends, or of a record that does not fit (``FaultHandler``): never expected."""
+"""Lines of a Kafka node before it ends, or about a record that does not fit (``FaultHandler``): never expected."""
 FIRST_CONTROLLER = 3000
 _LINE = re.compile(r"(?P<time>\S+) \[(?P<thread>.*?)\] (?P<level>[A-Z]+) (?P<logger>\S+) - (?P<text>.*)")
 _TIMED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")

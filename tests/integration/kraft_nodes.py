@@ -142,7 +142,7 @@ class BrokerNode:
         return self._at / f"broker-{self.id}-{start}.log"
 
     def log(self) -> str:
-        """What its latest process has logged."""
+        """Return the log of its latest process."""
         return self._out(len(self._kinds)).read_text(errors="replace")
 
     @property

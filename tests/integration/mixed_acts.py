@@ -1,4 +1,4 @@
-"""What befalls a mixed cluster in KRaft mode, act by act: each kind of node in each role, under load and without.
+"""Acts on a mixed cluster in KRaft mode: each kind of node in each role, under load and without.
 
 Each act leaves all nodes up and all replicas in sync, with preferred leaders.
 """
@@ -108,7 +108,7 @@ def returned(cell: MixedKraft, load: Load) -> None:
 
 
 def controllers_are_lost(cell: MixedKraft, load: Load) -> None:
-    """The active controller of each kind is killed, paused, and stopped; the next one makes a topic; it returns."""
+    """The active controller of each kind is killed, paused, and stopped; the next one makes a topic, and it returns."""
     for kind, how in itertools.product(cell.kinds_of(cell.quorum.nodes), ("kill", "pause", "stop")):
         leader = cell.make_controller(kind)
         with cell.acts.during(how, leader):
@@ -156,7 +156,7 @@ def partitions_are_moved(cell: MixedKraft, load: Load) -> None:
 
 
 def replicas_of_moved(cell: MixedKraft) -> list[list[int]]:
-    """Return the replicas of each partition of MOVED in the metadata of some broker."""
+    """Return the replicas of each partition of MOVED, by some broker's metadata."""
     return [list(one.replicas) for _, one in sorted(cell.partitions(MOVED).items())]
 
 
@@ -226,7 +226,7 @@ def an_unclean_leader_is_elected(cell: MixedKraft) -> None:
 
 
 def orders(cell: MixedKraft) -> list[tuple[int, int]]:
-    """Return two brokers in both orders, of different kinds if there are two kinds."""
+    """Return two brokers in both orders, of different kinds if possible."""
     first, *rest = cell.one_of_each_kind(cell.brokers)
     second = rest[0] if rest else (first + 1) % len(cell.brokers)
     return [(first, second), (second, first)]

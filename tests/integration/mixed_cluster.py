@@ -51,13 +51,13 @@ EXPECTED = (
     "since its controller epoch",  # likewise
     "ControllerMovedException",  # likewise
     "java.lang.InterruptedException",  # its threads that send are interrupted
-    "Non-monotonic update of high watermark",  # that of a new leader is one fetch behind the former one's
+    "Non-monotonic update of high watermark",  # a new leader's is one fetch behind the former one's
     "OutOfOrderSequenceException",  # a producer with several requests in flight retries them at a new leader
 )
-"""What a Kafka broker may log at WARN and above, each with its reason."""
+"""Lines that a Kafka broker may log at WARN and above, each with its reason."""
 
 UNKNOWN_PARTITION = re.compile(r"Received UNKNOWN_TOPIC_OR_PARTITION from the leader for partition (.+)-\d+\. ")
-"""What a follower's fetcher logs where the leader has no such partition; expected of a topic that is being deleted.
+"""Logged by a follower's fetcher if the leader has no such partition; expected of a topic that is being deleted.
 
 The controller sends StopReplica to all replicas at once (``TopicDeletionManager``), and the leader may have handled it
 before the follower has: a race among Kafka's own brokers too.
@@ -76,7 +76,7 @@ def is_of_a_deletion(line: str, deletions: Mapping[str, str]) -> bool:
 
 
 class MixedCluster(Administered):
-    """See the module.
+    """The mixed cluster.
 
     Args:
         make_cluster: the fixture.
@@ -148,12 +148,12 @@ class MixedCluster(Administered):
         self._side.kill()
 
     def unexpected(self) -> list[str]:
-        """Return what Apache Kafka's brokers have logged at WARN and above, but ``EXPECTED`` and deletions."""
+        """Return Apache Kafka brokers' lines at WARN and above, without expected ones."""
         lines = [line for one in self._side.brokers.values() for line in one.complaints(of_all_starts=True)]
         rest = [line for line in lines if not any(known in line for known in EXPECTED)]
         return [line for line in rest if not is_of_a_deletion(line, self._deletions)]
 
-    # What is true
+    # State
 
     def _view(self, look: Callable[[ZooKeeperView], Any]) -> Any:
         with closing(ZooKeeperView(self.cluster.file.zookeeper_address)) as view:

@@ -46,7 +46,7 @@ KINDS = {"kafka": (KAFKA,) * 3, "tidegauge": (OURS,) * 3, "mixed": (OURS, KAFKA,
 
 
 class MixedKraft(Administered):
-    """See the module. A context manager: what still runs at its end is killed.
+    """The mixed cluster in KRaft mode. A context manager: its end kills the remaining processes.
 
     Args:
         at: where the nodes' files go.
@@ -175,7 +175,7 @@ class MixedKraft(Administered):
         with self.acts.during("create", name):
             super().create_topic(name, assignment, **config)
 
-    # What is true
+    # State
 
     def controller(self) -> int:
         """Return the active controller."""
@@ -259,7 +259,7 @@ class MixedKraft(Administered):
     # The judgement of Kafka's own nodes
 
     def complaints(self) -> list[Complaint]:
-        """Return what nodes of Kafka have logged at WARN and above, but for what an act explains."""
+        """Return Kafka nodes' lines at WARN and above that no act explains."""
         found = [one for node in self.nodes for one in node.complaints_of_kafka()]
         ports = {str(node.port): str(node.id) for node in self.nodes}
         return unexpected(found, CAUSES, self.acts.all, ports)

@@ -63,7 +63,7 @@ class Worker:
 
 
 class Load:
-    """See the module. A context manager.
+    """The load. A context manager.
 
     Args:
         servers: of the cluster.
@@ -140,7 +140,7 @@ class Load:
     # Progress
 
     def counts(self) -> dict[str, int]:
-        """Return how much each client has done; raises what has made one fail."""
+        """Return each client's progress; raise the error of a failed one."""
         for worker in self._workers:
             worker.check()
         found = {"records acknowledged": sum(map(len, self.writer.acknowledged.values()))}
@@ -167,7 +167,7 @@ class Load:
     # The end
 
     def finish(self) -> dict[str, int]:
-        """End the writer, have all others go on to the end, and end them; then check everything; return counts."""
+        """End the writer, have all others go on to the end, and end them. Check everything; return counts."""
         self._writing.close()
         self._writing.check()
         self.writer.flush()
@@ -200,7 +200,7 @@ class Load:
             consumer.close()
 
     def _check(self, wanted: set[tuple[int, int]]) -> None:
-        """Nothing is lost, nothing stands twice, and the accountant agrees."""
+        """Check that nothing is lost or duplicated, and that the accountant agrees."""
         positions = [Position(topic, at, 0) for topic in (SOURCE, MOVED) for at in range(PARTITIONS)]
         everything = read_all(self._servers, positions, committed=False)
         kept = {at: {offset: one.value for offset, one in records.items()} for at, records in everything.items()}
@@ -216,7 +216,7 @@ class Load:
 
 
 def note_final_poll(history: Path, found: Log) -> None:
-    """Note what is in a cluster when all is over, as docs/histories.md says."""
+    """Note the final contents of a cluster, as docs/histories.md says."""
     file = History(history, "final")
     records = [
         (topic, partition, offset, (record.value or b"").decode())

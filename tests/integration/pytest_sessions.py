@@ -39,7 +39,7 @@ def begin(directory: Path, tests: str, *options: str) -> subprocess.Popen[str]:
 
 
 def end(running: subprocess.Popen[str]) -> tuple[dict[str, str], str]:
-    """The outcome of each test, and what was printed."""
+    """Return the outcome of each test, and the output."""
     try:
         printed, _ = running.communicate(timeout=350)
     finally:

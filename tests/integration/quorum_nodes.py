@@ -63,7 +63,7 @@ def complaints_in(logs: Iterable[Path]) -> list[str]:
 
 
 def lines_with_reasons(log: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Return the lines of a log that match, each with the exception that the line after it may name."""
+    """Return the matching lines of a log, each with a following exception."""
     lines = log.read_text(errors="replace").splitlines()
     pairs = itertools.pairwise([*lines, ""])
     return [
@@ -159,7 +159,7 @@ class QuorumNode:
         return self.at / f"controller-{self.id}-{start}.log"
 
     def log(self) -> str:
-        """What its latest process has logged."""
+        """Return the log of its latest process."""
         return self._out(len(self._kinds)).read_text(errors="replace")
 
     @property
@@ -207,7 +207,7 @@ class QuorumNode:
         return complaints_in(self._out(start) for start in range(1, len(self._kinds) + 1))
 
     def complaints_of(self, kind: str) -> list[str]:
-        """Those of its processes of one kind."""
+        """Return the complaints of its processes of one kind."""
         return complaints_in(self._out(start) for start, one in enumerate(self._kinds, 1) if one == kind)
 
     def complaints_of_kafka(self) -> list[Complaint]:

@@ -1,4 +1,4 @@
-"""What one broker serves of its log directory over Kafka's protocol, byte for byte: records, offsets, transactions.
+"""A broker's log directory as served over Kafka's protocol, byte for byte: records, offsets, transactions.
 
 The same requests go to a broker of either kind, so that what a Tidegauge broker serves of files that an Apache Kafka
 broker wrote can be held against the files, or against what Kafka served of them.
@@ -31,7 +31,7 @@ _IN_PROGRESS = {
 
 
 class ServedLog(NamedTuple):
-    """What Fetch returns of a partition from its log start to its high watermark.
+    """The result of Fetch for a partition from its log start to its high watermark.
 
     Attributes:
         records: the bytes of all responses, joined.
@@ -58,7 +58,7 @@ class ServingBroker:
         return found
 
     def wait_known(self) -> None:
-        """Wait until metadata has the broker and a controller: librdkafka never asks again where there is none."""
+        """Wait until metadata has the broker and a controller: librdkafka never asks again if there is none."""
 
         def is_known() -> bool:
             found = self.ask(12, "Metadata", topics=[])
@@ -99,14 +99,14 @@ class ServingBroker:
             offset = [header.next_offset for header in iterate_headers(part)][-1]
 
     def offset(self, at: TopicPartition, timestamp: int, *, isolation: int = 0) -> int:
-        """Return an offset by time: -1 the end, -2 the log start, -3 that of the largest timestamp."""
+        """Return an offset by time: -1 end, -2 log start, -3 largest timestamp."""
         topics = [{"name": at.topic, "partitions": [{"partition_index": at.partition, "timestamp": timestamp}]}]
         response = self.ask(8, "ListOffsets", replica_id=-1, isolation_level=isolation, topics=topics)
         found = response.topics[0].partitions[0]
         assert found.error_code == 0, (at, timestamp, ErrorCode.of(found.error_code))
         return int(found.offset)
 
-    # What its coordinators say
+    # Responses of its coordinators
 
     def groups(self) -> list[tuple[str, str, str]]:
         """Return id, protocol type and state of all groups, sorted."""
@@ -164,7 +164,7 @@ class ServingBroker:
 
 
 def _errors_of(response: Any) -> Iterable[int]:
-    """Return the errors of a response and of what stands in it."""
+    """Yield the errors of a response and of its items."""
     yield getattr(response, "error_code", 0)
     for name in ("groups", "transaction_states"):
         for one in getattr(response, name, ()):

@@ -159,6 +159,6 @@ class Member:
 
 
 def acquired(response: Any) -> list[tuple[int, int, int]]:
-    """Return first offset, last offset and count of what a response of a ShareFetch gives."""
+    """Return first offset, last offset and count in a ShareFetch response."""
     partitions = [one for topic in response.responses for one in topic.partitions]
     return [(it.first_offset, it.last_offset, it.delivery_count) for one in partitions for it in one.acquired_records]

@@ -106,7 +106,7 @@ class Job:
 
 
 def check_exactly_once(output: Path, topic: str, acknowledged: Acknowledged) -> None:
-    """Every acknowledged record, once, where it was acknowledged, for a plain reader of the directory."""
+    """Check that a plain reader gets every acknowledged record once, at its offset."""
     table = pq.read_table(output)
     assert table.schema.names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert set(table.column("topic").to_pylist()) == {topic}

@@ -1,7 +1,7 @@
 """Recorded histories of transactions, spoilt on purpose: each as if the cluster had broken one guarantee.
 
-A spoil takes what was recorded and returns the lines of a history in which one thing is not as it was. Beside it stands
-all that ``verify`` must find then: where one wrong thing is two anomalies (a record that is missing also tears its
+A spoil takes a recording and returns the lines of a history in which one thing is changed. Beside it are
+all findings that ``verify`` must have then: if one wrong thing is two anomalies (a missing record also tears its
 transaction), both.
 """
 
@@ -61,13 +61,13 @@ class Recorded:
         return [pair for pair in self.done("send", topic=self.target) if pair[0]["transaction"] in names]
 
     def marker_offset(self, line: Line) -> int:
-        """Return the first offset of a record's partition at which no record was acknowledged: there is a marker."""
+        """Return the offset of the first marker in a record's partition."""
         sends = self.done("send", **_where(line))
         taken = {outcome["offset"] for _, outcome in sends}
         return next(offset for offset in range(min(taken), max(taken) + 2) if offset not in taken)
 
     def polls(self) -> list[list[Any]]:
-        """Return what the reader was given, a list for each poll that was given something."""
+        """Return the reader's records, a list for each poll with some."""
         polls = [outcome["records"] for line, outcome in self.done("poll") if line["process"].startswith("reader")]
         return [records for records in polls if records]
 

@@ -159,7 +159,7 @@ class Writer:
         assert not self.failed, self.failed[:3]
 
     def give_up(self) -> None:
-        """Drop what is not acknowledged: it may have been written."""
+        """Drop unacknowledged records: they may have been written."""
         self.producer.purge()
         self.producer.flush(LIMIT_SECONDS)
         self.failed.clear()

@@ -70,7 +70,7 @@ class Recurring:
 
 
 class Programs:
-    """See the module. A context manager: what still runs at its end is killed.
+    """The programs. A context manager: its end kills the remaining ones.
 
     Args:
         servers: of the cluster.
@@ -138,7 +138,7 @@ class Programs:
     # Progress
 
     def counts(self) -> dict[str, int]:
-        """Return how much each has done; AssertionError where one has failed."""
+        """Return how much each has done; AssertionError if one has failed."""
         self.kafkas_copier.runs()
         return {
             "records acknowledged": len(sent_of(self.producer.lines())),
@@ -173,7 +173,7 @@ class Programs:
     # The end
 
     def finish(self) -> dict[tuple[int, int], str]:
-        """End the producer, have all others go on to the end, end them; return what was acknowledged."""
+        """End the producer, have all others go on to the end, end them; return the acknowledged records."""
         sent = sent_of(printed := self.producer.stop())
         assert not [line for line in printed if '"producer_send_error"' in line]
         ends = {at: 1 + max(offset for partition, offset in sent if partition == at) for at in range(PARTITIONS)}
@@ -191,10 +191,10 @@ class Programs:
         return sent
 
     def check(self, sent: dict[tuple[int, int], str]) -> dict[str, int]:
-        """Nothing is lost and nothing stands twice: in the log, in both copies, and in what the group was given.
+        """Check that nothing is lost or duplicated: in the log, in both copies, and in the group's records.
 
         Returns:
-            Counts of what was done.
+            Counts of the work.
         """
         kept = {
             (partition, offset): (record.value or b"").decode()

@@ -1,4 +1,4 @@
-"""What clients do to a cluster whose brokers are swapped for those of Apache Kafka and back, and what they must see.
+"""Clients of a cluster whose brokers are swapped for Apache Kafka's and back, and the results that they must see.
 
 The clients are librdkafka's (confluent-kafka). Some of them live through every swap: idempotent producers, one for each
 codec, a transactional producer, and a member of a group. Everything they send is noted as docs/histories.md says.
@@ -77,7 +77,7 @@ class Traffic:
         self._abandoned: list[Writer] = []
 
     def ask(self, question: Callable[[Any], Mapping[Any, Any]]) -> dict[Any, Any]:
-        """Return the results of a request, made again with a client of its own as long as its error passes.
+        """Return the results of a request, retried with a new client.
 
         A client that has seen a coordinator's death may wait for it for ever.
         """
@@ -108,9 +108,9 @@ class Traffic:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Write as long as the block lasts; what is not acknowledged when the brokers have died is of unknown outcome.
+        """Write as long as the block lasts; records unacknowledged at the brokers' death are of unknown outcome.
 
-        The others are quiet meanwhile: librdkafka fails what is queued when a broker that has just started names a part
+        The others are quiet meanwhile: librdkafka fails queued records when a broker that has just started names a part
         of the partitions.
         """
         writer = Writer(self.servers, f"load-{len(self._abandoned)}", self.history, **{"linger.ms": 20})
@@ -177,7 +177,7 @@ class Traffic:
         return Member(self.servers, f"stays-{turn}")
 
     def goes_on(self) -> dict[int, list[int]]:
-        """Join a group, read what is new in PLAIN, commit and leave; return the offsets that were given."""
+        """Join a group, read new records of PLAIN, commit and leave; return their offsets."""
         consumer = consumer_of(self.servers, GOES_ON, committed=True, **{"auto.offset.reset": "earliest"})
         given: dict[int, list[int]] = defaultdict(list)
         at_end: set[int] = set()
@@ -207,7 +207,7 @@ class Traffic:
         ).values()
         return {(one.topic, one.partition): one.offset for one in found.topic_partitions}
 
-    # What an administrator does
+    # Actions of an administrator
 
     def administer(self, turn: int) -> None:
         """Change settings of a topic and of all brokers, make a topic, delete an older one, delete records."""
@@ -225,7 +225,7 @@ class Traffic:
         self.ask(lambda admin: admin.delete_records([Position(PLAIN, 2, 20 * turn)]))
 
     def shown(self, *groups: str) -> dict[str, Any]:
-        """Return what clients see of topics, settings, log start offsets, and these groups with their members."""
+        """Return clients' view of topics, settings, log starts and these groups."""
         names = sorted(self._names())
         described = self.ask(lambda admin: admin.describe_topics(TopicCollection(names)))
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
@@ -234,7 +234,7 @@ class Traffic:
         configs: dict[str, dict[str, str]] = {}
         for resource in resources:
             [entries] = self.ask(lambda admin, one=resource: admin.describe_configs([one])).values()
-            # What a topic inherits is that of the broker that is asked; only its own is everybody's.
+            # An inherited setting depends on the broker that is asked; only a topic's own are the same at all.
             source = of_topic if resource.restype is ResourceType.TOPIC else of_broker
             configs[resource.name] = {name: one.value for name, one in entries.items() if one.source == source}
         starts = {
@@ -261,7 +261,7 @@ class Traffic:
         return list(retried(lambda: admin.list_topics(timeout=REQUEST_SECONDS)).topics)
 
     def check(self, everything: Log, committed: Log) -> None:
-        """Every acknowledged record stands at its offset; of transactions those that were committed are readable."""
+        """Check that every acknowledged record is at its offset, and committed transactions are readable."""
         for writer in (*self.plain, self.steady, self.across, *self._abandoned):
             for at, values in writer.acknowledged.items():
                 if at[0] != COMPACTED:

@@ -41,7 +41,7 @@ OF_A_START = (
     "Number of insync replicas for partition __transaction_state",
     "is insufficient to satisfy the min.isr requirement of 2 for partition __transaction_state",
 )
-"""What Kafka logs when three of its own start together too: peers are not up, no leaders yet, the ISR too small.
+"""Lines that Kafka logs when three of its own start together too: peers are not up, no leaders yet, the ISR too small.
 
 After they were killed, a follower's checkpoint of the high watermark may be newer than its leader's.
 """
@@ -55,7 +55,7 @@ OF_ALL_NODES = (
     "is insufficient to satisfy the min.isr requirement of 2 for partition __transaction_state",  # likewise
     "Received UNKNOWN_TOPIC_OR_PARTITION from the leader for partition made-",  # it is made and deleted
 )
-"""What Kafka's nodes log in KRaft mode when all of them stop or start together, besides what one of them would."""
+"""Lines of Kafka's nodes in KRaft mode when all of them stop or start together, besides a single one's."""
 OFTEN = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
@@ -69,7 +69,7 @@ OFTEN = {
 
 
 class Znodes(NamedTuple):
-    """What stays in ZooKeeper through a swap, and what only rises.
+    """Znodes that stay through a swap, and ones that only rise.
 
     Attributes:
         kept: payloads of topics, settings, the cluster's id and the features, by path.
@@ -102,7 +102,7 @@ class Znodes(NamedTuple):
         return cls(kept, rising, [path for path in tree if re.fullmatch(waiting, path)])
 
     def problems(self, later: Znodes) -> list[str]:
-        """Return what is not as it was, or has fallen."""
+        """Return the changed or fallen values."""
         found = [
             f"{path}: {data!r} is {later.kept.get(path)!r}"
             for path, data in self.kept.items()
@@ -113,7 +113,7 @@ class Znodes(NamedTuple):
 
 
 class MetadataLogs(NamedTuple):
-    """What stays in the directories of a quorum's controllers through a swap.
+    """Files of a quorum's controllers that stay through a swap.
 
     Attributes:
         view: the quorum as its leader described it.
@@ -148,7 +148,7 @@ class MetadataLogs(NamedTuple):
         return found
 
     def problems(self, later: MetadataLogs) -> list[str]:
-        """Return what is not as it was, or has fallen."""
+        """Return the changed or fallen values."""
         found = []
         if later.view.epoch <= self.view.epoch:
             found.append(f"the epoch was {self.view.epoch} and is {later.view.epoch}")
@@ -298,7 +298,7 @@ def account(history: Path, *where: str) -> None:
 
 
 def check(complaints: Mapping[int, Sequence[str]], expected: Sequence[str]) -> None:
-    """Kafka has logged nothing at WARN and above, but for what is expected."""
+    """Check that Kafka has logged only expected lines at WARN and above."""
     found = [
         f"{node} {line}"
         for node, lines in complaints.items()

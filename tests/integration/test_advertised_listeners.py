@@ -1,7 +1,7 @@
 """``advertised.listeners`` changes while brokers run, as in Kafka in ZooKeeper mode (DynamicListenerConfig).
 
 An unmodified client alters it; the broker registers its other address, the controller sends it to all, and clients,
-followers and the next controller find the broker there. It outlives restarts; deleted, it is that of the file again.
+followers and the next controller find the broker there. It outlives restarts; deleted, it is the file's again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Controller and brokers of both kinds: Tidegauge steers an Apache Kafka 3.9.1 broker, and the other way round.
 
-Broker 2 of three is Apache Kafka's, on the same ZooKeeper. What is seen is what a client of any broker sees, and what
+Broker 2 of three is Apache Kafka's, on the same ZooKeeper. Seen are any broker's clients' view, and the lines that
 Kafka's broker logs at WARN and above.
 """
 
@@ -49,7 +49,7 @@ def kafka(cluster: LocalCluster, tmp_path: Path) -> Iterator[KafkaBroker]:
 
 
 class View:
-    """What a client sees at one broker."""
+    """A client's view at one broker."""
 
     def __init__(self, cluster: LocalCluster, broker_id: int) -> None:
         self._address = str(next(one.kafka_address for one in cluster.file.brokers if one.id == broker_id))

@@ -37,13 +37,13 @@ _NOT_SERVED = frozenset(
         *(88, 89),  # streams groups (KIP-1071)
     }
 )
-"""What releases serve and Tidegauge's brokers do not, in one mode or both."""
+"""APIs that releases serve and Tidegauge's brokers do not, in one mode or both."""
 _REFUSED = {"3.9": set(apis.OF_CONSUMER_GROUPS)}
-"""What they advertise and refuse in ZooKeeper mode."""
+"""APIs that they advertise and refuse in ZooKeeper mode."""
 
 
 def versions(address: str, client_id: str = "a-client") -> Versions:
-    """What a broker tells a client it serves."""
+    """Return the versions that a broker reports to a client."""
 
     async def ask() -> Versions:
         channel = KafkaChannel(address, client_id)

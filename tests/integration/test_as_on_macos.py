@@ -26,7 +26,7 @@ Verb = Callable[..., str]
 
 @pytest.fixture
 def verb(tmp_path: Path) -> Iterator[Verb]:
-    """Return what runs a verb there, and checks that it ends well; the cluster ends with the test."""
+    """Yield a function that runs a verb there; the cluster ends with the test."""
     environment = os.environ | {"PYTHONPATH": str(STUB)}
 
     def run(*words: str, given: str = "") -> str:

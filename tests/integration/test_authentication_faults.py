@@ -172,7 +172,7 @@ def test_the_words_of_faults_fail_them_too(
 
 
 def next_of(consumer: Consumer) -> str:
-    """Return the value of the next record, or the name of the error that comes in its place."""
+    """Return the next record's value, or the error's name."""
     try:
         found = consumer.poll(LIMIT_SECONDS)
     except KafkaException as problem:

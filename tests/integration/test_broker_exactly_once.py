@@ -1,4 +1,4 @@
-"""The leader dies between its append and its response: the next leader knows the batch, and each record stands once.
+"""The leader dies between its append and its response: the next leader knows the batch, and each record is there once.
 
 KIP-98 (Kafka's ProducerStateManager): followers keep the producers' sequences from what they copy, so a retry that
 reaches the next leader gets the offset of the first attempt. The death is no matter of luck: one follower is frozen,
@@ -51,7 +51,7 @@ class Story:
         return (await self.admin.describe_topics([TOPIC]))[0].partitions[0]
 
     async def replica(self, broker_id: int) -> ReplicaDescription:
-        """What this broker holds; a client's channel to a broker that was dead may need a moment."""
+        """Return this broker's replica, once a channel to it is open again."""
 
         async def found() -> list[ReplicaDescription] | None:
             live = (await self.admin.metadata([])).brokers

@@ -49,7 +49,7 @@ METRICS = 4
 MOST_RSS_BYTES = 600 << 20
 """A broker of 70 MB that once inflated 100 MiB of records stays far below; a flood taken at its word does not."""
 LONG_POLL_SECONDS = 0.4
-"""What waits longer would wait for ever."""
+"""A longer wait would be endless."""
 REFUSAL_SECONDS = 60.0
 AT_KEPT = {"Produce", "ProduceStream", "Fetch", "ListOffsets", "OffsetsForLeaderEpoch", "Metadata", "DescribeReplicas"}
 """Methods of the client plane that may name the topic whose log is looked at in the end, and must not harm it."""
@@ -105,7 +105,7 @@ async def read(cluster: LocalCluster, topic: str, count: int) -> list[bytes | No
 
 
 class Watched:
-    """What a broker must not lose."""
+    """Properties that a broker must not lose."""
 
     def __init__(self, cluster: LocalCluster, broker_id: int) -> None:
         self.cluster = cluster
@@ -116,7 +116,7 @@ class Watched:
         self.process = psutil.Process(self.pid)
 
     def check(self) -> None:
-        """It is the same process, its memory never was large, and no traceback stands in its log."""
+        """Check that it is the same process with little memory, and without a traceback in its log."""
         assert self.cluster.pid_of(self._broker_id) == self.pid
         assert self.peak_bytes() < MOST_RSS_BYTES
         assert "Traceback" not in (self.cluster.logs / f"broker-{self._broker_id}.log").read_text()
@@ -255,7 +255,7 @@ BOMBS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def batches() -> Iterator[tuple[str, bytes]]:
-    """Batches that lie, each with what is wrong with it."""
+    """Yield batches that lie, each with its defect."""
     sound = encode_batch([NewRecord(b"v" * 40, b"k", 1_700_000_000_000, ())])
     header = read_header(sound)
     payload = sound[61:]

@@ -1,4 +1,4 @@
-"""What fails for one partition fails for no other: full disks, damaged batches and truncated logs on real brokers.
+"""A failure of one partition affects no other: full disks, damaged batches and truncated logs on real brokers.
 
 Two brokers with two log directories each (KIP-112). The directory that is full is one to the lab's disk
 (docs/faults.md), so no test needs a disk of its own.
@@ -99,7 +99,7 @@ def log_file(brokers: Brokers, broker_id: int, at: TopicPartition) -> Path:
 
 
 async def test_a_full_directory_of_a_follower_costs_no_record_of_the_others(brokers, admin):
-    """The first append of a fetch response is refused; those of the healthy directory are in the log all the same.
+    """The first append of a fetch response is refused; appends in the healthy directory are in the log all the same.
 
     Broker 2 comes back to six partitions that all have news, so one response carries them all.
     """

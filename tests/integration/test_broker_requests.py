@@ -1,4 +1,4 @@
-"""A broker's responses over real gRPC: which writes are accepted, what is refused, how far each reader may read.
+"""A broker's responses over real gRPC: accepted and refused writes, and how far each reader may read.
 
 Bad input gets Kafka's error code with a sentence and changes nothing (LogValidator, ProducerStateManager).
 """
@@ -204,7 +204,7 @@ def test_two_brokers_never_give_out_the_same_producer_id(brokers):
 
 
 def test_a_consumer_sees_nothing_at_or_above_the_high_watermark(brokers):
-    """While a follower of the ISR is frozen the HW stands; a position between HW and LEO waits, empty."""
+    """While a follower of the ISR is frozen the HW does not move; a position between HW and LEO waits, empty."""
     brokers.produce(batch(b"committed"))
     leader = brokers.leader()
     frozen = next(broker for broker in brokers.stubs if broker != leader)

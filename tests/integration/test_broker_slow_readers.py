@@ -128,7 +128,7 @@ async def test_unread_responses_take_no_more_than_their_budget_and_others_are_se
 
 
 def peak_bytes(pid: int) -> int:
-    """Return the most memory that a process ever had; where the system does not say, what it has now."""
+    """Return the most memory that a process ever had, or else its present memory."""
     status = Path(f"/proc/{pid}/status")
     if not status.exists():
         return int(psutil.Process(pid).memory_info().rss)

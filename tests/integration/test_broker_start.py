@@ -1,4 +1,4 @@
-"""What prevents a broker's start is reported in one sentence, exit 1, and nothing on disk or in ZooKeeper changes.
+"""An obstacle to a broker's start is reported in one sentence, exit 1, and nothing on disk or in ZooKeeper changes.
 
 The causes: a port in use, a data directory of another broker or another cluster, a locked directory, ZooKeeper
 unreachable.

@@ -2,8 +2,8 @@
 agree.
 
 The rules: docs/replication.md. A follower is killed before its high watermark was ever written to its checkpoint
-file: by the rule of 0.10.2 it truncates everything and copies it again; by KIP-101 and KIP-279 it asks the leader and
-truncates nothing; by KIP-320 it just fetches. What each rule loses is held by ``tests/unit/core/test_stories.py``.
+file: by the rule of 0.10.2 it truncates everything and copies it again. By KIP-101 and KIP-279 it asks the leader and
+truncates nothing; by KIP-320 it just fetches. The losses of each rule are held by ``tests/unit/core/test_stories.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Brokers that speak Kafka's protocol among themselves: ``inter.broker.listener.name`` names a Kafka listener.
 
 Whole files of tests run once more so: what brokers do among themselves must not depend on the protocol. Failover with
-acks=all, kill -9 and return; unclean leaders and truncation by each rule; transactions, their markers and
+acks=all, kill -9 and return. Unclean leaders and truncation by each rule. Transactions, their markers and
 verifications; the lab's partitions, losses, delays, injected errors, and followers that are held and stepped.
 """
 
@@ -54,7 +54,7 @@ def test_what_holds_over_grpc_holds_over_kafkas_protocol(name: str) -> None:
 
 @pytest.mark.timeout(300)
 async def test_brokers_speak_kafkas_protocol_in_tls(make_cluster: MakeCluster, tmp_path: Path) -> None:
-    """The inter-broker listener in TLS, gRPC in plain text: what is acknowledged is on all replicas."""
+    """The inter-broker listener in TLS, gRPC in plain text: acknowledged records are on all replicas."""
     authority = Authority(tmp_path, "authority")
     cluster = make_cluster(
         settings={

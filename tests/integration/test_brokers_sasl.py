@@ -34,7 +34,7 @@ RECORDS = 200
 
 
 def credential(mechanism: str, password: str) -> str:
-    """What ``kafka-configs.sh --zookeeper --alter --entity-type users`` writes of a password."""
+    """Return a password as ``kafka-configs.sh --zookeeper --alter --entity-type users`` writes it."""
     name, salt = HASHES[mechanism], b"0123456789abcdef"
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, 4096)
     stored = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()

@@ -1,7 +1,7 @@
 """The matrix of faults and workloads of Kafka clients (docs/chaos.md): after each fault each history is clean.
 
 Copiers from consume to produce (KIP-447), of librdkafka, Java and franz-go in groups, and a group whose members commit
-outside of transactions. All are at work through all faults; after each one they copy what was written, and the
+outside of transactions. All are at work through all faults; after each one they copy the written records, and the
 accountant judges the histories with the topics. ``make chaos`` runs it in pieces and keeps the results.
 """
 
@@ -26,7 +26,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 NAMES = [name for name in ALL_FAULTS if name != DAMAGE]
-"""A damaged batch is no fault for Kafka clients: they end where they meet it."""
+"""A damaged batch is no fault for Kafka clients: they end when they meet it."""
 SAMPLE = ["kill the transaction's coordinator", "pause the group's coordinator"]
 """In every run of the tests, with librdkafka's copiers and members: each coordinator is lost once."""
 
@@ -140,7 +140,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[],
 
 @pytest.fixture(scope="module", params=NAMES, ids=shown)
 def after_fault(request: pytest.FixtureRequest, stage: Stage) -> Stage:
-    """All workloads after one more fault, which lasts for another time where it has been run before."""
+    """All workloads after one more fault, which lasts for another time if it has been run before."""
     before = times_run(request.param, known_runs())
     stage.happen(request.param, seed=NAMES.index(request.param) + before * len(NAMES))
     return stage

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 PEERS_CASES = 133
 SAMPLE = {"power cut of the leader"}
-"""In every run of the tests: unflushed records are lost. A zombie leader is in those of test_lab_faults.py."""
+"""In every run of the tests: unflushed records are lost. A zombie leader is in test_lab_faults.py."""
 
 
 def test_there_are_more_cases_than_peers_have() -> None:

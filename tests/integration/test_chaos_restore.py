@@ -1,6 +1,6 @@
 """A run that snapshots and restores between faults (docs/chaos.md): ``verify`` judges each time line by itself.
 
-What was acknowledged between a snapshot and its restore is undone, and nothing else. Faults are drawn from a seed.
+Records acknowledged between a snapshot and its restore are undone, and nothing else. Faults are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SEED = int(os.environ.get("SOAK_SEED", "1"))
 NOT_HERE = {DAMAGE, "kill a client", *(name for name in FAULTS if "disk f" in name or "disk is full" in name)} | {
     name for name in FAULTS if "directories" in name
 }
-"""A damaged batch is a finding; no client could die; and disks that fail need clients that write meanwhile."""
+"""A damaged batch is a finding, no client could die, and disks that fail need clients that write meanwhile."""
 BATCH = 5
 
 
 class Run:
-    """A cluster with a topic of three replicas, whose producer notes what was acknowledged."""
+    """A cluster with a topic of three replicas, whose producer notes acknowledged records."""
 
     def __init__(self, cluster: LocalCluster, directory: Path, seed: int) -> None:
         self.shell = Shell(cluster, directory)
@@ -66,7 +66,7 @@ class Run:
         self.time_line[-1] = [*self.time_line[-2]]
 
     def judge(self) -> None:
-        """Nothing is found, and the records are those of this time line."""
+        """Check that nothing is found, and the records belong to this time line."""
         code, document = self.shell.verify(self.topic, "h")
         assert (code, counts(document)) == (0, {}), (document, self.chaos.done)
         assert set(self._values()) == set(self.time_line[-1]), self.chaos.done

@@ -224,7 +224,7 @@ def committed_log(cluster: LocalCluster, topic: str) -> Log:
 
 
 def output_of(job: Job) -> Log:
-    """What lies in the output; a record that lies there twice fails."""
+    """Return the records of the output; fail if one is there twice."""
     table = pq.read_table(job.output, columns=["partition", "offset", "value"])
     columns = (table.column(name).to_pylist() for name in table.schema.names)
     rows = list(zip(*columns, strict=True))
@@ -241,7 +241,7 @@ def differences(
 
 
 def check_job(job: Job, clients: Clients, cluster: LocalCluster, topic: str) -> None:
-    """Every acknowledged record once, where it was acknowledged; nothing that is not in the log now."""
+    """Check that the output has every acknowledged record once, at its offset, and nothing that the log lacks."""
     found = output_of(job)
     assert not differences(found, committed_log(cluster, topic)), "output and log differ there"
     acknowledged = {
@@ -254,7 +254,7 @@ def check_job(job: Job, clients: Clients, cluster: LocalCluster, topic: str) -> 
 
 
 def check_logs(cluster: LocalCluster) -> None:
-    """Whatever happens, a broker says so in a sentence: a traceback is a mistake of its own."""
+    """Check that logs have no traceback: a broker reports any failure in a sentence."""
     for path in sorted(cluster.logs.glob("broker-*.log")):
         text = path.read_text(encoding="utf-8", errors="replace")
         at = text.find("Traceback (most recent call last)")
@@ -274,7 +274,7 @@ def had(workloads: Mapping[str, Workload]) -> Mapping[str, Workload]:
 
 
 def warmed_up(cluster: LocalCluster, topic: str) -> Holdings:
-    """What young brokers hold once a producer and a consumer have connected and left, a transaction and a group's."""
+    """Return young brokers' holdings after a producer and a consumer."""
     where = ["--dir", str(cluster.directory)]
     words = ["produce", topic, "--count", "2000", "--transactional-id", topic]
     subprocess.run([TIDEGAUGE, *words, *where], check=True, stderr=subprocess.DEVNULL)
@@ -284,7 +284,7 @@ def warmed_up(cluster: LocalCluster, topic: str) -> Holdings:
 
 
 def check_books(cluster: LocalCluster, topic: str, clients: Clients, chaos: Chaos) -> None:
-    """The accountant's verdict on what was written and read over gRPC."""
+    """Check the accountant's verdict on records written and read over gRPC."""
     options = ["--history", str(clients.history), "--dir", str(cluster.directory), "-o", "json"]
     options += [word for path in clients.reads for word in ("--reads", str(path))]
     reported = CliRunner().invoke(verify, [topic, *options], catch_exceptions=False)
@@ -336,7 +336,7 @@ def soak(
         [topic, *load.topics],
         seed,
         kill_one,
-        without=[DAMAGE],  # `consume` and Kafka clients end where they meet that
+        without=[DAMAGE],  # `consume` and Kafka clients end when they meet that
         faults=ALL_FAULTS,
         coordinated=load.coordinated,
         client_pauses=load.pause_one,

@@ -36,7 +36,7 @@ def start(cluster: LocalCluster, *words: str) -> subprocess.Popen[str]:
 
 
 def run(cluster: LocalCluster, *words: str, code: int = 0) -> tuple[str, str]:
-    """What a verb prints on stdout and on stderr; in this process."""
+    """Run a verb in this process; return its stdout and stderr."""
     done = typed(*words, *where(cluster, words[0]))
     assert done.code == code, done.stderr
     return done.stdout, done.stderr
@@ -80,7 +80,7 @@ def test_verbs_take_the_addresses_of_kafka_listeners(cluster: LocalCluster) -> N
 
 
 def test_a_negative_offset_is_the_last_records_of_each_partition(cluster: LocalCluster) -> None:
-    """As ``kcat -o -N``; where there are fewer, all of them."""
+    """As ``kcat -o -N``; if there are fewer, all of them."""
     create(cluster, "console-last")
     for partition, count in enumerate((5, 1, 0)):
         run(cluster, "produce", "console-last", "--count", str(count), "--partition", str(partition))

@@ -107,7 +107,7 @@ async def test_a_frozen_bootstrap_server_is_passed_over(cluster: LocalCluster) -
 
 
 async def test_too_few_replicas_is_waited_out_and_then_reported(cluster: LocalCluster) -> None:
-    """NOT_ENOUGH_REPLICAS is retried until the delivery timeout; what it was stands in the error."""
+    """NOT_ENOUGH_REPLICAS is retried until the delivery timeout; the error names it."""
     servers = cluster.bootstrap_servers
     topic = await make_topic(servers, partitions=1, min_isr=3)
     leader = await leader_of(servers, topic)

@@ -73,7 +73,7 @@ def write(cluster: LocalCluster, topic: str, pairs: list[tuple[str, str, int]], 
 
 
 def batches(cluster: LocalCluster, at: TopicPartition, offset: int) -> list[tuple[int, list[int]]]:
-    """Return what one Fetch gives from an offset on: each batch's last offset, and the offsets of its records."""
+    """Return the batches of one Fetch: last offset, and the records' offsets."""
     wanted = FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=1)
     request = FetchRequest(
         replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(at.topic, partitions=[wanted])]
@@ -174,7 +174,7 @@ def test_a_program_reads_a_compacted_topic_to_its_end(
 
 
 def test_searches_by_time_find_what_compaction_has_left(brokers: LocalCluster, compacted: TopicPartition) -> None:
-    """ListOffsets: the record with the largest time was replaced; the next larger is that of a record that is there."""
+    """ListOffsets: the record with the largest time was replaced; the next one belongs to a kept record."""
     admin = AdminClient({"bootstrap.servers": servers(brokers)})
     at = confluent_kafka.TopicPartition(compacted.topic, 0)
 

@@ -1,7 +1,7 @@
 """Brokers as machine code: forked, with the lab, over both protocols, they do what those from the sources do.
 
-Compiling takes minutes, so these are long; without a C compiler they are skipped and say why. What single requests and
-steps do is compared by ``make test-compiled``: the same unit tests, golden transcripts among them.
+Compiling takes minutes, so these are long; without a C compiler they are skipped and say why. Single requests and
+steps are compared by ``make test-compiled``: the same unit tests, golden transcripts among them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def test_a_group_rebalances_and_goes_on_over_its_coordinators_death(
 def test_a_transaction_commits_over_its_coordinators_death(
     machine_code: None, make_cluster: MakeCluster, among_brokers: dict[str, str]
 ) -> None:
-    """Compiled transaction coordinators: the next one loads what is open, commits it, and aborts another."""
+    """Compiled transaction coordinators: the next one loads an open transaction, commits it, and aborts another."""
     cluster = make_cluster(zookeeper=None, settings=among_brokers)
     of_transactions.create(cluster, "orders")
     producer = of_transactions.producer_of(cluster, "tx")

@@ -49,7 +49,7 @@ class Services:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def here(self, name: str, text: str) -> str:
-        """Return a text of the file as a service on this machine has it."""
+        """Return a text of the file for a service on this machine."""
         text = re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", text)
         for other, address in self._addresses.items():
             text = text.replace(f"{other}:", f"{address}:")
@@ -86,7 +86,7 @@ class Services:
         return word.replace("127.0.0.1", self._addresses[name])
 
     def log(self, name: str) -> str:
-        """What a service has printed."""
+        """Return a service's output."""
         return (self._at / f"{name}.log").read_text(errors="replace")[-3000:]
 
     def kill(self, name: str) -> None:

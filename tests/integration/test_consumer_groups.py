@@ -93,7 +93,7 @@ class Member(threading.Thread):
         self._consumer.close()
 
     def _commit(self) -> None:
-        """Commit what was read; partitions that were given up since then have nothing to commit."""
+        """Commit the records read; partitions that were given up since then have nothing to commit."""
         try:
             self._consumer.commit(asynchronous=False)
         except confluent_kafka.KafkaException as refusal:
@@ -175,7 +175,7 @@ def join(servers: str) -> Iterator[Join]:
 
 
 def _own(*members: Member) -> bool:
-    """Return whether members own all partitions, each one of them, and as many each."""
+    """Return whether members own all partitions, evenly and once."""
     sizes = {len(member.owned) for member in members}
     owned = [partition for member in members for partition in member.owned]
     return sorted(owned) == list(range(PARTITIONS)) and sizes == {PARTITIONS // len(members)}
@@ -298,7 +298,7 @@ def test_a_group_has_settings_of_its_own(brokers: LocalCluster, topic: str, join
 
 
 def _explained(brokers: LocalCluster, group: str) -> dict[str, Any]:
-    """What ``explain group:G -o json`` says."""
+    """Return the document of ``explain group:G -o json``."""
     done = CliRunner().invoke(explain, [f"group:{group}", "-o", "json", "--dir", str(brokers.directory)])
     assert done.exit_code == 0, done.output
     return dict(json.loads(done.stdout))

@@ -61,7 +61,7 @@ def cluster(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[Local
 
 
 class Readers:
-    """The members of one group, and what is written for them.
+    """The members of one group, and the records written for them.
 
     Args:
         cluster: on which they work.

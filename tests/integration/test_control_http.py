@@ -46,7 +46,7 @@ def control(cluster: LocalCluster, served: Any) -> Iterator[Any]:
 
 
 def newest(control: Any) -> int:
-    """Return the number of the last request in the journal, which brokers keep from one test to the next; else 0."""
+    """Return the number of the last request in the journal; else 0."""
     return max((one["number"] for one in control.ask("GET", "/v1/requests")["requests"]), default=0)
 
 
@@ -111,7 +111,7 @@ def test_a_step_that_fails_says_what_is_true_and_how_far_it_came(control: Any):
 
 
 def test_every_declared_action_and_fault_has_a_path(control: Any):
-    """One vocabulary: the words and the checks are those of the declared table."""
+    """One vocabulary: words and checks come from the declared table."""
     control.steps({"create_topic": {"name": "declared", "assignment": [0, 1]}})
     held = control.broker("follower-of:declared-0", "hold_fetch", partition="declared-0")
     assert (held["broker"], held["changed"]) == (1, True)
@@ -301,7 +301,7 @@ def kafka_client(program: str, *arguments: str) -> str:
 
 @pytest.mark.long
 def test_groups_are_listed_although_a_broker_does_not_respond(make_cluster: Callable[..., LocalCluster]):
-    """A broker that is paused, and alive for ZooKeeper, takes its own groups from the list, not those of the others."""
+    """A broker that is paused, and alive for ZooKeeper, takes its own groups from the list, not the others' groups."""
     cluster = make_cluster(settings={"zookeeper.session.timeout.ms": "40000"})
     control = steering.Control(control_server.start(cluster.directory, "127.0.0.1:0"))
     control.steps({"create_topic": {"name": "listed", "assignment": [0, 1, 2]}})

@@ -103,7 +103,7 @@ async def test_the_isr_shrinks_to_its_last_member_and_what_follows(make_cluster)
         assert story.of("clean") == (b, [b], 3, True)
         assert story.of("led-by-b") == (-1, [a], 2, False)
 
-        # a returns: it leads where it was the last member, in a new epoch; elsewhere it follows, truncated to b's log.
+        # a returns: it leads where alone in the ISR, in a new epoch; elsewhere it follows, truncated to b's log.
         await asyncio.to_thread(cluster.start, a)
         story.until("alone", a, [a], 2)
         story.until("led-by-b", a, [a, b], 3)

@@ -47,7 +47,7 @@ PLACES = (
     "/admin/delete_topics/{name}",
     "/admin/{name}",
 )
-"""Each with each rubbish; the numbers are those of no broker."""
+"""Each with each rubbish; the numbers belong to no broker."""
 ALONE = (
     "/admin/preferred_replica_election",
     "/admin/reassign_partitions",

@@ -25,7 +25,7 @@ QUICK = {
     "deletion": ("Response/StopReplica delete",),
     "election": ("BrokerChange/set state",),
 }
-"""Those of ``make test``."""
+"""The races of ``make test``."""
 
 
 @pytest.fixture(scope="module")

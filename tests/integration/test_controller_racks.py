@@ -106,7 +106,7 @@ async def test_a_topics_replicas_are_spread_over_the_racks_of_the_brokers_settin
     assert Counter(replicas[0] for replicas in assigned.values()) == dict.fromkeys(RACKS, 3), "each leads as many"
     assert Counter(replica for replicas in assigned.values() for replica in replicas) == dict.fromkeys(RACKS, 6)
 
-    # One broker without a rack: Kafka does not guess where it stands.
+    # One broker without a rack: Kafka does not guess its rack.
     await asyncio.to_thread(racks.stop, 3)
     racks.start(3, None)
     await racks.until_known({**RACKS, 3: None})

@@ -43,7 +43,7 @@ def states(view: ZooKeeperView) -> dict[str, Znode]:
 
 
 def controller_events(cluster: LocalCluster, broker: int) -> list[tuple[str, int]]:
-    """What a broker did as a controller, oldest first: elected, resigned, and its elections as ``decided``."""
+    """Return a broker's acts as a controller, oldest first; its elections as ``decided``."""
     events = event_log.read_events(cluster.logs / event_log.file_name(f"broker-{broker}"))
     return [
         (event.get("state", "decided"), event.get("controller_epoch", -1))
@@ -131,7 +131,7 @@ async def test_a_controller_whose_znode_was_taken_away_is_fenced_while_its_sessi
 
 
 async def test_a_controller_epoch_that_moved_on_ends_the_term_at_the_next_write(cluster: LocalCluster, look: Look):
-    """Each write checks the version of /controller_epoch; the next election goes on from what stands there."""
+    """Each write checks the version of /controller_epoch; the next election goes on from the value there."""
     view = look(cluster)
     _, epoch = view.controller()
     view.set("/controller_epoch", b"%d" % (epoch + 40))
@@ -206,7 +206,7 @@ class _Starter:
 
 @pytest.mark.long
 async def test_a_minute_without_zookeeper_is_not_noticed_by_clients(make_cluster, look: Look):
-    """Brokers serve on; afterwards the same sessions, controller and leaders; a death is then noticed as ever."""
+    """Brokers serve on. Afterwards the same sessions, controller and leaders exist; a death is then noticed as ever."""
     cluster: LocalCluster = make_cluster(zookeeper=None)
     async with Admin(cluster.bootstrap_servers) as admin, Producer(cluster.bootstrap_servers) as producer:
         await admin.create_topic("orders", partitions=3, replication_factor=3)

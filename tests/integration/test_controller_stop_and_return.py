@@ -1,7 +1,7 @@
 """A broker stops, returns and leads again, as a user would type it: line by line, znode by znode, file by file.
 
 Brokers 0, 1, 2 and a topic of four partitions; broker 0 is stopped, restarted, and gets its partition again: once by a
-preferred election on demand, once by the automatic rebalance. The lines are those of ``kafka-topics.sh --describe``.
+preferred election on demand, once by the automatic rebalance. The lines are ``kafka-topics.sh --describe``'s.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Shell:
 
 
 def described(topic_id: str, leaders: Sequence[int], isrs: Sequence[str]) -> str:
-    """What Kafka prints."""
+    """Return the lines that Kafka prints."""
     head = f"Topic: {TOPIC}\tTopicId: {topic_id}\tPartitionCount: 4\tReplicationFactor: 3\tConfigs: \n"
     return head + "".join(
         f"\tTopic: {TOPIC}\tPartition: {partition}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"

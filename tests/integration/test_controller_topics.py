@@ -43,7 +43,7 @@ async def test_partitions_are_added_where_the_algorithm_or_the_user_says(admin, 
     await admin.create_partitions("growing", 4)
     await admin.create_partitions("growing", 5, assignment=[[0, 2]])
     assigned = view.json("/brokers/topics/growing")["partitions"]
-    # n = 3, start = shift = 1 (where broker 1 stands), from partition 2 on; at partition 3 the shift becomes 2.
+    # n = 3, start = shift = 1 (the place of broker 1), from partition 2 on; at partition 3 the shift becomes 2.
     assert assigned == {"0": [1, 0], "1": [2, 1], "2": [0, 2], "3": [1, 2], "4": [0, 2]}
     assert view.znode("/brokers/topics/growing").version == 2
     await admin.wait_for_topic("growing", partitions=5)

@@ -1,6 +1,6 @@
 """The znode tree of a cluster: every znode, its payload to the byte, its kind, version and owner.
 
-Source: kafka.zk.ZkData. What changes from run to run (ids, times, ports, sessions) is read at its first occurrence and
+Source: kafka.zk.ZkData. Changing values (ids, times, ports, sessions) are read at their first occurrence and
 compared everywhere else.
 """
 
@@ -145,6 +145,6 @@ async def _check_producer_ids(cluster: LocalCluster, view: ZooKeeperView) -> Non
     block = view.json("/latest_producer_id_block")
     assert list(block) == ["version", "broker", "block_start", "block_end"]
     assert (block["version"], block["broker"] in {0, 1, 2}) == (1, True)
-    # Each broker that the producer asked has taken a block; the last one stands there, in strings, its end inclusive.
+    # Each broker that the producer asked has taken a block; the last one is there, in strings, its end inclusive.
     first = int(block["block_start"])
     assert (block["block_start"], block["block_end"], first % 1000) == (str(first), str(first + 999), 0)

@@ -1,4 +1,4 @@
-"""A coordinator's log that is damaged where no recovery looks: nothing older is served, or written, as the newest.
+"""A coordinator's log is damaged where recovery does not look: nothing older is served, or written, as the newest.
 
 The broker has stopped in order, so that its logs are not checked when it starts. Then a batch in the middle of the
 partition is damaged. With the sound files back in place everything is as it was decided.

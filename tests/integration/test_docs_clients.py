@@ -1,6 +1,6 @@
 """The examples of docs/clients.md, each run against a cluster: it writes "hello" and reads it, as the page says.
 
-What an example needs and this machine does not have is a reason to skip it.
+An example is skipped if this machine lacks a requirement of it.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def test_it_works_in_an_empty_environment(
 
 
 def megabytes(bin_directory: Path) -> float:
-    """Size of what is installed, but for what installs."""
+    """Return the size of installed packages, without the installer's."""
     [packages] = (bin_directory.parent / "lib").glob("python3.*/site-packages")
     tools = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
     sizes = (
@@ -138,7 +138,7 @@ def size_in_docs(pattern: str) -> int:
 
 
 def in_directory(tidegauge: Path, directory: Path, path: Path) -> Callable[..., str]:
-    """What runs verbs in a directory, where no Java is on PATH."""
+    """Return a function that runs verbs in a directory without Java."""
     environment = {**without_java(path), "TMPDIR": str(directory)}
 
     def tell(*words: object) -> str:

@@ -86,7 +86,7 @@ def test_the_next_replica_leads_without_a_wait_for_the_session(brokers: LocalClu
 
 
 def test_the_same_over_http_and_in_a_step_of_a_scenario(brokers: LocalCluster) -> None:
-    """``{"expire": true}`` is the option over HTTP, ``expire: true`` that of the step."""
+    """``{"expire": true}`` is the option over HTTP, ``expire: true`` the step's."""
     make_topic(brokers, "over-http")
     port = free_base_port()
     command = [sys.executable, "-m", "tidegauge_lab.cli.control", "--dir", str(brokers.directory)]

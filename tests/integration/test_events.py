@@ -1,4 +1,4 @@
-"""What can be seen of a real cluster: its timeline in causal order, explanations, metrics (docs/events.md,
+"""Views of a real cluster: its timeline in causal order, explanations, metrics (docs/events.md,
 docs/metrics.md).
 
 One cluster for all tests. Followers leave the ISR after ten minutes only, so that a held one holds the HW back for as
@@ -159,7 +159,7 @@ def test_the_timeline_of_a_failover_stands_in_causal_order(brokers: LocalCluster
 
 
 def test_no_event_log_shows_a_high_watermark_above_a_log_end_offset(brokers: LocalCluster, tmp_path: Path) -> None:
-    """A replica's high watermark is at most its log end offset (docs/replication.md), whatever is merged."""
+    """A replica's high watermark is at most its log end offset (docs/replication.md), whichever events are merged."""
     make_topic(brokers, "rate", "0:1:2")
     tidegauge(brokers, "produce", "rate", "--count", "600", "--rate", "300")
     ends: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """The example project of docs/guide/11-your-application.md, from outside: a wheel in a virtual environment of its own,
 and nothing of this checkout.
 
-What Tidegauge depends on comes from this session's environment, so that nothing large is downloaded.
+Tidegauge's dependencies come from this session's environment, so that nothing large is downloaded.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def masked(text: str, at: Path) -> str:
 
 
 def content(at: Path) -> dict[str, str]:
-    """Each file of a node's directories with its mode and what can be read of it, without what is random."""
+    """Return mode and content of each file of a node, without random parts."""
     found: dict[str, str] = {}
     for path in sorted(file for file in at.rglob("*") if file.is_file() and file.name != "node.properties"):
         mode = stat.filemode(path.stat().st_mode)
@@ -98,7 +98,7 @@ def node(at: Path, roles: str, voters: str) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_sentences_and_files_are_those_of_kafka_storage(case: str, kafka_jars: Path, tmp_path: Path):
-    """StorageTool and Formatter of Kafka 4.3.1; what is random is left out, keys of credentials are hidden here."""
+    """StorageTool and Formatter of Kafka 4.3.1; random parts are left out, keys of credentials are hidden here."""
     roles, voters, options = CASES[case]
     ours_at, kafkas_at = tmp_path / "ours", tmp_path / "kafkas"
     command = [java_program(), "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars}/*", "kafka.tools.StorageTool", "format"]

@@ -48,7 +48,7 @@ def size(cluster: LocalCluster) -> int:
 
 
 def test_what_was_committed_and_deleted_is_so_after_compactions_and_restarts(brokers: LocalCluster) -> None:
-    """Each round replaces the commits of the one before; groups are deleted between; all brokers are killed, twice."""
+    """Each round replaces the commits of the one before, groups are deleted between, all brokers are killed, twice."""
     ask(brokers, lambda admin: admin.create_topic("t", partitions=3, replication_factor=3))
     ask(brokers, lambda admin: commit_rounds(admin, GROUPS, range(ROUNDS)))
     for group in DELETED:

@@ -191,7 +191,7 @@ async def held_requests(cluster: LocalCluster, broker: int) -> int:
 def test_a_member_waits_at_its_coordinator_until_it_is_released_and_others_do_not(
     cluster: LocalCluster, topic: str, rpc: str
 ) -> None:
-    """hold-requests --coordinator-of group:G: the group stands still where it is held; another group goes on."""
+    """hold-requests --coordinator-of group:G: the held group makes no progress; another group goes on."""
     produce(cluster, topic, 60)
     ask(cluster, lambda admin: admin.find_coordinator(topic))
     address = ("--dir", str(cluster.directory))

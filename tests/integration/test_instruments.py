@@ -1,4 +1,4 @@
-"""What instruments say on real brokers: of a restore, a loss by a clean election, refusals, dead and hung brokers."""
+"""Reports of instruments on real brokers: restores, a loss by a clean election, refusals, dead and hung brokers."""
 
 from __future__ import annotations
 

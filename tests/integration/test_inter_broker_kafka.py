@@ -1,6 +1,6 @@
 """Controller and brokers over Kafka's own protocol: three brokers whose inter-broker listener speaks it.
 
-Whatever the wire, the outcomes are those over gRPC: elections, controlled shutdowns, topics created and deleted,
+The outcomes are the same as over gRPC: elections, controlled shutdowns, topics created and deleted,
 reassignments, a controller that dies, its successor's roles and ISRs.
 """
 
@@ -78,7 +78,7 @@ def test_a_broker_that_stops_hands_its_leaders_over_first(cluster: LocalCluster)
 
 
 def test_the_controller_dies_in_the_midst_of_topics_that_come_and_go(cluster: LocalCluster, tmp_path: Path) -> None:
-    """The successor knows what was begun; a deletion ends when the dead broker is back (TopicDeletionManager)."""
+    """The successor knows unfinished work; a deletion ends when the dead broker is back (TopicDeletionManager)."""
     for topic in ("orders", "returns"):
         tidegauge(cluster, "create-topic", topic, "--replica-assignment", ASSIGNED)
     tidegauge(cluster, "delete-topic", "returns")

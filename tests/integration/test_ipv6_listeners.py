@@ -52,7 +52,7 @@ def produced(servers: str, topic: str) -> None:
 @needs_ipv6
 @pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
 def test_brokers_of_up_serve_kafka_clients_on_an_ipv6_address(make_cluster: MakeCluster, host: str) -> None:
-    """``up --kafka-host``: the broker reads the listener, and sends clients to where it listens."""
+    """``up --kafka-host``: the broker reads the listener, and sends clients to its own address."""
     cluster = make_cluster(brokers=1, kafka_host=host)
     [address] = cluster.kafka_bootstrap_servers
     assert address == f"[::1]:{cluster.file.broker(0).kafka_port}"
@@ -85,7 +85,7 @@ def test_clients_reach_a_grpc_listener_on_an_ipv6_address(broker: Broker) -> Non
 
 
 def test_what_zookeeper_stores_is_for_the_owner_alone(tmp_path: Path, next_base_port: Callable[[], int]) -> None:
-    """The keys of SCRAM users are in its log, its snapshots, and in those of the cluster."""
+    """The keys of SCRAM users are in its log, its snapshots, and in the cluster's."""
     cluster = LocalCluster.create(tmp_path / "own", 1, base_port=next_base_port())
     try:
         cluster.up(LIMIT_SECONDS)

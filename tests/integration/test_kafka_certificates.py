@@ -85,7 +85,7 @@ def of(authority: Authority, name: str, organisation: str = "Tide") -> Identity:
 
 
 def topics_of(settings: dict[str, Any]) -> set[str] | None:
-    """Return the topics that a client sees; None where it is not served."""
+    """Return the topics that a client sees; None if it is not served."""
     try:
         return set(AdminClient(settings).list_topics(timeout=5).topics)
     except KafkaException:
@@ -148,13 +148,13 @@ def test_kafkas_java_client_is_known_by_its_certificate(
     refused = run(of(authority, "Bob"))
     assert "ClusterAuthorizationException" in refused.stdout + refused.stderr
     stranger = Authority(tmp_path, "stranger").issue("bob", subject="/C=DE/O=Tide/CN=Admin")
-    assert run(stranger).returncode != 0, "requested, but what is shown must be trusted"
+    assert run(stranger).returncode != 0, "requested, but a shown certificate must be trusted"
 
 
 def test_a_client_that_tls_keeps_out_is_in_the_log_with_the_reason(
     cluster: LocalCluster, authority: Authority, tmp_path: Path, client: Callable[..., dict[str, Any]]
 ) -> None:
-    """What an operator reads where a Kafka client sees no more than a closed connection."""
+    """The log names the reason if a Kafka client sees no more than a closed connection."""
     stranger = Authority(tmp_path, "stranger")
     plain = {"bootstrap.servers": ",".join(cluster.kafka_bootstrap_servers)}
     ways = {

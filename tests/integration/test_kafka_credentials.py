@@ -1,6 +1,6 @@
 """Each client of docs/clients.md with right and wrong credentials, and with and without permissions.
 
-A client is a process that tries one user after the other: it writes a record to a topic and reads it. What is not on
+A client is a process that tries one user after the other: it writes a record to a topic and reads it. One not on
 the machine and can't be fetched is skipped, with what it needs.
 """
 

@@ -1,4 +1,4 @@
-"""What Apache Kafka 3.9.1 wrote moments ago is served by Tidegauge as Kafka served it, byte for byte.
+"""Data that Apache Kafka 3.9.1 wrote moments ago are served by Tidegauge as Kafka served them, byte for byte.
 
 One broker of Kafka takes records of all codecs, transactions that end each way and one that does not, offsets and a
 member that stays; it is asked for everything, stopped or killed, and a Tidegauge broker is started in its place and
@@ -114,7 +114,7 @@ def groups(servers: str) -> None:
 
 
 def everything(serving: ServingBroker) -> dict[str, Any]:
-    """What a broker serves: each response's content under a name of its own."""
+    """Return a broker's responses: each one's content under a name of its own."""
     found: dict[str, Any] = {}
     for at in ALL:
         for isolation in (0, READ_COMMITTED):
@@ -134,7 +134,7 @@ def everything(serving: ServingBroker) -> dict[str, Any]:
 
 
 def times_of(records: bytes) -> list[int]:
-    """Return times around those of the batches, and the ends."""
+    """Return times around the batches', and the ends."""
     times = {max(0, header.max_timestamp_ms + more) for header in iterate_headers(records) for more in (-1, 0, 1)}
     return [-3, -2, *sorted(times)[:: max(1, len(times) // 20)]]
 

@@ -1,7 +1,7 @@
 """Files that Apache Kafka 3.9.1 wrote are served byte for byte by a Tidegauge broker that is started over them.
 
 Records by Fetch, from every offset and with each isolation level; committed offsets, groups and transactions as they
-stand in Kafka's own ``__consumer_offsets`` and ``__transaction_state``. The broker changes none of the files.
+are in Kafka's own ``__consumer_offsets`` and ``__transaction_state``. The broker changes none of the files.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def test_aborted_transactions_and_offsets_are_kafkas(broker: Started, *, clean: 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_groups_and_their_offsets_are_those_of_kafkas_coordinator(broker: Started, *, clean: bool) -> None:
-    """What Kafka's tool prints of ``__consumer_offsets``: what was deleted or aborted is not there."""
+    """Groups are as Kafka's tool prints ``__consumer_offsets``: deleted or aborted commits are not there."""
     serving = broker.begin(clean=clean)
     assert serving.groups() == [
         ("gs", "consumer", "Empty"),
@@ -161,7 +161,7 @@ def test_groups_and_their_offsets_are_those_of_kafkas_coordinator(broker: Starte
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_transactions_are_those_of_kafkas_coordinator(broker: Started, *, clean: bool) -> None:
-    """What Kafka's tool prints of ``__transaction_state``: producer ids and epochs, states, timeouts, partitions."""
+    """Ids are as Kafka's tool prints ``__transaction_state``: producer ids and epochs, states, timeouts, partitions."""
     serving = broker.begin(clean=clean)
     assert serving.transactions() == [
         ("open2283", 4, "CompleteCommit"),

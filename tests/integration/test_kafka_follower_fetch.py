@@ -1,6 +1,6 @@
 """A consumer with a rack reads from the follower in it (KIP-392), and goes on through what happens to that follower.
 
-The brokers' request logs say where it read: Fetch requests on the listener of Kafka clients that name no broker are its
+The brokers' request logs show its reads: Fetch requests on the listener of Kafka clients that name no broker are its
 own.
 """
 
@@ -48,7 +48,7 @@ def produce(cluster: LocalCluster, at: TopicPartition, *values: bytes) -> None:
 
 
 def fetched(cluster: LocalCluster, broker: int, at: TopicPartition, offset: int) -> PartitionData:
-    """Return what a broker gives a consumer in the follower's rack that asks once, and waits for nothing."""
+    """Return a broker's response to a consumer in the follower's rack, without waiting."""
     wanted = FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=1_000_000)
     request = FetchRequest(
         replica_id=-1,
@@ -153,7 +153,7 @@ async def test_a_follower_that_lags_is_not_named_and_costs_its_reader_nothing(
     until(
         lambda: fetched(brokers, FOLLOWER, at, 0).high_watermark == 2,
         timeout=LIMIT_SECONDS,
-        what="the follower knows what is committed",
+        what="the follower knows the committed end",
     )
     assert fetched(brokers, LEADER, at, 2).preferred_read_replica == FOLLOWER
     await lab.hold_fetch(at, [FOLLOWER])

@@ -53,7 +53,7 @@ def connected(cluster: LocalCluster) -> Iterator[socket.socket]:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Read to the end of the connection; False where it stays open."""
+    """Read to the end of the connection; False if it stays open."""
     connection.settimeout(LIMIT_SECONDS)
     try:
         while connection.recv(65_536):
@@ -237,7 +237,7 @@ def test_odd_requests_that_are_well_formed_leave_the_brokers_as_they_were(make_c
 def test_odd_requests_leave_a_cluster_in_kraft_mode_as_it_was(
     tmp_path: Path, next_base_port: Callable[[], int], seed: int
 ) -> None:
-    """The same for what KRaft mode has besides: share groups, consumer groups, later versions, what is handed on to
+    """The same for what KRaft mode has besides: share groups, consumer groups, later versions, requests forwarded to
     the controllers, whose logs count as well.
     """
     cluster = LocalCluster.create(

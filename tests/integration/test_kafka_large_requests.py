@@ -52,11 +52,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600
 LIMIT_SECONDS = 120.0
 NOPE = "nope"
 MOST_BYTES = 250_000_000
-"""What a request at the limit of items may take of a broker's memory meanwhile."""
+"""Most bytes of a broker's memory that a request at the limit of items may take."""
 
 
 def requests(count: int) -> dict[str, Callable[[], tuple[int, int, Any]]]:
-    """Return for each API what makes its key, a version, and a request over that many partitions or names."""
+    """Return for each API a maker of a request over that many items."""
     span = range(count)
     names = functools.partial(map, "n{}".format, span)
     return {

@@ -78,7 +78,7 @@ class Mover:
         return int(self.ask(apis.ALTER_REPLICA_LOG_DIRS, request, 2).results[0].partitions[0].error_code)
 
     def shown(self) -> dict[str, tuple[bool, int]]:
-        """Return whether the replica in a directory is a future one, and its lag, by directory."""
+        """Return by directory whether its replica is a future one, and its lag."""
         found = self.ask(apis.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(None), 4).results
         return {
             one.log_dir: (partition.is_future_key, partition.offset_lag)
@@ -123,7 +123,7 @@ def test_a_move_goes_on_after_the_broker_was_killed_in_the_midst(mover: Mover) -
     mover.cluster.wait_ready(LIMIT_SECONDS)
     again = until(lambda: mover.shown().get(str(mover.target)), timeout=LIMIT_SECONDS, what="the copy goes on")
     assert again is not None
-    assert again[0], "the current log is where it was until its copy has all of it"
+    assert again[0], "the current log stays in place until its copy has all of it"
     mover.throttle(100_000_000)
     until(mover.has_moved, timeout=LIMIT_SECONDS, what="it has moved")
     assert not (mover.home / f"{TOPIC}-0").exists()

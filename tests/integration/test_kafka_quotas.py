@@ -130,7 +130,7 @@ class Throttled:
 def test_a_producer_and_a_consumer_of_librdkafka_are_throttled_and_lose_nothing(
     cluster: LocalCluster, configs: Callable[..., str]
 ) -> None:
-    """The clients report throttle times; another client id is left alone; the metrics say it, too."""
+    """The clients report throttle times, another client id is left alone, and the metrics say it, too."""
     assert create(cluster, "throttled") is None
     slow = ("--entity-type", "clients", "--entity-name", "slow")
     configs("--alter", *slow, "--add-config", "producer_byte_rate=20000")

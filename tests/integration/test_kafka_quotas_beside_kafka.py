@@ -1,4 +1,4 @@
-"""The same throttled requests to Apache Kafka 3.9 and to Tidegauge: throttle times, errors and what is withheld."""
+"""The same throttled requests to Apache Kafka 3.9 and to Tidegauge: throttle times, errors and withheld records."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 CODECS = ("none", "gzip", "zstd")
 ALLOWED = re.compile(r"within \[\d+, \d+\]")
-"""The limits of a topic as times: those of the two brokers lie apart."""
+"""The limits of a topic as times: the two brokers' lie apart."""
 
 
 def keyed(keys: str, times_ms: list[int], codec: str = "none", **more: Any) -> bytes:
-    """Return a batch with a record for each letter; of ``-`` it has no key."""
+    """Return a batch with a record for each letter; ``-``: without key."""
     records = [
         NewRecord(value=b"value", key=None if key == "-" else key.encode(), timestamp_ms=time_ms)
         for key, time_ms in zip(keys, itertools.cycle(times_ms), strict=False)
@@ -49,7 +49,7 @@ def keyed(keys: str, times_ms: list[int], codec: str = "none", **more: Any) -> b
 
 
 def claiming_append_time(data: bytes) -> bytes:
-    """Return a batch whose attributes say that its time is the broker's; with its checksum."""
+    """Return a batch that claims the broker's time, with its checksum."""
     attributes = read_header(data).attributes | LOG_APPEND_TIME_BIT
     return with_checksum(data[:21] + attributes.to_bytes(2, "big") + data[23:])
 
@@ -61,7 +61,7 @@ def with_checksum(data: bytes) -> bytes:
 
 
 def refused(codec: str, now_ms: int) -> dict[str, tuple[str, bytes]]:
-    """Return batches by name, each with the topic that refuses it, or takes it."""
+    """Return batches by name, each with its topic."""
     now, wrong = [now_ms], [now_ms, PAST_MS, FUTURE_MS]
     return {
         "no key in one of three": ("compacted", keyed("a-b", now, codec)),
@@ -124,7 +124,7 @@ def _miscounted() -> bytes:
 
 
 def _shown(partition: Any) -> Any:
-    """Return the error, its message, and the records that it names; offsets of what was appended are not compared."""
+    """Return the error, its message and named records, without offsets."""
     if isinstance(partition, str):
         return partition
     named = [(one.batch_index, one.batch_index_error_message) for one in partition.record_errors or []]

@@ -1,4 +1,4 @@
-"""Kafka clients at brokers with SASL and an authorizer: right and wrong credentials, what is allowed and what not."""
+"""Kafka clients at brokers with SASL and an authorizer: right and wrong credentials, allowed and denied requests."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def client(cluster: LocalCluster, authority: Authority) -> Callable[..., dict[st
 
 
 def topics_of(settings: dict[str, Any]) -> set[str] | None:
-    """Return the topics that a client sees; None where it is not let in."""
+    """Return the topics that a client sees; None if rejected."""
     try:
         return set(AdminClient(settings).list_topics(timeout=5).topics)
     except KafkaException:

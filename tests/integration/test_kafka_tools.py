@@ -1,6 +1,6 @@
 """Kafka's own command line tools, of 3.9 and of the newest Kafka 4, against a cluster.
 
-They come from Maven Central as for ``make bench``; without Maven, or where it can't reach its repository, the tests are
+They come from Maven Central as for ``make bench``; without Maven, or without access to its repository, the tests are
 skipped. A shell script of Kafka's starts the class of the same tool that is started here.
 """
 
@@ -47,7 +47,7 @@ class Tools:
         self._directory = directory
 
     def run(self, name: str, *arguments: str, given: str = "") -> str:
-        """Return what it prints; AssertionError where it fails."""
+        """Return its output; raise AssertionError if it fails."""
         command = [*tool(self.version, name), "--bootstrap-server", self._servers, *arguments]
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS)
         assert done.returncode == 0, f"{name} {' '.join(arguments)}\n{done.stdout}{done.stderr}"

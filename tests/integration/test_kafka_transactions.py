@@ -89,7 +89,7 @@ def consumer_of(cluster: LocalCluster, group: str, isolation_level: str = "read_
 
 @contextlib.contextmanager
 def reading(cluster: LocalCluster, topic: str, isolation_level: str = "read_committed") -> Iterator[Callable[[], bool]]:
-    """What a consumer of an isolation level has read; call it to read on to the end; ``values`` grows."""
+    """Yield a function that reads on to the end at an isolation level; its ``values`` grow."""
     consumer = consumer_of(cluster, "unused", isolation_level)
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
     values: list[bytes] = []
@@ -162,7 +162,7 @@ def test_a_newer_producer_of_the_same_id_fences_the_older(brokers: LocalCluster,
 
 
 def test_a_transaction_that_exceeds_its_timeout_is_aborted(brokers: LocalCluster, topic: str) -> None:
-    """TransactionCoordinator.abortTimedOutTransactions: what was held back behind it becomes readable."""
+    """TransactionCoordinator.abortTimedOutTransactions: records held back behind it become readable."""
     silent = producer_of(brokers, topic, timeout_ms=1_500)
     silent.begin_transaction()
     silent.produce(topic, b"never committed")
@@ -238,7 +238,7 @@ class Copier:
         self._rewind()
 
     def _rewind(self) -> None:
-        """Read on from what was committed; another transaction may have been, though its response was lost."""
+        """Read on from the committed offset; another transaction may have been, though its response was lost."""
         at = [confluent_kafka.TopicPartition(self._source, 0)]
         [committed] = self._consumer.committed(at, LIMIT_SECONDS)
         self.copied = max(0, committed.offset)
@@ -351,7 +351,7 @@ def test_a_copier_is_exactly_once_through_all_brokers_killed_in_turn(brokers: Lo
 
 
 async def read_over_grpc(cluster: LocalCluster, topic: str, count: int) -> list[bytes | None]:
-    """What the own consumer reads of committed data, at least ``count`` records, to the last stable offset."""
+    """Return the own consumer's committed records, at least ``count``."""
     at = TopicPartition(topic, 0)
     async with Consumer(
         cluster.bootstrap_servers, auto_offset_reset="earliest", isolation_level="read_committed"
@@ -373,7 +373,7 @@ async def read_over_grpc(cluster: LocalCluster, topic: str, count: int) -> list[
 async def test_the_own_client_writes_and_reads_transactions_as_a_kafka_client_does(
     brokers: LocalCluster, topic: str
 ) -> None:
-    """Commit, abort, an abort of what is not acknowledged, offsets in the transaction; both wires read the same."""
+    """Commit, abort, an abort of unacknowledged records, offsets in the transaction; both wires read the same."""
     at = TopicPartition(topic, 0)
     async with (
         Producer(brokers.bootstrap_servers, transactional_id=f"own-{topic}") as producer,

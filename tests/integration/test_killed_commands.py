@@ -1,4 +1,4 @@
-"""What a killed command leaves of a cluster that is to end with it: no process (guard.py; docs/command-line.md)."""
+"""A killed command leaves no process of a cluster that is to end with it (guard.py; docs/command-line.md)."""
 
 from __future__ import annotations
 

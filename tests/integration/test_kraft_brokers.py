@@ -67,7 +67,7 @@ class Cluster:
             one.wait_started()
 
     def produce(self, topic: str) -> None:
-        """Write a batch under acks=all, and note what was acknowledged: all of it."""
+        """Write a batch under acks=all, and note the acknowledged records: all of them."""
         found = self.written.setdefault(topic, [])
         values = [f"{topic}-{len(found) + number}".encode() for number in range(BATCH)]
         errors: list[Any] = []
@@ -154,7 +154,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_kafkas_brokers_live_on_controllers_of_ours(cluster: Cluster):
     """Start, topics, settings, a controlled shutdown and the return, preferred election, reassignment, features.
 
-    Then the active controller is killed, and the leader of a partition: what was acknowledged is read in the end
+    Then the active controller is killed, and the leader of a partition: acknowledged records are read in the end
     (KIP-500, KIP-590, KIP-631).
     """
     brokers = cluster.brokers
@@ -203,7 +203,7 @@ def change_settings(cluster: Cluster) -> None:
 
 
 def return_from_a_controlled_shutdown(cluster: Cluster) -> None:
-    """KIP-631: leaderships move first; a clean return joins the ISR again; ElectLeaders gives them back (KIP-460)."""
+    """KIP-631: leaderships move first, a clean return joins the ISR again, ElectLeaders gives them back (KIP-460)."""
     stopped = cluster.brokers[1]
     assert stopped.stop() in {0, 143}
     cluster.wait_leaders("t", 0, 2)
@@ -296,7 +296,7 @@ def test_eligible_leader_replicas_save_what_was_acknowledged(cluster: Cluster):
 @pytest.mark.long
 @pytest.mark.timeout(900 + KILL_SECONDS)
 def test_kills_of_brokers_and_controllers_lose_nothing(cluster: Cluster):
-    """Rounds of kills with acks=all; each process that was killed returns. What was acknowledged is read in the end."""
+    """Rounds of kills with acks=all; each process that was killed returns. Acknowledged records are read in the end."""
     rng = random.Random(KILL_SEED)
     end = time.monotonic() + KILL_SECONDS
     cluster.create("t", [0, 1, 2], [1, 2, 0], [2, 0, 1], min_insync_replicas="2")

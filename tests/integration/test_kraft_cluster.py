@@ -279,7 +279,7 @@ def test_a_leader_whose_proposals_fail_keeps_its_isr(kraft: LocalCluster) -> Non
 
 
 def test_held_votes_keep_a_quorum_without_leader(kraft: LocalCluster) -> None:
-    """Whoever stands needs the votes of a majority; with the responses of both others held there is none."""
+    """A candidate needs the votes of a majority; with the responses of both others held there is none."""
     leader, followers = leader_and_followers(kraft)
     for one in followers:
         verb(kraft, "hold-requests", str(one), "--rpc", "Vote")

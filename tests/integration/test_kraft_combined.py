@@ -139,7 +139,7 @@ def caught_up(cluster: LocalCluster) -> set[int]:
 
 
 def test_a_power_cut_of_all_nodes_leaves_what_the_quorum_has_committed(combined: LocalCluster) -> None:
-    """A voter flushes before it counts: the disk with the replicas' record of what is synced has the log's, too."""
+    """A voter flushes before it counts: the disk with the replicas' record of synced lengths has the log's, too."""
     verb(combined, "create-topic", "orders", "--replication-factor", "3")
     combined.kill(0, 1, 2, 3)
     combined.start(0, 1, 2, 3, after_power_cut=True)

@@ -33,13 +33,13 @@ OF_DEAD_BROKERS = (
     "Error in response for fetch request",
     "marked as failed",
 )
-"""What controllers and brokers of Kafka say of a broker that the test has killed or stopped.
+"""Lines of Kafka's controllers and brokers about a broker that the test has killed or stopped.
 
 A partition is marked as failed where the former leader has the next epoch before its follower; the follower fetches
 again when it has it, too. Any other reason is logged as an error besides.
 """
 OF_TWO_AT_ONCE = ("topic creation failed for __consumer_offsets with error 'TOPIC_ALREADY_EXISTS'",)
-"""What one of two Kafka brokers says that ask for the topic at the same time (``DefaultAutoTopicCreationManager``)."""
+"""Line of one of two Kafka brokers that ask for the topic at the same time (``DefaultAutoTopicCreationManager``)."""
 
 
 @pytest.fixture(scope="module")

@@ -220,7 +220,7 @@ def test_a_user_is_a_record_that_every_broker_knows(cluster: LocalCluster, clien
 
 
 def test_what_is_not_allowed_is_refused_and_what_is_allowed_is_done(client: Client, admin: AdminClient) -> None:
-    """StandardAuthorizer at brokers, for data, and at the controller, for what is forwarded to it (KIP-801)."""
+    """StandardAuthorizer at brokers, for data, and at the controller, for requests forwarded to it (KIP-801)."""
     add_user(admin, client, "alice")
     alice = AdminClient(client("alice"))
     assert create(admin, "orders") is None

@@ -362,7 +362,7 @@ async def test_a_power_loss_takes_what_was_not_flushed_and_a_flush_saves_the_res
 async def test_a_disk_that_fails_ends_the_broker_and_its_next_start_knows_nothing_of_the_fault(
     brokers: LocalCluster, lab: Switches
 ) -> None:
-    """Its only log directory is offline: it halts, as Kafka does; a restart clears what was in the process."""
+    """Its only log directory is offline: it halts, as Kafka does; a restart clears the process's faults."""
     _, leader, follower = roles(brokers)
     at = await make_topic(brokers, "disk", [leader, follower])
     await lab.inject_disk(leader, delay_ms=1, operation="append", times=1)

@@ -50,7 +50,7 @@ async def led_by(lab: Switches, at: TopicPartition, leader: int) -> None:
 
 
 async def test_the_walk_through_of_two_replicas_one_round_at_a_time(brokers: LocalCluster, lab: Switches) -> None:
-    """What each round changes at leader and follower, as in the table of docs/guide/03-one-round-late.md."""
+    """Each round changes leader and follower as in the table of docs/guide/03-one-round-late.md."""
     at = await make_topic(brokers, "walk", [1, 2])
     assert await lab.hold_fetch(at, [2]) == [2]
     assert await lab.hold_fetch(at, [2]) == [], "it is so already"

@@ -152,7 +152,7 @@ def test_a_broker_that_has_ended_is_no_zombie_of_the_launcher_that_is_kept(tmp_p
 def test_a_launcher_that_was_kept_under_other_variables_does_not_serve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is loaded depends on them: PYTHONPATH and TIDEGAUGE_COMPILED say what is a broker."""
+    """The loaded modules depend on them: PYTHONPATH and TIDEGAUGE_COMPILED choose the broker's."""
     with launcher.kept(tmp_path / "kept"):
         with monkeypatch.context() as changed:
             changed.setenv("TIDEGAUGE_COMPILED", "off")

@@ -1,4 +1,4 @@
-"""What only a dead coordinator knows is missing, and unknown: no list looks complete, and no transaction hangs by that.
+"""Facts that only a dead coordinator knows are unknown: no list looks complete, and no transaction hangs by that.
 
 The internal topics have one replica, so that its broker's death leaves their partitions without a leader.
 """

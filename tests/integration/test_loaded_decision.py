@@ -1,7 +1,7 @@
 """A decision that a transaction coordinator has loaded and the next one lacks leaves its transaction whole.
 
 Broker 1 coordinates, and appends the decision; broker 2 alone fetches it, so that it is not committed. Broker 1 dies,
-and 2 loads its log to the end. Kafka's coordinator sends the markers now: story-0 has that of the commit when 2 dies,
+and 2 loads its log to the end. Kafka's coordinator sends the markers now: story-0 has the commit's when 2 dies,
 story-1 has none yet. Broker 3, which never had the decision, aborts the open transaction for the next producer.
 """
 

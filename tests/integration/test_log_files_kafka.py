@@ -125,7 +125,7 @@ def test_kafka_reads_our_files_and_prints_what_we_print(kafka_jars, tmp_path, co
             line for line in complaints if "Non-consecutive" in line
         }
         if not compact:
-            # A compacted log has gaps; and Kafka takes the time of a batch from its records, also where none is left.
+            # A compacted log has gaps; and Kafka takes the time of a batch from its records, also if none is left.
             assert complaints == ours_too == [], "Kafka finds nothing amiss in indexes and offsets"
 
 
@@ -170,7 +170,7 @@ async def write_to_kafka(bootstrap: str) -> None:
 
 
 def test_we_read_kafkas_files_and_print_what_it_prints(kafka_side, kafka_jars, tmp_path):
-    """What a leader and a follower of Apache Kafka wrote; our log manager opens their directories as they are."""
+    """Our log manager opens the directories of a leader and a follower of Apache Kafka unchanged."""
     kafka = kafka_side.Kafka(tmp_path)
     try:
         kafka.start()

@@ -1,5 +1,5 @@
 """A process that writes a log is killed (SIGKILL), wherever it happens to be: appending, rolling, truncating,
-syncing, writing checkpoints, compacting. What it left must be what it had reported, or one step more.
+syncing, writing checkpoints, compacting. Its files must have all that it had reported, or one step more.
 
 The process is this very file, run as a program: it does the steps that a seed gives and reports each when it is done.
 The test does the same steps in its head. Unit tests stop before every single change of a file instead
@@ -51,7 +51,7 @@ def open_manager(directory: Path, *, compact: bool) -> LogManager:
 
 
 def steps(seed: int, *, compact: bool) -> Iterator[tuple[str, int]]:
-    """What the process does, for ever: appends mostly."""
+    """Yield the steps of the process, for ever: appends mostly."""
     dice = random.Random(seed)
     while True:
         name = dice.choices(["append", "cut", "flush", "checkpoint", "clean"], [20, 0 if compact else 3, 2, 2, 2])[0]

@@ -1,6 +1,6 @@
 """A transaction coordinator that missed a leader epoch of its partition loads again (``replica/leaderships.py``).
 
-Another coordinator may have led in that epoch and written markers with it; those of the old coordinator epoch are
+Another coordinator may have led in that epoch and written markers with it; markers of the old coordinator epoch are
 refused from then on, and its transactions would never complete.
 """
 

@@ -30,7 +30,7 @@ def written(writer: Writer, topic: str, rounds: int) -> None:
 
 
 def check(mixed: MixedCluster, writer: Writer, topic: str) -> None:
-    """Every acknowledged record stands at its offset, and there is no other."""
+    """Check that every acknowledged record is at its offset, and there is no other."""
     positions = [Position(topic, partition, 0) for partition in range(len(ROUND))]
     found = read_all(mixed.servers, positions, committed=False)
     values = {at: {offset: record.value for offset, record in records.items()} for at, records in found.items()}
@@ -83,7 +83,7 @@ def test_each_is_the_controller(mixed: MixedCluster, tmp_path: Path) -> None:
 
 
 def test_each_coordinates_groups_and_transactions(mixed: MixedCluster, tmp_path: Path) -> None:
-    """Commits and transactions by coordinators of both kinds, which all are killed: what was acknowledged stays."""
+    """Commits and transactions by coordinators of both kinds, which all are killed: acknowledged ones stay."""
     mixed.create_topic("data", ROUND, **{"min.insync.replicas": "2"})
     plain = Writer(mixed.servers, "plain", tmp_path / "history")
     written(plain, "data", 10)
@@ -128,7 +128,7 @@ def commit_and_look(mixed: MixedCluster, group: str, offset: int) -> None:
 
 
 def offset_of(mixed: MixedCluster, group: str) -> int:
-    """Return the offset that a group has committed; -1 where it can't be known now."""
+    """Return a group's committed offset; -1 if unknown now."""
     consumer = consumer_of(mixed.servers, group, committed=True)
     try:
         [found] = consumer.committed([Position("data", 0)], 20.0)

@@ -142,7 +142,7 @@ def test_a_controller_begins_at_a_snapshot_of_the_other_kind(leads: str, joins: 
 
 
 def tool(classpath: str, quorum: Quorum, *arguments: str) -> str:
-    """What kafka-metadata-quorum prints."""
+    """Return the output of kafka-metadata-quorum."""
     command = [java_program(), "-XX:TieredStopAtLevel=1", "-cp", classpath]
     name = "org.apache.kafka.tools.MetadataQuorumCommand"
     done = subprocess.run(

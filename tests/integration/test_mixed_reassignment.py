@@ -119,7 +119,7 @@ def wait_moved(mixed: MixedCluster, target: Sequence[int]) -> None:
 
 
 def holders(mixed: MixedCluster) -> set[int]:
-    """Return the brokers that have a partition's directory on their disk, those left out that wait for deletion."""
+    """Return the brokers with a partition's directory, not marked for deletion."""
     return {
         broker_id
         for broker_id in mixed.ids
@@ -133,7 +133,7 @@ def holders(mixed: MixedCluster) -> set[int]:
 def test_partitions_move_between_the_kinds_under_load_by_a_controller_of_either(
     mixed: MixedCluster, tmp_path: Path
 ) -> None:
-    """acks=all through four moves: nothing is lost, nothing stands twice; a throttled copy takes its time."""
+    """acks=all through four moves: nothing is lost, nothing is there twice; a throttled copy takes its time."""
     mixed.create_topic(MOVED, [[2, 3], [3, 2]], **{"min.insync.replicas": "2"})
     mixed.create_topic(HEAVY, [[2, 3]])
     values = fill(mixed)

@@ -35,7 +35,7 @@ class Mixed:
     """A cluster in which some brokers are Apache Kafka's.
 
     Args:
-        cluster: of Tidegauge brokers; those of Kafka's ids are down.
+        cluster: of Tidegauge brokers; the ones with Kafka's ids are down.
         kafka: in their places.
     """
 

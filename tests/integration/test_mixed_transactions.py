@@ -53,7 +53,7 @@ class Scene:
         return made
 
     def opened(self, partition: int, **settings: Any) -> Writer:
-        """Return a producer with a transaction in progress that has acknowledged records in each partition."""
+        """Return a producer with an open transaction in each partition."""
         writer = self.writer(partition, **settings)
         retried(lambda: writer.producer.init_transactions(LIMIT_SECONDS))
         writer.begin()
@@ -67,7 +67,7 @@ class Scene:
         writer.flush()
 
     def partition_that_moves(self, *, from_kafka: bool) -> tuple[int, int, int]:
-        """Return a partition of ``__transaction_state``, its leader and the next one, which is of the other kind."""
+        """Return a ``__transaction_state`` partition, its leader and the next, of the other kind."""
         for partition, found in self.mixed.partitions(STATE).items():
             first, second = found.replicas[:2]
             if (self.mixed.is_kafkas(first), self.mixed.is_kafkas(second)) == (from_kafka, not from_kafka):
@@ -75,7 +75,7 @@ class Scene:
         raise AssertionError("each order of brokers has a partition")
 
     def check(self) -> None:
-        """What is committed is readable, and nothing else, up to the end of the log: no transaction is open."""
+        """Check that committed records alone are readable, to the end of the log: no transaction is open."""
         committed: dict[tuple[str, int], set[int]] = {(TOPIC, at): set() for at in range(len(ROUND))}
         for writer in self.writers:
             for at, offsets in writer.committed.items():

@@ -1,4 +1,4 @@
-"""What one client can do to its group costs no other group, no coordinator and no broker; real processes.
+"""A client's acts on its own group harm no other group, no coordinator and no broker; real processes.
 
 The rules by themselves: tests/unit/coordinator/test_timers.py, test_odd_records.py.
 """
@@ -96,7 +96,7 @@ def join(peer: Peer, group: str, instance: str, *, rebalance_timeout_ms: int) ->
 def test_static_members_with_a_rebalance_timeout_of_0_hang_no_coordinator(make_cluster: Any) -> None:
     """Two come again with 0 (KIP-345: no rebalance), one is removed: no member rejoins, and the phase is over at once.
 
-    Kafka's purgatory is busy with it and serves on: the last member can leave, too. What the end of its session does:
+    Kafka's purgatory is busy with it and serves on: the last member can leave, too. The end of its session:
     tests/unit/coordinator/test_timers.py.
     """
     cluster = one_broker(make_cluster)

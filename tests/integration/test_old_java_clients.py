@@ -1,6 +1,6 @@
 """Java clients of 0.10, which know no record batches: format 1 in Produce v2 and Fetch v2 and v3 (KIP-32, KIP-74).
 
-They come from Maven Central; where it can't be reached, the tests are skipped.
+They come from Maven Central; if it can't be reached, the tests are skipped.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_clients_of_0_10_produce_and_consume_through_a_killed_leader(
     consumer = run.start([*command, "--group-id", topic, "--reset-policy", "earliest", "--verbose"])
 
     def values() -> dict[int, str]:
-        """What was read; a group that loses its coordinator before it has committed reads again what it had read."""
+        """Return the values read by offset; records may be read again."""
         return {one["offset"]: one["value"] for one in objects(consumer.lines(), "record_data")}
 
     until(lambda: len(values()) == FEW, what="the first records are read")

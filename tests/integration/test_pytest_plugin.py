@@ -113,7 +113,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
         "test_a_partitioned_broker_does_not_hold_up_the_waits": "passed",
         "test_the_same_for_asyncio": "passed",
     }, printed
-    # The summary line begins with what is true instead, and no line of the library stands above it.
+    # The summary line begins with the actual state, and no line of the library is above it.
     assert re.search(
         r"^FAILED test_it\.py::test_a_wait_in_vain - NotSoError: the leader of \S+ is still \d", printed, re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""Whatever ends a session of pytest that uses the plugin, nothing of its clusters runs on (plugin.py, guard.py)."""
+"""However a session of pytest with the plugin ends, its clusters end too (plugin.py, guard.py)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ LONG = {"SIGTERM to the controller", "SIGTERM to all, as by timeout", "Ctrl-C", 
     "send", [pytest.param(send, id=name, marks=[pytest.mark.long] * (name in LONG)) for name, send in ENDS.items()]
 )
 def test_nothing_of_the_workers_of_xdist_runs_on(zookeeper: str, session, send) -> None:
-    """Each worker is in the middle of a test, with a broker that is paused; that of the second can't be interrupted, as
+    """Each worker is in the middle of a test, with a broker that is paused; the second's can't be interrupted, as
     one that waits in a library written in C, so that xdist ends the worker by SIGKILL or ``os._exit``."""
     tests = """
     def test_that_is_broken_off(tidegauge_cluster, worker_id):

@@ -1,5 +1,5 @@
-"""What tests leave behind in the plugin's cluster: the next one finds it whole, however it gets it (plugin.py, rule 3);
-and what stays of a cluster whose test has failed (rule 4)."""
+"""Leftovers of tests in the plugin's cluster: the next one finds it whole, however it gets it (plugin.py, rule 3);
+and a cluster whose test has failed keeps its evidence (rule 4)."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_nodes_of_a_local_cluster_log_in_at_its_controllers_and_fail_over(cluste
 
 
 def test_a_tool_needs_credentials_and_the_right_ones(cluster: LocalCluster, stores: dict[str, str], tmp_path: Path):
-    """Rule: without TLS, without credentials and with wrong ones the sentence says what is missing."""
+    """Rule: without TLS, without credentials and with wrong ones the sentence names the missing part."""
     addresses = list(cluster.file.controllers())
     file = tmp_path / "tool.properties"
     jaas = f'{MODULE} required username="node" password="node-secret";'

@@ -52,7 +52,7 @@ async def served(make_cluster: Any) -> LocalCluster:
     log = broker_data(cluster.directory, leader) / "orders-0" / "00000000000000000000.log"
     assert log.read_bytes() == b""
     log.write_bytes(log_of("t-0").read_bytes())
-    (log.parent / "leader-epoch-checkpoint").unlink()  # its epochs are later than those of Kafka's batches
+    (log.parent / "leader-epoch-checkpoint").unlink()  # its epochs are later than Kafka's batches'
     cluster.up(LIMIT_SECONDS)
     return cluster
 
@@ -85,7 +85,7 @@ def read(cluster: LocalCluster, isolation_level: str, count: int) -> list[tuple[
 
 
 async def test_a_client_gets_what_was_committed_or_all_as_it_asks(served: LocalCluster) -> None:
-    """Offsets 0 and 1 and 8 were committed; 3, 5 and 6 aborted; markers are never records. A new leader agrees."""
+    """Offsets 0, 1 and 8 were committed; 3, 5 and 6 aborted. Markers are never records. A new leader agrees."""
     committed = [(0, b"v0"), (1, b"v1"), (8, b"v")]
     everything = [(0, b"v0"), (1, b"v1"), (3, b"v2"), (5, b"v"), (6, b"v"), (8, b"v")]
     assert await asyncio.to_thread(read, served, "read_committed", 3) == committed

@@ -1,6 +1,6 @@
 """Reassignment on real processes: under load, cancelled, throttled, and through the deaths of all who take part.
 
-Whatever happens, nothing that was acknowledged is lost (the accountant says so), and at the end ZooKeeper, all brokers
+No acknowledged record is lost (the accountant says so), and at the end ZooKeeper, all brokers
 and all disks say the same (KIP-455). ``tests/unit/controller/test_controller_dies.py`` goes
 through every step in a model.
 """
@@ -65,7 +65,7 @@ class Movers(Stage):
         return path
 
     async def describe(self, topic: str) -> str:
-        """What ``describe-topic`` says."""
+        """Return the output of ``describe-topic``."""
         where = [topic, "--dir", str(self.cluster.directory)]
         return str((await asyncio.to_thread(CliRunner().invoke, describe_topic, where)).stdout)
 
@@ -227,7 +227,7 @@ async def test_a_throttled_reassignment_is_listed_described_and_cancelled(stage:
         assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
         said = await stage.verb("--cancel", "--reassignment-json-file", file)
         assert said.startswith(f"Successfully cancelled partition reassignment for: {topic}-0\nClearing broker-level")
-        await stage.until_assigned(topic, (1, 0))  # who is only in ORS stands behind who is in both, as in Kafka
+        await stage.until_assigned(topic, (1, 0))  # a replica only in ORS comes behind one in both, as in Kafka
         assert "throttled" not in await stage.describe(topic)
         said = await stage.verb("--cancel", "--reassignment-json-file", file)
         assert said.startswith("None of the specified partition reassignments are active.\n")
@@ -291,7 +291,7 @@ async def test_a_deletion_waits_for_the_reassignment(stage: Movers):
 # Deaths
 
 ROLES = ("bystander", "source", "target")
-"""What the controller's broker is to the partition."""
+"""Roles of the controller's broker for the partition."""
 
 
 async def controller_dies(stage: Movers, step: str, role: str) -> None:

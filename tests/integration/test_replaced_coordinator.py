@@ -47,7 +47,7 @@ class Coordinators:
             channel.close()
 
     async def find(self, broker_id: int) -> tuple[int, TopicPartition]:
-        """Return the coordinator that a broker names, -1 for none, and the group's partition."""
+        """Return a broker's coordinator, -1 for none, and the group's partition."""
         found = await self._ask(broker_id, FIND_COORDINATOR, FindCoordinatorRequest(self._group), 3)
         async with Admin(self._cluster.bootstrap_servers) as admin:
             known = (await admin.metadata([OFFSETS_TOPIC])).topics[OFFSETS_TOPIC].partitions
@@ -101,7 +101,7 @@ async def next_leader(lab: Switches, at: TopicPartition, others: list[int]) -> i
 async def test_a_replaced_coordinator_gives_out_no_stable_offsets(
     brokers: LocalCluster, lab: Switches, coordinators: Coordinators
 ) -> None:
-    """Who requires stable offsets looks for the next coordinator; others get what this one has, as in Kafka."""
+    """Clients that require stable offsets look for the next coordinator; others get what this one has, as in Kafka."""
     zombie, at = await coordinators.find(0)
     others = [one for one in (0, 1, 2) if one != zombie]
     await lab.isolate(zombie, Plane.BROKERS)

@@ -1,7 +1,7 @@
 """A rolling swap: three Apache Kafka nodes become Tidegauge's one at a time, on the same ids and data, and back.
 
 Java's VerifiableProducer (acks=all, idempotent), a VerifiableConsumer in a group and two transactional copiers are at
-work meanwhile: nothing is lost, nothing stands twice, and a copy that is read committed has each record once.
+work meanwhile: nothing is lost, nothing is there twice, and a copy that is read committed has each record once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def creator(cluster: MixedCluster | MixedKraft) -> Callable[[str], None]:
 
 
 def swap(cluster: MixedCluster | MixedKraft, programs: Programs, ids: Sequence[int]) -> dict[str, int]:
-    """Change the kind of nodes, one after the other, with progress between; check everything; return the counts."""
+    """Change the kind of nodes, one after the other, with progress between, and check everything; return the counts."""
     for node_id in ids:
         programs.wait_progress()
         begin = time.monotonic()

@@ -225,7 +225,7 @@ def test_the_walkthrough_of_three_replicas_waits_for_the_slower_follower(played:
 
 
 def left_in(temporary: Path) -> list[str]:
-    """What a run has left, but for the file in which clusters of one user reserve ports."""
+    """Return the leftovers of a run, without the file of reserved ports."""
     return [path.name for path in temporary.iterdir() if not path.name.startswith("tidegauge-ports-")]
 
 

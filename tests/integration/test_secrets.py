@@ -46,7 +46,7 @@ VALUES = {
     "topic": "orders", "partition": "0", "group": "g", "transaction": "t", "id": "1", "target": "0", "verb": "dance",
     "name": "kept",
 }  # fmt: skip
-"""What the placeholders of the paths become."""
+"""Values of the paths' placeholders."""
 VERBS = (
     "status", "describe-cluster", "describe-config --broker 0", "describe-config --topic orders", "describe-log-dirs",
     "describe-topic orders --replicas", "explain orders-0", "explain group:g", "explain transaction:t", "timeline",
@@ -159,7 +159,7 @@ def assert_no_secret(text: str, where: str, secrets: dict[str, str]) -> None:
 
 
 def asked(url: str, method: str, body: object = None) -> str:
-    """Return what is responded, headers and errors included."""
+    """Return the response, headers and errors included."""
     data = None if body is None else json.dumps(body).encode()
     assert url.startswith("http://127.0.0.1")
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310
@@ -254,7 +254,7 @@ def test_no_file_has_one_but_those_of_the_settings(cluster: LocalCluster, secret
     ],
 )
 def test_a_refused_entry_is_not_repeated(jaas: str, tmp_path: Path) -> None:
-    """What a broker says of a JAAS entry that it can't read names the setting and not its value."""
+    """A broker's sentence about a JAAS entry that it can't read names the setting and not its value."""
     settings = {
         "broker.id": "0",
         "listeners": "CLIENTS://127.0.0.1:9,GRPC://127.0.0.1:10",

@@ -173,7 +173,7 @@ def test_a_connection_that_closes_gives_its_records_back_at_once(
 def test_a_group_that_reads_committed_records_gets_none_of_an_aborted_transaction(
     kraft: LocalCluster, topic: str, runner: asyncio.Runner
 ) -> None:
-    """share.isolation.level: the records are archived where they are; markers are acquired, as gaps."""
+    """share.isolation.level: the records are archived in memory; markers are acquired, as gaps."""
     group_settings(kraft, topic, isolation_level="read_committed")
     produce(kraft, topic, "a", "b")
     produce(kraft, topic, "c", "d", transaction=False)

@@ -73,7 +73,7 @@ class Cluster:
         return ask(self._brokers.nodes[broker_id].address, key, message, version)
 
     def coordinator(self, key: str, key_type: int) -> int:
-        """Return the broker that coordinates a group or a share partition, as a live broker names it."""
+        """Return the coordinator of a group or share partition, by a live broker."""
         found: list[int] = []
 
         def is_found() -> bool:
@@ -135,7 +135,7 @@ class Cluster:
         return self.ask(broker_id, apis.READ_SHARE_GROUP_STATE, request, 0).results[0].partitions[0]
 
     def read(self, group: str, leader_epoch: int = -1) -> Any:
-        """Read the state of the first partition where it is served."""
+        """Read the state of the first partition at its coordinator."""
         found: list[Any] = []
 
         def is_read() -> bool:
@@ -158,7 +158,7 @@ class Cluster:
         return int(response.results[0].partitions[0].error_code)
 
     def offsets(self, group: str) -> Mapping[int, tuple[int, int]]:
-        """Return start offset and lag of each partition of a group that is initialized."""
+        """Return start offset and lag of a group's initialized partitions."""
         module = describe_share_group_offsets
         wanted = module.DescribeShareGroupOffsetsRequestGroup(group, None)
         request = module.DescribeShareGroupOffsetsRequest([wanted])
@@ -217,7 +217,7 @@ def test_members_join_get_initialized_partitions_and_leave(brokers: KRaftBrokers
 
 
 def test_states_survive_the_share_coordinators_broker(brokers: KRaftBrokers) -> None:
-    """The next leader of the partition of __share_group_state loads what was written, epochs that fence included."""
+    """The next leader of the partition of __share_group_state loads the written states, fencing epochs included."""
     cluster = Cluster(brokers)
     cluster.join("durable", "A")
     at = cluster.coordinator(cluster.key("durable", 0), 2)
@@ -248,7 +248,7 @@ def test_states_survive_the_share_coordinators_broker(brokers: KRaftBrokers) -> 
 
 
 def test_an_admin_alters_and_deletes_offsets_and_the_group(brokers: KRaftBrokers) -> None:
-    """Alter makes a group that does not exist; with members it is refused; deleted states are uninitialized."""
+    """Alter makes a group that does not exist, with members it is refused, and deleted states are uninitialized."""
     cluster = Cluster(brokers)
 
     def alter(group: str, offset: int) -> Any:

@@ -75,7 +75,7 @@ async def explained(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def ranges(view: dict[str, Any]) -> list[tuple[int, int, str, int, str]]:
-    """Return the records of a view as first offset, last offset, state, count and member."""
+    """Return a view's records: first offset, last offset, state, count, member."""
     return [
         (one["first_offset"], one["last_offset"], one["state"], one["delivery_count"], one.get("member_id", ""))
         for one in view["records"]
@@ -83,7 +83,7 @@ def ranges(view: dict[str, Any]) -> list[tuple[int, int, str, int, str]]:
 
 
 def test_each_record_of_a_share_partition_is_where_explain_says(kraft: LocalCluster, control: Any) -> None:
-    """What is in flight at the leader, what is durable at the share coordinator, and what is between the two."""
+    """Records in flight at the leader, durable state at the share coordinator, and writes between the two."""
 
     async def story() -> None:
         servers = Servers(kraft.kafka_bootstrap_servers)
@@ -111,7 +111,7 @@ def test_each_record_of_a_share_partition_is_where_explain_says(kraft: LocalClus
             (1, 1, "acknowledged", 1, ""),
             (2, 2, "available", 1, ""),
             (3, 3, "archived", 1, ""),
-        ], "what is acquired is in the leader's memory alone"
+        ], "acquisitions are in the leader's memory alone"
         window = found["in_flight"]
         assert (window["start_offset"], window["end_offset"], window["high_watermark"]) == (0, 8, 10)
         assert all(0 < one["lock_left_ms"] <= 30_000 for one in window["records"] if one["state"] == "acquired")
@@ -165,7 +165,7 @@ def test_a_share_partition_of_no_partition_is_refused(kraft: LocalCluster) -> No
 
 
 def test_the_page_draws_records_as_boxes_by_their_state(kraft: LocalCluster, tmp_path: Path) -> None:
-    """docs/watch.md: who has which record, how often it was delivered, and what is done."""
+    """docs/watch.md: who has which record, how often it was delivered, and finished records."""
     group = "drawn"
 
     async def story(page: Page) -> None:

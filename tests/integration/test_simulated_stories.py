@@ -27,7 +27,7 @@ def test_a_found_story_comes_true(rule: str, tmp_path: Path):
 
 
 def test_a_short_schedule_comes_true(tmp_path: Path):
-    """What ``--schedule`` writes: of seed 7 only the controller's moment can't be forced, and its loss is there.
+    """The file of ``--schedule``: of seed 7 only the controller's moment can't be forced, and its loss is there.
 
     The session of leader 3 has ended, m0 was committed and acknowledged, and ISR member 2 has truncated it.
     """

@@ -1,4 +1,4 @@
-"""Spark where it takes long: the jobs as people run them, and workers without the package, which are killed."""
+"""Long tests with Spark: the jobs as people run them, and workers without the package, which are killed."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def bare_python(directory: Path) -> Path:
 
 
 def archive_of_packages(path: Path) -> Path:
-    """What the guide says to give to --py-files."""
+    """Write the archive that the guide gives to --py-files."""
     with zipfile.ZipFile(path, "w") as zipped:
         for package in (tidegauge, tidegauge_client, tidegauge_spark):
             directory = Path(package.__path__[0])

@@ -1,4 +1,4 @@
-"""What Spark's readers begin with when the only broker in ``kafka.bootstrap.servers`` has old metadata.
+"""The start of Spark's readers when the only broker in ``kafka.bootstrap.servers`` has old metadata.
 
 No Spark is started: readers plan in this process, as they do in Spark's planner.
 """

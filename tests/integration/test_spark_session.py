@@ -190,7 +190,7 @@ result = [values, refusal]
 
 
 async def test_a_task_that_died_half_way_is_completed(cluster: LocalCluster) -> None:
-    """The second attempt gives the rows in another order and writes only what is missing; no Spark needed."""
+    """The second attempt gives the rows in another order and writes only the missing ones; no Spark needed."""
     await create(cluster, "half")
     given = {"kafka.bootstrap.servers": ",".join(cluster.bootstrap_servers), "topic": "half"}
     options = parse_write_options(given, streaming=True)
@@ -230,7 +230,7 @@ async def test_retention_behind_the_reader(cluster: LocalCluster, session: Sessi
 async def test_new_partitions_are_found_while_the_query_runs(
     cluster: LocalCluster, session: Session, tmp_path: Path
 ) -> None:
-    """They begin at earliest, as in Kafka's source; ten of them share tasks; and the listener tells the lag."""
+    """They begin at earliest, as in Kafka's source; ten of them share tasks. The listener tells the lag."""
     topic = "growing"
     await create(cluster, topic, 1)
     await produce(cluster, topic, range(5))
@@ -331,7 +331,7 @@ result = {
 
 @pytest.mark.long
 async def test_reading_by_time(cluster: LocalCluster, session: Session) -> None:
-    """A time goes before offsets and means the first record from then on; where there is none, the strategy decides."""
+    """A time goes before offsets and means the first record from then on; if there is none, the strategy decides."""
     topic, began_ms = "by-time", int(time.time() * 1000)
     await create(cluster, topic, 1)
     async with Producer(cluster.bootstrap_servers) as producer:
@@ -365,7 +365,7 @@ result = [
 async def test_what_was_never_committed_is_never_given(
     make_cluster: Callable[..., LocalCluster], shell: SparkShell, tmp_path: Path
 ) -> None:
-    """What only the leader had is truncated when it returns; the stream has seen none of it and misses nothing else."""
+    """Records that only the leader had are truncated when it returns; the stream has seen none and misses no other."""
     # Slow to shrink an ISR: held followers stay in it and may be elected.
     slow = {"replica.lag.time.max.ms": "600000", "auto.leader.rebalance.enable": "false"}
     brokers = make_cluster(brokers=3, settings=slow)

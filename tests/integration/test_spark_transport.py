@@ -485,7 +485,7 @@ def test_a_query_stores_the_epoch_of_its_last_record(cluster: Cluster, make_read
 
 
 def test_truncation_behind_a_restarted_query_is_found_by_epoch(cluster: Cluster, make_reader: MakeReader) -> None:
-    """Kafka's own source sees nothing: the new log is longer than what was read."""
+    """Kafka's own source sees nothing: the new log is longer than the part read."""
     cluster.append(5)
     cluster.append(5)
     stored = make_reader().latestOffset(START, ALL)
@@ -576,7 +576,7 @@ def test_one_broker_that_knows_an_older_topic_is_outvoted(cluster: Cluster, make
 
 
 def test_a_checkpoint_without_topic_ids_begins_no_batch(cluster: Cluster, make_reader: MakeReader) -> None:
-    """Those of before they were stored: the next records bring them."""
+    """Old checkpoints have no topic ids: the next records bring them."""
     cluster.append(5)
     stored = {"orders": {"0": 5}, "__epochs": {"orders": {"0": 0}}}
     assert make_reader().latestOffset(stored, ALL) == stored

@@ -43,13 +43,13 @@ LONG_AGO_MS = 20 * 60_000
 
 
 def printed(cluster: LocalCluster, *words: str) -> str:
-    """What a verb prints."""
+    """Return the output of a verb."""
     command = [str(TIDEGAUGE), *words, "-b", ",".join(cluster.bootstrap_servers)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS).stdout
 
 
 def printed_by_kafka(cluster: LocalCluster, *words: str) -> str:
-    """What kafka-transactions.sh of 3.9 prints."""
+    """Return the output of 3.9's kafka-transactions.sh."""
     try:
         command = tool(KAFKA, "TransactionsCommand")
     except Unavailable as problem:
@@ -97,7 +97,7 @@ async def stable_offset(admin: Admin, at: TopicPartition) -> int:
 
 
 class Late(NamedTuple):
-    """A late batch: whose it is, and where it was written."""
+    """A late batch: its producer, and its place."""
 
     producer_id: int
     producer_epoch: int
@@ -137,7 +137,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of a table, but for those of its header."""
+    """Return the cells of a table without its header."""
     return cells(text)[1:]
 
 
@@ -272,7 +272,7 @@ async def assert_markers_are_awaited(cluster: LocalCluster, at: TopicPartition) 
 
 
 def spark_reads(cluster: LocalCluster, topic: str, isolation_level: str) -> list[bytes]:
-    """What the tasks of a batch query read, without Spark around them."""
+    """Return the records that a batch query's tasks read, without Spark around them."""
     from tidegauge_spark.options import parse_options  # noqa: PLC0415 - it needs pyarrow
     from tidegauge_spark.source import TidegaugeReader  # noqa: PLC0415 - and pyspark
 
@@ -309,7 +309,7 @@ LINES = "".join(f"{number}\n" for number in range(5))
 
 
 async def test_the_command_line_writes_transactions(brokers: LocalCluster, at: TopicPartition) -> None:
-    """--commit-every, --abort and --leave-open; a new producer of the id ends what was left open."""
+    """--commit-every, --abort and --leave-open; a new producer of the id ends the open transaction."""
 
     def produce(*options: str) -> dict[str, Any]:
         command = [str(TIDEGAUGE), "produce", at.topic, "--transactional-id", at.topic, *options, "-o", "json"]

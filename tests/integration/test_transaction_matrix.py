@@ -2,7 +2,7 @@
 
 Two copiers read committed data, write it and their offsets in transactions, and abort a third of them, while brokers or
 copiers are bounced, hard or cleanly. The copy then has each record once. One copier is of librdkafka and one of
-kafka-clients (Java), in one group where there is one. Two cells with librdkafka alone: test_kafka_transactions.py.
+kafka-clients (Java), in one group if there is one. Two cells with librdkafka alone: test_kafka_transactions.py.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ BUSY, PREPARE_COMMIT = 51, 2
 
 
 class Seats(NamedTuple):
-    """Who does what for a producer.
+    """The brokers' roles for a producer.
 
     Attributes:
         transactional_id: its id.
@@ -198,7 +198,7 @@ def tell(producer: Producer) -> None:
 
 
 class Places(NamedTuple):
-    """What is where in a cluster of one broker of each kind.
+    """Places in a cluster of one broker of each kind.
 
     Attributes:
         transactional_ids: one that each kind coordinates.
@@ -235,7 +235,7 @@ def found_places(brokers: KRaftBrokers, round_number: int) -> Places:
 
 
 def records_of(brokers: KRaftBrokers, transactional_id: str) -> list[tuple[Any, ...]]:
-    """Return what the log says of a transactional id; producer ids as 0, and no times."""
+    """Return a transactional id's records, with producer ids 0 and no times."""
     found: list[tuple[Any, ...]] = []
     for node in brokers.nodes:
         for path in sorted(node.directories[0].glob(f"{STATE_TOPIC}-*/*.log")):
@@ -328,7 +328,7 @@ def spoken_version(cluster: LocalCluster, transactional_id: str) -> int | None:
 
 
 def commits(cluster: LocalCluster, transactional_id: str) -> list[tuple[int, int]]:
-    """Return value version and client's version of each decision of a producer to commit.
+    """Return value version and client's version of a producer's commits.
 
     Aborts may be the coordinator's own, which are of the cluster's level.
     """

@@ -1,6 +1,6 @@
 """The verbs in a mixed cluster: what an Apache Kafka broker leads, controls or coordinates is reported as it is.
 
-What only it can tell or do is refused at once, with its address (docs/mixed-clusters.md). The first test is short and
+A request for it alone is refused at once, with its address (docs/mixed-clusters.md). The first test is short and
 part of ``make test``; the others have each verb, beside one Kafka broker and beside two.
 """
 
@@ -121,7 +121,7 @@ def mixed(
 
 @pytest.mark.long
 def test_topics_and_records(mixed: MixedCluster, tmp_path: Path) -> None:
-    """What a Kafka broker leads: described as led, waited for by its followers, and neither written nor read here."""
+    """A Kafka broker's partitions are described as led, waited for by followers, neither written nor read here."""
     run = Verbs(mixed)
     mixed.make_controller(0)
     run("create-topic", "orders", "--replica-assignment", ROUND, "--config", "min.insync.replicas=2")

@@ -1,4 +1,4 @@
-"""``tidegauge verify`` on real brokers: it finds what was really lost, copied or changed, and nothing else."""
+"""``tidegauge verify`` on real brokers: it finds records really lost, copied or changed, and nothing else."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_nothing_is_wrong_after_the_leader_and_then_the_producer_were_killed(she
 
 
 def test_what_only_the_dead_leader_had_is_lost_and_reported_by_its_level_of_acks(shell: Shell) -> None:
-    """With acks=1 records may be lost; first the tail, and, once others stand there, the records."""
+    """With acks=1 records may be lost; first the tail, and, once others are there, the records."""
     # Unclean, should the machine be so slow that the held followers leave the ISR first.
     topic = shell.topic("verify-lost", **{"unclean.leader.election.enable": "true"})
     shell.produce(topic, "a", "b")
@@ -164,7 +164,7 @@ def flipped(log_file: Path, batch: int, *, length: bool) -> Iterator[int]:
 
 
 def test_a_damaged_replica_is_named_with_its_file_and_byte_and_the_others_are_compared(shell: Shell) -> None:
-    """Neither does it end the look, nor is it passed over: an in-sync replica lacks what was acknowledged."""
+    """Neither does it end the look, nor is it passed over: an in-sync replica lacks acknowledged records."""
     topic = shell.topic("verify-damaged")
     for value in ("a", "b", "c"):
         shell.produce(topic, value)
@@ -287,7 +287,7 @@ def test_a_setting_changed_while_no_broker_ran_convicts_nothing_of_before(
     for broker in (1, 2):
         cluster.kill(broker, expire=True)
         shell.wait("--isr", f"{topic}-0={'0,2' if broker == 1 else '0'}")
-    # Over half a second: what is acknowledged within 100 ms of a change of the ISR convicts nothing.
+    # Over half a second: an acknowledgement within 100 ms of a change of the ISR convicts nothing.
     done = shell.run(produce, topic, "--count", "50", "--rate", "100", "--history", tmp_path / "h")
     assert done.exit_code == 0, done.stderr
     cluster.kill(0, expire=True)

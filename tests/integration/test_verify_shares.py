@@ -48,7 +48,7 @@ def kraft(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCl
 
 
 class Books:
-    """The history: what is written and set by the test, beside what the members write down themselves."""
+    """The history: lines that the test writes, beside the members' own."""
 
     def __init__(self, cluster: LocalCluster, path: Path) -> None:
         self.path = path
@@ -115,7 +115,7 @@ def member(cluster: LocalCluster, mode: str, history: Path, name: str) -> subpro
 def test_javas_share_consumers_keep_every_guarantee_through_a_killed_leader_and_a_spoilt_history_does_not(
     kraft: LocalCluster, tmp_path: Path
 ) -> None:
-    """What was accepted is not given again, and nothing is passed over; a member dies, too."""
+    """An accepted record is not given again, and nothing is passed over; a member dies, too."""
     books = Books(kraft, tmp_path / "history.jsonl")
     books.begin_group()
     members = [

@@ -40,7 +40,7 @@ ASSIGNED = IN_A_GROUP._replace(grouped=False)
 
 
 def judged(shell: Shell, topic: str, *histories: Path) -> tuple[int, dict[str, Any]]:
-    """Return the exit code and what ``verify`` says of the transactions, with the topic as it is now."""
+    """Return the exit code and ``verify``'s findings about transactions now."""
     code, document = verdict(shell, topic, *histories)
     return code, document["transactions"]
 
@@ -91,7 +91,7 @@ def test_a_real_clients_history_is_clean_through_kills_and_each_broken_guarantee
 
 
 def lines_of_stable_offsets(brokers: LocalCluster, topic: str) -> list[tuple[int, int]]:
-    """What the leader's event log says of the last stable offset: from where to where it went."""
+    """Return the moves of the last stable offset in the leader's event log."""
     source = f"broker-{brokers.leader_of(topic, 0)}"
     events = read_events(brokers.directory / layout.LOGS / file_name(source))
     mine = [one for one in events if one["kind"] == "last_stable_offset" and one["topic"] == topic]
@@ -151,7 +151,7 @@ def test_from_the_command_line_alone_a_history_is_written_and_judged(brokers: Lo
     assert judged(shell, topic, sent, read)[0] == 0
     until(lambda: lines_of_stable_offsets(brokers, topic)[-1] == (15, 17), LIMIT_SECONDS)
 
-    # What was deleted and written again has lost what was committed (durability).
+    # A topic deleted and written again has lost its committed records (durability).
     with SyncAdmin(brokers.bootstrap_servers) as admin:
         admin.delete_topic(topic)
         admin.wait_for_topic_gone(topic)

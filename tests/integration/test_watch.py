@@ -146,7 +146,7 @@ def test_the_kill_button_kills_and_the_events_show_the_new_leader(cluster: Local
     follow(stream, view, lambda view: view["partitions"][at]["leader"] == 1)
     follow(stream, view, lambda view: view["waiting"] == "")
     assert view["partitions"][at]["osr"] == [2]
-    assert view["partitions"][at]["replicas"]["2"]["old"], "its replica stands there as it was last seen"
+    assert view["partitions"][at]["replicas"]["2"]["old"], "its replica is shown as last seen"
     follow(stream, view, lambda view: any(event["text"] == "kill broker 2" for event in view.get("events", [])))
     follow(stream, view, lambda view: any(event["text"].startswith("elects 1") for event in view["events"]))
 
@@ -302,7 +302,7 @@ def no_records_are_offered_for_an_internal_topic(page: Page, cluster: LocalClust
 
 
 def any_fault_is_set_and_cleared_by_the_form(page: Page) -> None:
-    """The form has a field for each parameter of the chosen fault, whichever is declared, and says what was wrong."""
+    """The form has a field for each parameter of the chosen fault, whichever is declared, and reports errors."""
     page.run("document.getElementById('faults').open = true")
     said = "document.getElementById('said').textContent"
     press = "document.querySelector('#fault-do button').click()"

@@ -68,7 +68,7 @@ def gone(cluster: str) -> bool:
 
 
 def test_a_story_is_played_step_by_step_beside_its_cluster(tmp_path: Path):
-    """Nothing happens before it is asked for; each step then says what was done and expected, and that it holds."""
+    """Nothing happens before it is asked for; each step then reports its action, its expectation, and that it holds."""
     story = write_story(tmp_path)
     with (
         watching("--dir", str(tmp_path / "none"), "--scenario", story) as begun,

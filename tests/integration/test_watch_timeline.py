@@ -23,7 +23,7 @@ LAST = "(document.getElementById('as-of-event')?.textContent || '')"
 ROW = "document.querySelector('.group')?.textContent || ''"
 TRANSACTION = "document.querySelector('.transaction-card')?.textContent || ''"
 WIDTHS = (1440, 768, 390)
-# What events tell, of a view.
+# The parts of a view that events have.
 SHOWN = """(view) => JSON.stringify({
     controller: [view.controller, view.controllerEpoch],
     brokers: Object.values(view.brokers).map((one) => [one.id, one.state, one.controller, one.leads, one.replicas]),

@@ -64,7 +64,7 @@ class Shell:
 
 
 def judged(shell: Shell, topic: str, *histories: Path) -> tuple[int, dict[str, Any]]:
-    """Return the exit code and the document of ``verify --transactions``, with the topic as it is now."""
+    """Return exit code and document of ``verify --transactions``, with the present topic."""
     named = [word for path in histories for word in ("--transactions", path)]
     done = shell.run(verify, topic, *named, "-o", "json")
     assert done.stdout, done.stderr

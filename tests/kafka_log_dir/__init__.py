@@ -1,4 +1,4 @@
-"""The log directory that a broker of Apache Kafka 3.9.1 left: README.md tells what is in it."""
+"""The log directory that a broker of Apache Kafka 3.9.1 left: README.md lists its contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What urllib asks on macOS for proxies: there are none."""
+"""Stand-in for the module that urllib asks on macOS for proxies: there are none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Kafka 3.9.1's broker settings that Tidegauge does not have, each under the reason why; docs/not-emulated.md has more.
 
-Every setting is named: one that Kafka describes and we do not is a difference, unless it stands here.
+Every setting is named: one that Kafka describes and we do not is a difference, unless it is listed here.
 """
 
 from __future__ import annotations
@@ -144,5 +144,5 @@ OUR_OWN = frozenset(
         "tidegauge.zookeeper.group.protocols",
     }
 )
-"""Settings that our brokers describe and Kafka's do not: our own, those that Kafka has in ZooKeeper alone, and those of
+"""Settings that our brokers describe and Kafka's do not: our own, ones that Kafka has in ZooKeeper alone, and ones of
 consumer groups, share groups and transactions v2, which Kafka 3.9 lacks or does not show in ZooKeeper mode."""

@@ -28,7 +28,7 @@ def topic(name: str, partitions: int = 3, factor: int = -1, **more: Any) -> dict
 
 
 def created(response: Any) -> Any:
-    """What a CreateTopics response says, but for the settings."""
+    """Return a CreateTopics response's topics, without settings."""
     return [
         (one.error_code, one.error_message, one.num_partitions, one.replication_factor, any(one.topic_id))
         for one in sorted(response.topics, key=lambda found: found.name)

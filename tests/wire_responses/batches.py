@@ -39,7 +39,7 @@ def batch(
     magic: int = 2,
     timestamp_ms: int = TIME_MS,
 ) -> bytes:
-    """Return a batch with records without keys, all of one time, with its CRC."""
+    """Return a batch of records without keys, with one time and its CRC."""
     records = b"".join(_record(index, value) for index, value in enumerate(values))
     fixed = struct.pack(
         ">hiqqqhii",
@@ -50,7 +50,7 @@ def batch(
 
 
 def message_set(value: bytes, magic: int) -> bytes:
-    """Return a message of version 0 or 1 of Kafka's formats before record batches."""
+    """Return a message of Kafka's format 0 or 1."""
     body = struct.pack(">bb", magic, 0) + (struct.pack(">q", TIME_MS) if magic else b"")
     body += struct.pack(">ii", -1, len(value)) + value
     return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body

@@ -1,4 +1,4 @@
-"""What Tidegauge responds otherwise than Apache Kafka 3.9.1, each with its reason, and the comparison."""
+"""Differences of Tidegauge's responses from Apache Kafka 3.9.1's, each with its reason, and the comparison."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def compare(theirs: Mapping[str, str], ours: Mapping[str, str]) -> Verdict:
 
 
 def _same(response: str | None) -> str | None:
-    """Return an response without what is said otherwise on purpose in many."""
+    """Return a response without the parts that differ on purpose in many."""
     if response is None:
         return None
     return LISTS.sub(r"[\1]", LEGAL_VALUES.sub("", response))

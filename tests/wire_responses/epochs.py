@@ -1,4 +1,4 @@
-"""Facts about leader epochs: that of an offset in ListOffsets, those of the past in Fetch and OffsetForLeaderEpoch."""
+"""Facts about leader epochs: an offset's in ListOffsets, past ones in Fetch and OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ OF_TOPICS: Mapping[str, tuple[dict[str, str], Sequence[bytes]]] = {
         ],
     ),
 }
-"""Settings of topics, and what is produced to them."""
+"""Settings of topics, and the batches produced to them."""
 
 
 def _wanted(name: str, partitions: int = 1, **configs: str) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _note_read(
 
 
 def _appended() -> Mapping[str, tuple[int, bytes]]:
-    """Return record sets that Kafka appends, each with the version of its Produce request."""
+    """Return record sets that Kafka appends, each with its Produce version."""
     cases = {
         "format 0": (0, several(0)),
         "format 1": (2, several(1)),
@@ -210,7 +210,7 @@ def _ranges(probe: Probe) -> None:
 
 
 def _topics(probe: Probe) -> None:
-    """What topics' settings change."""
+    """Play the effects of topics' settings."""
     for kind, (_, sets) in OF_TOPICS.items():
         name = f"{NAME}-{kind}"
         for index, records in enumerate(sets):

@@ -1,4 +1,4 @@
-"""Facts about frames, headers and ApiVersions: what a broker does with what is no request."""
+"""Facts about frames, headers and ApiVersions: a broker's reaction to frames that are no request."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _did(peer: Peer) -> str:
 
 
 def versions(probe: Probe) -> None:
-    """ApiVersions: what is advertised, and odd requests."""
+    """ApiVersions: advertised versions, and odd requests."""
     probe.say("ApiVersions")
     known = set(KEYS.values()) - EXTENSIONS
     for name, key in KEYS.items():

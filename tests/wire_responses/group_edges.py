@@ -1,4 +1,4 @@
-"""Facts about requests of groups and transactions that name nothing, or a thing twice, or what is another's."""
+"""Facts about requests of groups and transactions that name nothing, or a thing twice, or another's."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def _of_transactions(probe: Probe) -> None:
 
 
 def _of_a_new_id(probe: Probe) -> None:
-    """What a coordinator that has loaded, and has producer ids to give, makes of an id that it doesn't know."""
+    """Ask a coordinator that has loaded, and has producer ids to give, about an id that it doesn't know."""
     where = coordinator(probe, NEW, TRANSACTION_KEY)
     first = {"transaction_timeout_ms": 60_000}
     any_id = message("InitProducerId", transactional_id=None, **first)
@@ -284,7 +284,7 @@ def _of_a_new_id(probe: Probe) -> None:
 
 
 def _of_brokers(probe: Probe) -> None:
-    """What brokers and controllers send each other, from a sender of long ago."""
+    """Send requests among brokers and controllers, from a sender of long ago."""
     at = probe.other
     stale = {"controller_id": 9, "controller_epoch": 0, "broker_epoch": -1}
     cases: dict[str, tuple[int, int, Any]] = {

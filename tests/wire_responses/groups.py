@@ -16,7 +16,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 
 
 def coordinator(probe: Probe, name: str, kind: int = GROUP_KEY) -> int:
-    """Return the broker that coordinates a group or a transactional id, once there is one."""
+    """Return the coordinator of a group or transactional id, once there is one."""
     request = message("FindCoordinator", key_type=kind, coordinator_keys=[name])
     found: list[Any] = []
 

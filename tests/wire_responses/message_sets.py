@@ -81,7 +81,7 @@ def _records(plain: bytes, number: int) -> bytes:
 
 
 def read(records: bytes | None) -> Any:
-    """Return what a record set says, message by message and batch by batch; what fills it is shown as it is."""
+    """Return a record set's content, message by message and batch by batch."""
     if records is None:
         return None
     found: list[Any] = []
@@ -121,7 +121,7 @@ def _batch(entry: bytes) -> Any:
 
 
 def _bytes(records: bytes, number: int) -> str:
-    """Return what is the same for all who compress by the same library: zlib, but not snappy and LZ4."""
+    """Return the bytes if the codec's library is shared: zlib, not snappy or LZ4."""
     return _short(records.hex()) if number <= 1 else ""
 
 

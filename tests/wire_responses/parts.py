@@ -35,7 +35,7 @@ SETTINGS = {
     "transaction.state.log.replication.factor": "3",
     "zookeeper.session.timeout.ms": "4000",
 }
-"""Of both sides. Leaders stay where they are; the records' times are of long ago."""
+"""Of both sides. Leaders do not move; the records' times are of long ago."""
 
 PARTS: Sequence[Callable[[Probe], None]] = (
     framing.versions,

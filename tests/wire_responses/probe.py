@@ -1,6 +1,6 @@
 """The client of the probe: connections to brokers, requests, and the facts that are noted.
 
-Responses are shown field by field. What differs from run to run (ids, ports, times) is replaced by a word (``WORDS``).
+Responses are shown field by field. Values that differ by run (ids, ports, times) are replaced by a word (``WORDS``).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ WORDS: Mapping[str, Callable[[Any], Any]] = {
     "last_timestamp": lambda value: "TIME" if value > 0 else value,
     "transaction_start_time_ms": lambda value: "TIME" if value > 0 else value,
 }
-"""What stands for the value of a field of this name, where the value is not the same in each run."""
+"""Placeholder for a field of this name, if its value is not the same in each run."""
 
 
 _NONE_GIVEN = object()
 
 
 class Peer:
-    """One connection. What a broker does instead of responding is a value: ``CLOSED``, ``SILENT``."""
+    """One connection. A broker that does not respond gives a value: ``CLOSED``, ``SILENT``."""
 
     def __init__(self, host: str, port: int, client_id: str = CLIENT_ID, protocol: Protocol = BROKER_PROTOCOL) -> None:
         self._socket = socket.create_connection((host, port), LIMIT_SECONDS)
@@ -98,7 +98,7 @@ class Peer:
         return found
 
     def receive(self, version: int, request: Any, seconds: float = LIMIT_SECONDS) -> Any:
-        """Return the response to a request of this class, or what the broker did instead."""
+        """Return the response to a request of this class, or its absence."""
         key = self._keys[type(request).__name__.removesuffix("Request")]
         try:
             frame = self.frame(seconds)
@@ -178,7 +178,7 @@ class Probe:
     def case(
         self, name: str, broker: int, version: int, request: Any, pick: Callable[[Any], Any] = lambda found: found
     ) -> Any:
-        """Ask, and note what ``pick`` takes of the response; what is no response is noted as it is."""
+        """Ask, and note what ``pick`` takes of the response; CLOSED and SILENT are noted as such."""
         response = self.ask(broker, version, request)
         self.note(name, response if isinstance(response, str) else pick(response))
         return response
@@ -234,7 +234,7 @@ def _value(item: Any, value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a value as text; of a message each field that is not its default, and every error code."""
+    """Return a value as text; of a message non-default fields and error codes."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = []
         for field in dataclasses.fields(value):

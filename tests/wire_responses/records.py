@@ -34,7 +34,7 @@ def produce(records: bytes | None, *, topic: str = TOPIC, partition: int = 0, ac
 
 
 def produced(response: Any) -> Any:
-    """What a Produce response says of its partitions."""
+    """Return the partitions of a Produce response."""
     return [item for topic in response.responses for item in topic.partition_responses]
 
 
@@ -58,7 +58,7 @@ def fetch(
 
 
 def fetched(response: Any) -> Any:
-    """What a Fetch response says, with the records' size."""
+    """Return the partitions of a Fetch response, with the records' size."""
     found = []
     for topic in response.responses:
         for item in topic.partitions:

@@ -73,7 +73,7 @@ def features(probe: Probe) -> None:
 
 
 def entity(**names: str | None) -> list[dict[str, Any]]:
-    """Return a quota's entity; None is the default of its type. ``client_id`` is written ``client-id``."""
+    """Return a quota's entity; None is the default of its type."""
     return [{"entity_type": kind.replace("_", "-"), "entity_name": name} for kind, name in names.items()]
 
 

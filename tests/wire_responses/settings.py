@@ -61,7 +61,7 @@ def incremental(kind: int, name: str, *changes: tuple[str, int, str | None], onl
 
 
 def said(response: Any) -> Any:
-    """What a response says of each resource."""
+    """Return error and message of each resource."""
     return [(one.error_code, one.error_message) for one in response.responses]
 
 

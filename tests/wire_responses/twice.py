@@ -17,7 +17,7 @@ ID = "probe-twice"
 
 
 def named_twice(probe: Probe) -> None:
-    """All of them, on a topic of their own; and settings that are changed where there is no topic."""
+    """All of them, on a topic of their own; and settings that are changed without a topic."""
     probe.say("what is named twice")
     create(probe, NAME)
     _produces(probe)
@@ -136,7 +136,7 @@ def _sorted(found: Any) -> Any:
 
 
 def _settings(probe: Probe) -> None:
-    """What is wrong with a setting is found before it is seen that there is no topic, or afterwards."""
+    """A setting's defect is found before the missing topic, or afterwards."""
     for operation, how in (("append", APPEND), ("subtract", SUBTRACT), ("set", SET), ("deletion", DELETE)):
         for key in ("retention.ms", "cleanup.policy", "nope"):
             for name in ("nope", "a b"):

@@ -55,7 +55,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are not in docs/: those of the root, the reference, and each file that a page links."""
+    """Add the pages that are not in docs/: the root's, the reference, and each file that a page links."""
 
     def add(site_path: str, content: str) -> None:
         files.append(File.generated(config, site_path, content=content))
@@ -74,7 +74,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def linked_elsewhere(page: str) -> list[str]:
-    """Return what a page links that is no page yet: files of the repository, and directories without a README."""
+    """Return the linked files and directories that are no pages yet."""
     found = pages.linked(read(page), page, is_directory)
     return [
         path
@@ -95,7 +95,7 @@ def _page_of(path: str) -> str:
 
 
 def _tracked(path: str) -> list[str]:
-    """Return what is in a directory, without what is built there."""
+    """Return the files in a directory, without built ones."""
     directory = ROOT / path
     if (ROOT / ".git").exists():
         command = ["git", "ls-files", "."]
@@ -106,7 +106,7 @@ def _tracked(path: str) -> list[str]:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Return a page of docs/ as the generator reads it; a generated one is so already."""
+    """Return a page of docs/ for the generator; generated ones are unchanged."""
     if page.file.generated_by is not None:
         return markdown
     return pages.for_the_site(markdown, f"docs/{page.file.src_uri}", is_directory, figure)

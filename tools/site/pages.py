@@ -28,9 +28,9 @@ Nav = list[Any]
 
 
 def place(repository_path: str) -> str:
-    """Return where a file of the repository is in the site; a directory ends with a slash.
+    """Return a file's place in the site; a directory ends with a slash.
 
-    What is not documentation becomes a page that shows it, below ``source/``.
+    A file that is no documentation becomes a page that shows it, below ``source/``.
     """
     if repository_path == "README.md":
         return "index.md"
@@ -59,7 +59,7 @@ def without_escaped_pipes(html: str) -> str:
 
 
 def target(link: str, repository_path: str, is_directory: Callable[[str], bool]) -> str | None:
-    """Return the file or directory that a link of a page leads to; None for one that leaves the repository."""
+    """Return the file or directory of a page's link; None if outside."""
     if re.match(r"[a-z]+:", link):
         return None
     path = normpath(join(dirname(repository_path), link))
@@ -83,7 +83,7 @@ def for_the_site(
 
     Args:
         markdown: the page.
-        repository_path: where it is, for its relative links.
+        repository_path: its path, for relative links.
         is_directory: whether a path of the repository is one.
         draw: turns the lines of a ``mermaid`` block into HTML.
     """
@@ -117,7 +117,7 @@ def _parts(markdown: str) -> Iterator[tuple[str, bool]]:
 
 
 def with_lists_apart(prose: str) -> str:
-    """Return prose with an empty line before each list, without which Python-Markdown sees no list."""
+    """Return prose with an empty line before each list, as Python-Markdown needs."""
     lines: list[str] = []
     for line in prose.split("\n"):
         last = lines[-1] if lines else ""
@@ -136,7 +136,7 @@ def rows(index: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def navigation(read: Callable[[str], str], pages: Collection[str]) -> Nav:
-    """Return the site's navigation: the sections of the index, with the pages that its directories' own indexes list.
+    """Return the site's navigation by the index and the directories' indexes.
 
     Args:
         read: gives the text of a page of the repository.
@@ -154,7 +154,7 @@ def navigation(read: Callable[[str], str], pages: Collection[str]) -> Nav:
 
 
 def _entry(path: str, read: Callable[[str], str], pages: Collection[str]) -> Any:
-    """Return a page, or an index with the pages that it lists below it, or all pages of a directory."""
+    """Return a page, or an index with its pages, or a directory's pages."""
     below = [one for one in pages if dirname(one) == path]
     if below:
         return {_heading(f"{path}/README.md", read, pages): [f"{place(path)}/README.md", *map(place, sorted(below))]}
@@ -170,7 +170,7 @@ def _heading(path: str, read: Callable[[str], str], pages: Collection[str]) -> s
 
 
 def _translated(nav: Nav, chinese: Collection[str]) -> Nav:
-    """Return the navigation of the pages that have a translation, in the order of the originals."""
+    """Return the navigation of translated pages, in the originals' order."""
     there = {place(one) for one in chinese}
 
     def twins(entries: Sequence[Any]) -> Nav:
@@ -198,11 +198,11 @@ def source_page(repository_path: str, text: str, language: str) -> str:
 
 
 def directory_page(repository_path: str, entries: Sequence[str]) -> str:
-    """Return the page that lists what is in a directory that pages link."""
+    """Return the page that lists a linked directory."""
     listed = "\n".join(f"- `{name}`" for name in entries)
     return f"---\nsearch:\n  exclude: true\n---\n\n# {repository_path}\n\n{listed}\n"
 
 
 def with_characters_apart(text: str) -> str:
-    """Return a text with a zero-width space on both sides of each Chinese character."""
+    """Return a text with zero-width spaces around each Chinese character."""
     return re.sub(r"(?<=[\u3400-\u9fff])(?=\S)|(?<=\S)(?=[\u3400-\u9fff])", "\u200b", text)

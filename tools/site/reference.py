@@ -141,7 +141,7 @@ def _operation(title: str, operation: Json) -> Iterator[str]:
 
 
 def _schema(schema: Json) -> Iterator[str]:
-    """Yield a schema's description, and its fields as a table where it has any."""
+    """Yield a schema's description, and its fields as a table if it has any."""
     if "description" in schema:
         yield str(schema["description"])
     if not schema.get("properties"):

@@ -59,7 +59,7 @@ def parsed(lines: str) -> Iterator[Arrow]:
 
 
 def laid_out(arrows: Sequence[Arrow]) -> list[list[str]]:
-    """Return the states in columns: the first steps from the start first, the end last."""
+    """Return the states in columns by steps from the start, the end last."""
     depth = {START: 0}
     waiting = [START]
     while waiting:

@@ -42,7 +42,7 @@ list_limit = click.option(
     metavar="N",
     default=LIST_LIMIT_MS,
     show_default=True,
-    help="Limit of the wait for what is missing at first: what a broker that does not respond coordinates, what a "
+    help="Limit of the wait for parts that are missing at first: of a broker that does not respond, of a "
     "partition without a leader holds.",
 )
 

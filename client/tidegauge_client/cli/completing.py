@@ -1,7 +1,7 @@
 """Tab: names of topics, partitions and groups that the cluster has.
 
 Rules:
-    1. The cluster is that of ``-b``, its variable or ``--dir``, as for the verb itself.
+    1. The cluster is named by ``-b``, its variable or ``--dir``, as for the verb itself.
     2. A name that can't be found out in time completes nothing: Tab never prints an error, and never waits long.
 """
 
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 2.0
 
 
 def complete_topic(ctx: click.Context, _: click.Parameter, begin: str) -> list[str]:
-    """Return the topics whose names begin so; internal ones only if the underscore has been typed."""
+    """Return the topics with this prefix; internal ones only after an underscore."""
     return [name for name in _found(ctx, _topics) if name.startswith(begin) and (begin or not name.startswith("__"))]
 
 
@@ -53,7 +53,7 @@ async def _groups(admin: Admin) -> Sequence[str]:
 
 
 def _found(ctx: click.Context, look: Callable[[Admin], Awaitable[Sequence[str]]]) -> Sequence[str]:
-    """Return what a look at the cluster finds; nothing if it fails (rule 2)."""
+    """Return the names found in the cluster; empty on failure (rule 2)."""
 
     async def work() -> Sequence[str]:
         given = ctx.params.get("directory")

@@ -2,7 +2,7 @@
 
 ``--entity-type topics|groups|brokers`` with ``--entity-name`` or ``--entity-default``, or Kafka's short forms
 ``--topic``, ``--group``, ``--broker``, ``--broker-defaults``. ``alter-config`` returns when every live broker applies
-the change; one invalid key or value, and nothing is changed. Lines and sentences are those of ConfigCommand; an entity
+the change; one invalid key or value, and nothing is changed. Lines and sentences follow ConfigCommand; an entity
 that does not exist is an error here, but for a group: its settings may be set before it exists.
 Source: ConfigCommand.describeResourceConfig, alterConfig, parseConfigsToBeAdded.
 """
@@ -137,7 +137,7 @@ def parse_changes(texts: Sequence[str]) -> dict[str, str]:
 
 
 def entry_line(entry: ConfigEntry) -> str:
-    """Return Kafka's line for a setting; the broker does not return the value of a sensitive one."""
+    """Return Kafka's line for a setting; a sensitive value is not known."""
     secret = is_sensitive(entry.name)
     synonyms = ", ".join(
         f"{synonym.source}:{synonym.name}={_shown(None if secret else synonym.value)}" for synonym in entry.synonyms
@@ -203,7 +203,7 @@ async def _entries(admin: Admin, entity: Entity, *, everything: bool) -> list[Co
 
 
 async def _entities(admin: Admin, kind: str, entity: Entity | None) -> list[Entity]:
-    """Return the named entity, or all of the kind; reject one that does not exist."""
+    """Return the named entity, or all of the kind; reject unknown ones."""
     if kind == GROUPS:
         return [] if entity is None else [entity]
     if kind == TOPICS:

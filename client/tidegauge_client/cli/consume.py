@@ -295,7 +295,7 @@ def consume(
     if group is not None and (partition is not None or offset is not None):
         raise click.UsageError(
             "The options group and partition or offset cannot be specified together: a group assigns the partitions, "
-            "and `tidegauge reset-offsets` sets where it reads."
+            "and `tidegauge reset-offsets` sets its position."
         )
     if properties and group is None:
         raise click.UsageError("--consumer-property needs --group")

@@ -62,7 +62,7 @@ def delete_topic(
 
 
 def waits_for(topic: TopicInfo, live: Collection[int]) -> list[int]:
-    """Return the brokers with a replica of the topic that are not registered, and so can't delete it now."""
+    """Return the unregistered brokers with a replica, which can't delete it now."""
     assigned = {broker for part in topic.partitions.values() for broker in part.replicas}
     return sorted(assigned.difference(live))
 

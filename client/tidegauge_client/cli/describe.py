@@ -39,7 +39,7 @@ COLUMNS = 80
 INDENT, INDENT_COLUMNS = "\t\t", 16  # as wide as a terminal shows it
 LEAST_COLUMNS = 12
 Shown = list[tuple[TopicDescription, list[PartitionInfo]]]
-"""Topics with those of their partitions that pass the filters."""
+"""Topics with the partitions that pass the filters."""
 
 
 class Filter(NamedTuple):
@@ -77,7 +77,7 @@ def topic_lines(topic: TopicInfo, configs: Sequence[TopicConfig]) -> Iterator[st
 
 
 def replication_factor(topic: TopicInfo) -> int:
-    """Return the replication factor of the first partition, without replicas that a reassignment adds."""
+    """Return the replication factor of the first partition, without added replicas."""
     first = next(iter(topic.partitions.values()), None)
     return 0 if first is None else len(first.replicas) - len(first.adding_replicas)
 
@@ -104,7 +104,7 @@ def _listed(broker_ids: Sequence[int] | None) -> list[int] | None:
 
 
 def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[str]:
-    """Return the table of one partition's replicas, to be printed under Kafka's line for the partition.
+    """Return the table of replicas under Kafka's line for a partition.
 
     The last stable offset (LSO) has a column if it differs from the HW: a transaction is open, or just completed.
     """
@@ -139,7 +139,7 @@ def replica_table(states: Sequence[ReplicaState], hw: int | None) -> Iterator[st
 
 
 def _wrapped(begin: str, words: str) -> Iterator[str]:
-    """Return a line of a table below its partition; the overflow of its last column continues on further lines."""
+    """Yield a line of a table; its last column's overflow continues on further lines."""
     room = COLUMNS - INDENT_COLUMNS - len(begin)
     if room < LEAST_COLUMNS and len(words) > room:
         yield INDENT + begin.rstrip()
@@ -200,7 +200,7 @@ def topic_json(topic: TopicDescription, shown: Sequence[PartitionInfo]) -> dict[
 def text_lines(
     topic: TopicDescription, shown: Sequence[PartitionInfo], wanted: Filter, replicas: bool
 ) -> Iterator[str]:
-    """Return Kafka's lines, without the header if partitions are filtered, with tables if requested."""
+    """Yield Kafka's lines, without the header if partitions are filtered."""
     lines = topic_lines(topic.info, topic.configs)
     header = next(lines)
     if not any(wanted):
@@ -352,7 +352,7 @@ def _echo(text: str) -> None:
 def describe_cluster(bootstrap_server: str | None, directory: Path, output: str) -> None:
     """Show the cluster's id, its active controller, and its brokers with what they lead and hold.
 
-    Every broker is asked, and the newest metadata counts: that of a broker which the controller can't reach is old.
+    Every broker is asked, and the newest metadata counts: a broker which the controller can't reach has old ones.
     """
     bootstrap = servers(bootstrap_server, directory)
 

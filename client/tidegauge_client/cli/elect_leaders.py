@@ -66,7 +66,7 @@ def elect_leaders(
 def _partitions(
     topic: str | None, partition: int | None, *, all_topic_partitions: bool
 ) -> Sequence[TopicPartition] | None:
-    """Return the partitions; None: all. A missing or superfluous option is a usage error."""
+    """Return the partitions; None: all. Raise a usage error for wrong options."""
     if all_topic_partitions:
         if topic is not None or partition is not None:
             raise click.UsageError("Option --all-topic-partitions can't be used with --topic or --partition")

@@ -1,4 +1,4 @@
-"""``explain T-P``: why the HW is where it is, what holds it back and for how long, what is out of sync or leaderless.
+"""``explain T-P``: the reason for the HW, the holders of the HW and for how long, out-of-sync and leaderless parts.
 
 ``explain group:G`` is in ``explain_group``, ``explain transaction:ID`` in ``explain_transaction``, ``explain
 share:G/T-P`` in ``explain_share``.
@@ -129,7 +129,7 @@ def refusals_of(at: TopicPartition, reports: Reports) -> tuple[RefusedRequest, .
 
 
 def topic_ids_of(at: TopicPartition, cluster: ClusterInfo, reports: Reports) -> TopicIds:
-    """Return the topic's id in the metadata, in its znode as any broker reads it, and in each replica's files."""
+    """Return the topic's ids: in the metadata, in its znode, and in replicas' files."""
     responses = [report for report in reports.values() if report is not None]
     znodes = (report.znode_topic_ids.get(at.topic) for report in responses)
     replicas = {
@@ -145,7 +145,7 @@ def topic_ids_of(at: TopicPartition, cluster: ClusterInfo, reports: Reports) -> 
 
 
 async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:
-    """Return a broker's replica.lag.time.max.ms; None if it does not report it, as views of live brokers may differ."""
+    """Return a broker's replica.lag.time.max.ms; None if it does not report it."""
     try:
         entries = await admin.describe_broker_settings(broker_id)
     except TidegaugeError:
@@ -154,7 +154,7 @@ async def lag_ms_of(admin: Admin, broker_id: int) -> int | None:
 
 
 async def faults_in(brokers: Sequence[BrokerInfo], security: Security) -> dict[int, lab_pb2.ListFaultsResponse]:
-    """Return the lab's faults in these brokers, by id; without brokers that have no lab or do not respond.
+    """Return the lab's faults in responding brokers with a lab, by id.
 
     No fault affects the lab's own calls: a broker that is partitioned from clients still reports.
     """

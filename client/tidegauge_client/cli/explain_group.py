@@ -54,7 +54,7 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
 async def internal_partition(
     admin: Admin, views: Mapping[int, ClusterInfo], topic: str, key: str
 ) -> OffsetsPartition | None:
-    """Return the partition that holds a group or transactional id, by the newest of all brokers' metadata, or None.
+    """Return the partition of a group or transactional id, by the newest metadata.
 
     Args:
         admin: the client.
@@ -84,7 +84,7 @@ def refusal(held: OffsetsPartition | None, problem: TidegaugeError) -> ErrorCode
 
 
 async def _with_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) -> GroupFacts:
-    """Return the facts with the partitions of a group: their lag, and those that have no leader or do not exist."""
+    """Return the facts with a group's partitions: lags, leaderless and missing ones."""
     if group.is_share_group:
         return await _with_share_lag(admin, facts, group)
     committed = await admin.committed_offsets(group.group_id, timeout_ms=_ATTEMPT_MS)
@@ -111,7 +111,7 @@ async def _with_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) ->
 
 
 async def _with_share_lag(admin: Admin, facts: GroupFacts, group: GroupDescription) -> GroupFacts:
-    """Return the facts with the share partitions of a group; without their offsets if one's lag cannot be known."""
+    """Return the facts with a group's share partitions, with offsets if known."""
     offsets: dict[TopicPartition, ShareOffset] = {}
     problem = ErrorCode.NONE
     try:
@@ -126,7 +126,7 @@ async def _with_share_lag(admin: Admin, facts: GroupFacts, group: GroupDescripti
 def _with_places(
     facts: GroupFacts, views: Mapping[int, ClusterInfo], partitions: Collection[TopicPartition]
 ) -> GroupFacts:
-    """Return the facts with the partitions that have no leader or do not exist."""
+    """Return the facts with leaderless and nonexistent partitions."""
     newest = newest_view(views)
     leaders = {part.topic_partition: part.leader_id for part in newest_of(views)}
     return replace(
@@ -137,7 +137,7 @@ def _with_places(
 
 
 def _is_unknown(view: ClusterInfo, at: TopicPartition) -> bool:
-    """Return whether a view says that there is no such partition, and not that it may not be shown."""
+    """Return whether a view denies that a partition exists."""
     topic = view.topics.get(at.topic)
     return (
         topic is None

@@ -1,7 +1,7 @@
 """``explain share:G/T-P``: which record of a share partition is where, why, and until when (KIP-932).
 
-The facts come from the metadata, and from the Lab services of all brokers: of the partition's leader what is in flight,
-of the share coordinator what is durable. Nothing is created or loaded.
+The facts come from metadata, and from all brokers' Lab services: the partition's leader has the records in flight,
+the share coordinator the durable state. Nothing is created or loaded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def gather_share(admin: Admin, group_id: str, at: TopicPartition, bootstra
     """Gather what the cluster knows of a share partition.
 
     A former leader that is partitioned from the controllers is fenced, so that others do not know it: brokers are asked
-    that any broker knows, and those of ``bootstrap``.
+    that any broker knows, and the ones of ``bootstrap``.
 
     Raises:
         TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, or no broker responds.
@@ -48,7 +48,7 @@ async def gather_share(admin: Admin, group_id: str, at: TopicPartition, bootstra
 async def _state_partition(
     admin: Admin, views: Mapping[int, ClusterInfo], group_id: str, at: TopicPartition
 ) -> OffsetsPartition | None:
-    """Return the partition of __share_group_state that holds a share partition; None: there is none yet."""
+    """Return the __share_group_state partition of a share partition, if there is one."""
     topic_id = newest_view(views).identity_of(at.topic).topic_id
     if not topic_id:
         return None
@@ -76,7 +76,7 @@ def share_headline(facts: ShareFacts) -> str:
 
 
 def share_view(facts: ShareFacts) -> dict[str, Any]:
-    """Return what is known of a share partition, as JSON; offsets of records are inclusive, the end is not."""
+    """Return a share partition as JSON; record offsets are inclusive, the end is not."""
     held = facts.held
     return {
         "group": facts.group_id,

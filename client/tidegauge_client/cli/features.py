@@ -1,6 +1,6 @@
 """``describe-features``, ``upgrade-features``, ``disable-feature``: the features of a cluster in KRaft mode.
 
-Lines are those of ``FeatureCommand`` (kafka-features.sh). KIP-584, KIP-1022.
+Lines follow ``FeatureCommand`` (kafka-features.sh). KIP-584, KIP-1022.
 """
 
 from __future__ import annotations

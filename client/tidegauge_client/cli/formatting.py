@@ -71,7 +71,7 @@ def _pieces(text: str, *, has_fields: bool = True) -> Iterator[tuple[bytes, str]
 
 
 def unescape(text: str) -> bytes:
-    r"""Return the bytes of a text with escapes; a percent sign stands for itself.
+    r"""Return the bytes of a text with escapes; a percent sign is literal.
 
     Raises:
         ValueError: an unknown escape, or nothing is left.
@@ -169,7 +169,7 @@ def content_of(written: Any) -> bytes | None:
 
 
 def record_json(record: ConsumerRecord, topic_id: str = "") -> dict[str, Any]:
-    """Return one record as a JSON object, with the id of its topic if that is known."""
+    """Return one record as a JSON object, with its topic's id if known."""
     return {
         "topic": record.topic,
         **({"topic_id": topic_id} if topic_id else {}),

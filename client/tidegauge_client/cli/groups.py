@@ -1,6 +1,6 @@
 """``list-groups``, ``describe-group`` and ``delete-group``: kafka-consumer-groups.sh, by any broker.
 
-Columns and sentences are those of Kafka's tool (ConsumerGroupCommand), for share groups kafka-share-groups.sh's.
+Columns and sentences follow Kafka's tool (ConsumerGroupCommand), for share groups kafka-share-groups.sh's.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def describe_group(
 
 
 async def _offsets(admin: Admin, group: GroupDescription) -> Offsets:
-    """Return the known facts about a group's partitions: of a share group the start offsets and lags."""
+    """Return the facts about a group's partitions; a share group's start offsets."""
     if group.is_share_group:
         return await admin.share_offsets(group.group_id)
     return await _offset_rows(admin, group)
@@ -158,7 +158,7 @@ def _json(group: GroupDescription, address: str, offsets: Offsets) -> dict[str, 
 
 
 async def _offset_rows(admin: Admin, group: GroupDescription) -> list[OffsetRow]:
-    """Return a group's partitions; the end offset of one without a leader is unknown."""
+    """Return a group's partitions; without a leader, the end is unknown."""
     committed = await admin.committed_offsets(group.group_id)
     partitions = {*committed, *(at for member in group.members for at in member.assignment)}
     ends: dict[TopicPartition, int] = {}

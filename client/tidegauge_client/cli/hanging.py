@@ -1,6 +1,6 @@
 """``describe-producers``, ``find-hanging`` and ``abort-transaction``: kafka-transactions.sh over gRPC (KIP-664).
 
-Columns, options and their checks are those of Kafka's tool (TransactionsCommand).
+Columns, options and their checks follow Kafka's tool (TransactionsCommand).
 """
 
 from __future__ import annotations

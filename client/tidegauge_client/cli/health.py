@@ -86,7 +86,7 @@ async def with_kafkas(found: list[Health], bootstrap: BootstrapServers, director
 
 
 async def address_of(bootstrap: BootstrapServers, bootstrap_server: str | None, directory: Path, broker: int) -> str:
-    """Return a broker's address: from the cluster's file, which has dead ones too, else from the cluster itself.
+    """Return a broker's address: from the cluster's file, or else from the cluster.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE.

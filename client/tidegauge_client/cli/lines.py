@@ -1,6 +1,6 @@
 r"""Lines to produce, as bytes: split at ``\n`` only, nothing decoded or stripped.
 
-A final newline makes no extra record; an empty line is an empty value. Whatever can block (a terminal, a pipe) is read
+A final newline makes no extra record; an empty line is an empty value. Input that may block (terminal, pipe) is read
 by a daemon thread, so that records are sent while the next one is still being typed, and Ctrl-C ends at once.
 """
 

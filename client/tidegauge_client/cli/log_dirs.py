@@ -78,7 +78,7 @@ def by_directory(
 
 
 def table(found: Replicas) -> list[str]:
-    """Return a line for each directory, and below it one for each replica, sizes in bytes."""
+    """Return a line for each directory and its replicas, sizes in bytes."""
     lines = []
     for broker, replicas in found.items():
         for log_dir, held in by_directory(replicas or ()).items():
@@ -92,7 +92,7 @@ def table(found: Replicas) -> list[str]:
 
 
 def as_json(found: Replicas) -> dict[str, Any]:
-    """Return Kafka's document; ``offsetLag`` is that of the current log, max(HW - LEO, 0) (ReplicaManager)."""
+    """Return Kafka's document; ``offsetLag`` is the current log's, max(HW - LEO, 0)."""
     return {"version": 1, "brokers": [_broker_json(broker, replicas) for broker, replicas in found.items()]}
 
 

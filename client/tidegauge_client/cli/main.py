@@ -173,7 +173,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb that is called; the error for an unknown name suggests verbs."""
+        """Return the called verb; the error for an unknown name suggests others."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as problem:
@@ -279,7 +279,7 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         say(
-            f"{type(problem).__name__}: {problem}. This is a fault in Tidegauge; {DEBUG_VARIABLE}=1 shows where it "
+            f"{type(problem).__name__}: {problem}. This is a fault in Tidegauge; {DEBUG_VARIABLE}=1 shows its "
             "comes from."
         )
         return EXIT_FAILED
@@ -292,6 +292,6 @@ def main() -> None:
         say("tidegauge does not run under python -O: its invariants are assertions.")
         sys.exit(EXIT_FAILED)
     if sys.argv[1:2] != ["broker"]:
-        # What gRPC's library logs about a failed connection is in our own error message; brokers log the lines.
+        # Our own error message covers a failed connection, which gRPC's library logs too; brokers log the lines.
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     sys.exit(run(sys.argv[1:]))

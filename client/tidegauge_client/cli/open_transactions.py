@@ -18,7 +18,7 @@ from tidegauge_client.transaction_words import ABORT_INTERVAL, DEFAULT_ABORT_INT
 
 
 async def gather_open_transactions(admin: Admin, at: TopicPartition) -> PartitionTransactions:
-    """Ask the leader, then the coordinators, then the leader again: what is open both times was open meanwhile."""
+    """Ask the leader, then the coordinators, then the leader again: one open both times was open meanwhile."""
     try:
         before = await open_transactions_at(admin, [at])
         known, problem = await _coordinated(admin, before)
@@ -49,7 +49,7 @@ async def _coordinated(
 
 
 async def abort_intervals_ms(admin: Admin, coordinators: Collection[int]) -> dict[int, int]:
-    """Return how often coordinators look for timed-out transactions; Kafka's default where a broker does not say."""
+    """Return coordinators' intervals of looking for timed-out transactions, in ms."""
 
     async def interval_ms(broker_id: int) -> int:
         try:
@@ -63,7 +63,7 @@ async def abort_intervals_ms(admin: Admin, coordinators: Collection[int]) -> dic
 
 
 async def _obstacles(admin: Admin, known: Mapping[int, TransactionDescription]) -> dict[int, str]:
-    """Return why coordinators of open transactions can write no abort now, by producer id."""
+    """Return why coordinators can write no abort now, by producer id."""
     ongoing = {producer_id: one.transactional_id for producer_id, one in known.items() if one.state == "Ongoing"}
     if not ongoing:
         return {}

@@ -18,7 +18,7 @@ _LIMIT_SECONDS = 1.0
 
 
 def brokers_in(directory: Path, bootstrap: Sequence[str]) -> Sequence[BrokerEntry]:
-    """Return the brokers of the cluster in a directory, if it is the one at these addresses; else none."""
+    """Return the brokers of a directory's cluster, if it has these addresses."""
     if not (directory / FILE_NAME).exists():
         return ()
     try:
@@ -29,7 +29,7 @@ def brokers_in(directory: Path, bootstrap: Sequence[str]) -> Sequence[BrokerEntr
 
 
 async def ends_of(directory: Path, bootstrap: Sequence[str], asked: Collection[int] | None = None) -> dict[int, str]:
-    """Return how processes of brokers ended that are dead now, as a sentence without its full stop for each.
+    """Return how dead brokers' processes ended, a clause for each.
 
     Args:
         directory: of the cluster, if it is a local one.

@@ -10,7 +10,7 @@ A line may begin with headers, then with a key, each ended by a separator of its
 With ``--transactional-id`` the records are written in transactions (``produce_transactions``).
 
 ``--history F`` appends what happened to each record to F, for the accountant (``tidegauge verify``); its format is
-described in ``tidegauge_client.history``. In transactions the format is that of ``tidegauge_client.operation_history``,
+described in ``tidegauge_client.history``. In transactions the format is ``tidegauge_client.operation_history``'s,
 with the begin and end of each transaction, for ``tidegauge verify --transactions``.
 """
 
@@ -93,7 +93,7 @@ class Work:
     problems: Counter[tuple[ErrorCode, str]] = field(default_factory=Counter)
 
     def producer(self, bootstrap: list[str]) -> Producer:
-        """Return a producer; a request has no more time than the delivery timeout leaves."""
+        """Return a producer whose request timeout fits its delivery timeout."""
         return Producer(
             bootstrap,
             acks=self.acks,
@@ -332,7 +332,7 @@ def _writer(path: Path, topic: str, acks: str, plan: TransactionPlan | None) -> 
 
 
 def _separator(option: str, text: str | None) -> bytes | None:
-    """Return the bytes that a separator means; a usage error if it means none."""
+    """Return the bytes of a separator, or raise a usage error."""
     try:
         return None if text is None else unescape(text)
     except ValueError as problem:

@@ -83,7 +83,7 @@ class TransactionPlan:
 def plan_of(
     transactional_id: str | None, commit_every: int | None, ending: LastEnds | None, timeout_ms: int | None
 ) -> TransactionPlan | None:
-    """Return what the options say of transactions; a usage error if they need a transactional id."""
+    """Return the options of transactions; raise a usage error without transactional id."""
     if transactional_id is None:
         if commit_every is not None or ending is not None or timeout_ms is not None:
             raise click.UsageError(

@@ -1,6 +1,6 @@
 """``describe-quorum`` and ``remove-controller``: a KRaft quorum of controllers (kafka-metadata-quorum.sh).
 
-Lines and columns are those of ``MetadataQuorumCommand``.
+Lines and columns follow ``MetadataQuorumCommand``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ bootstrap_controller = click.option(
 
 
 def controllers(given: str | None, directory: Path) -> BootstrapServers:
-    """Return the addresses of the controllers to ask, with their security; one that can't be read is a usage error.
+    """Return the addresses of controllers, with security; raise a usage error if invalid.
 
     Args:
         given: what ``--bootstrap-controller`` gave; None: the controllers of the cluster in the directory.
@@ -167,7 +167,7 @@ def replication_lines(view: QuorumView) -> list[str]:
 
 
 def replicas(view: QuorumView) -> Sequence[tuple[QuorumReplica, str]]:
-    """Return each replica with its role: the voters, the leader first, then the observers."""
+    """Return each replica with its role: leader, other voters, observers."""
     found = [(one, "Leader" if one.id == view.leader_id else "Follower") for one in view.voters]
     found.sort(key=lambda row: row[1] != "Leader")
     return [*found, *((one, "Leader" if one.id == view.leader_id else "Observer") for one in view.observers)]

@@ -1,4 +1,4 @@
-"""The conditions of ``wait`` that the leader of a KRaft quorum can judge: who leads, and what is committed."""
+"""The conditions of ``wait`` that the leader of a KRaft quorum can judge: the leader, and the committed end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QuorumCondition(NamedTuple):
 
     Attributes:
         text: as the command line has it.
-        lacks: returns what is true instead by the leader's description, as a clause; empty if the condition holds.
+        lacks: returns the actual state by the leader's description, as a clause; empty if the condition holds.
     """
 
     text: str
@@ -31,7 +31,7 @@ class QuorumCondition(NamedTuple):
 
 
 def has_leader(leader_id: int) -> QuorumCondition:
-    """Return the condition that a controller leads and has committed a record of its epoch.
+    """Return the condition that a controller leads and has committed in its epoch.
 
     Args:
         leader_id: the controller; ANY_LEADER: any.
@@ -48,7 +48,7 @@ def has_leader(leader_id: int) -> QuorumCondition:
 
 
 def has_committed(offset: int) -> QuorumCondition:
-    """Return the condition that the metadata log is committed up to an offset, which is exclusive."""
+    """Return the condition that the metadata log is committed to an end offset."""
 
     def lacks(view: QuorumView) -> str:
         if view.high_watermark >= offset:

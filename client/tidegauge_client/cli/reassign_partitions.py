@@ -5,9 +5,9 @@ moves between the log directories of a broker, and their throttle, are left out 
 
 Throttles:
     1. ``--execute`` sets them before it begins anything, at the brokers that are alive: a dead one copies nothing, and
-       what is copied is slowed at both ends. (Kafka's tool waits a minute for the dead one, and fails half done.)
+       copying is slowed at both ends. (Kafka's tool waits a minute for the dead one, and fails half done.)
     2. ``--verify`` removes them once no partition is being reassigned any more, whichever its file names: the rates
-       are those of brokers, not of partitions. ``--cancel`` removes them at once.
+       belong to brokers, not to partitions. ``--cancel`` removes them at once.
     3. A throttle that can't be removed, as from a dead broker, keeps no other from being removed; the verb then fails
        and names the rest.
 """
@@ -257,7 +257,7 @@ async def _list(admin: Admin, options: Mapping[str, Any], output: str) -> None:
         print_line(plan.ongoing_line(at, one))
 
 
-# What they share
+# Common parts
 
 
 def _read(parse: Callable[[Text], Parsed], text: Text) -> Parsed:
@@ -298,8 +298,8 @@ def _partition(info: ClusterInfo, at: TopicPartition) -> PartitionInfo:
 async def _states(
     admin: Admin, targets: plan.Replicas, ongoing: Mapping[TopicPartition, OngoingReassignment]
 ) -> dict[TopicPartition, plan.State]:
-    """Return the state of each partition; a reassignment that has just ended may take a moment to reach the
-    metadata.
+    """Return the state of each partition; metadata may lag a moment behind a
+    reassignment's end.
     """
     topics = {at.topic for at in targets}
     deadline = asyncio.get_running_loop().time() + SETTLE_SECONDS
@@ -328,7 +328,7 @@ async def _throttle(admin: Admin, moves: Mapping[TopicPartition, plan.Move], rat
 
 
 async def _clear_throttles(admin: Admin, targets: plan.Replicas, output: str) -> Cleared:
-    """Clear the throttles of all brokers, since which took part is not recorded, and of the topics; return what was.
+    """Clear the throttles of the topics, and of all brokers, since the involved ones are not recorded; return them.
 
     Of the brokers that are not registered only those that hold the topics, or are to, are known here.
     """
@@ -365,7 +365,7 @@ async def _or_note(alteration: Awaitable[int], problems: list[TidegaugeError]) -
 def _raise_for_left(problems: Sequence[TidegaugeError]) -> None:
     if problems:
         lines = [problem.message for problem in problems]
-        heading = "Not all throttles were cleared. What is left is in force until this succeeds:"
+        heading = "Not all throttles were cleared. The rest stays in force until this succeeds:"
         raise TidegaugeError(problems[0].code, "\n".join([heading, *lines]))
 
 

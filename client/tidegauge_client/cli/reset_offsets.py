@@ -153,7 +153,7 @@ async def _within_range(admin: Admin, wanted: dict[TopicPartition, int]) -> dict
 async def _partitions(
     admin: Admin, topics: Sequence[str], committed: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return the partitions that are named; without topics those that the group has offsets of.
+    """Return the named partitions; without topics, the ones with committed offsets.
 
     Raises:
         ValueError: a partition does not exist.

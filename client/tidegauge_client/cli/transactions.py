@@ -2,7 +2,7 @@
 
 The verbs about partitions (``describe-producers``, ``find-hanging``, ``abort-transaction``) are in ``hanging``.
 
-Columns are those of Kafka's tool (TransactionsCommand).
+Columns follow Kafka's tool (TransactionsCommand).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Rules:
     2. Metadata shows a dead leader until its session with ZooKeeper ends, and nothing in it says so. So the brokers
        concerned must confirm the state themselves (DescribeReplicas): a leader that it leads in this leader epoch, and
        its report of ISR and high watermark; for ``--in-sync`` each replica that it follows this leader in this epoch.
-    3. An Apache Kafka broker can't be asked (docs/mixed-clusters.md). What it leads is as the metadata says, and the
+    3. An Apache Kafka broker can't be asked (docs/mixed-clusters.md). Metadata counts for its partitions, and the
        high watermark is at least what one of its followers reports in this epoch.
     4. ``--event`` and ``--truncated`` read the event logs of the cluster in ``--dir`` (``event_conditions``). An event
        that happened before counts, too.
@@ -127,7 +127,7 @@ def isr_condition(tp: TopicPartition, isr: Sequence[int]) -> Condition:
 
 
 def elr_condition(tp: TopicPartition, eligible: Sequence[int]) -> Condition:
-    """Return the condition of ``--elr T-P=ID,ID``: exactly these are eligible leaders besides the ISR (KIP-966)."""
+    """Return the condition of ``--elr T-P=ID,ID``: exactly this ELR (KIP-966)."""
 
     def problem(view: ClusterInfo) -> str | None:
         part = _partition(view, tp)
@@ -143,7 +143,7 @@ def elr_condition(tp: TopicPartition, eligible: Sequence[int]) -> Condition:
 
 
 def fenced_condition(broker: int, *, is_fenced: bool) -> Condition:
-    """Return the condition of ``--fenced ID`` or ``--unfenced ID``: whether brokers see a member that may lead."""
+    """Return the condition of ``--fenced ID`` or ``--unfenced ID``."""
 
     def problem(view: ClusterInfo) -> str | None:
         if (broker not in view.live) == is_fenced:
@@ -154,7 +154,7 @@ def fenced_condition(broker: int, *, is_fenced: bool) -> Condition:
 
 
 def in_sync_condition(topic: str | None) -> Condition:
-    """Return the condition of ``--in-sync [T]``: every partition has a leader, and all its replicas are in the ISR."""
+    """Return the condition of ``--in-sync [T]``: leaders, and full ISRs."""
 
     def one(info: TopicInfo) -> str | None:
         if info.error is not ErrorCode.NONE or not info.partitions:
@@ -181,7 +181,7 @@ def in_sync_condition(topic: str | None) -> Condition:
 
 
 def hw_condition(tp: TopicPartition, hw: int) -> Condition:
-    """Return the condition of ``--hw T-P=N``: the leader's high watermark is N or more."""
+    """Return the condition of ``--hw T-P=N``: a high watermark of at least N."""
 
     def confirms(_: PartitionInfo, own: metadata_pb2.ReplicaDescription) -> str | None:
         return None if own.high_watermark >= hw else f"the high watermark of {tp} is {own.high_watermark}"
@@ -196,7 +196,7 @@ Said = Mapping[int, Mapping[TopicPartition, metadata_pb2.ReplicaDescription] | N
 def contradiction(
     condition: Condition, part: PartitionInfo, said: Said, kafka_brokers: Collection[int] = ()
 ) -> str | None:
-    """Return the actual state by the brokers' own reports (rules 2 and 3); None if they confirm the condition.
+    """Return the actual state by brokers' reports (rules 2, 3); None if confirmed.
 
     Args:
         condition: it holds in the brokers' metadata.
@@ -220,7 +220,7 @@ def contradiction(
 
 
 def _by_followers(condition: Condition, part: PartitionInfo, said: Said) -> str | None:
-    """Return what the followers of a Kafka broker report; None if one confirms the condition (rule 3)."""
+    """Return the reports of a Kafka broker's followers; None if confirmed (rule 3)."""
     tp = part.topic_partition
     reports = [(broker, (replicas or {}).get(tp)) for broker, replicas in said.items()]
     following = [
@@ -374,7 +374,7 @@ class Looker:
 
 
 async def _with_deletion(admin: Admin, condition: Condition, problem: str | None) -> str | None:
-    """Return the actual state; of a topic that does not show, whether it is marked for deletion."""
+    """Return the actual state, and whether an absent topic is being deleted."""
     topic = condition.topic
     if topic is None or problem != no_topic(topic) or not await admin.is_marked_for_deletion(topic):
         return problem

@@ -81,7 +81,7 @@ def _cooperative_sticky(partitions: Mapping[str, int], members: Subscriptions) -
 
 
 def _in_order(members: Subscriptions) -> Sequence[str]:
-    """Return the members in the order of assignment: static ones by instance id, then dynamic ones by member id."""
+    """Return the members in assignment order: by instance id, then by member id."""
 
     def place(member: str) -> tuple[bool, bytes]:
         instance = members[member].group_instance_id
@@ -105,7 +105,7 @@ ASSIGNORS = tuple(_ASSIGNORS)
 
 
 def is_cooperative(names: Collection[str]) -> bool:
-    """Return whether members keep their partitions while the group rebalances: if all assignors allow it (KIP-429).
+    """Return whether all assignors let members keep partitions in a rebalance (KIP-429).
 
     With an eager one beside it, all partitions are given up before each rebalance: so a group changes over from one to
     the other, one restarted member at a time.

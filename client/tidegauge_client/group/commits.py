@@ -2,8 +2,8 @@
 
 Rules (ConsumerCoordinator.sendOffsetCommitRequest, OffsetCommitResponseHandler, maybeAutoCommitOffsetsAsync):
     1. Auto commit commits the positions: the offset after the last record that a poll has returned. It does so in a
-       poll, when auto.commit.interval.ms has passed; before the member gives its partitions up; and when it is closed.
-       What a poll has returned counts as processed in the next one: a consumer that dies in between reads it again, and
+       poll, when auto.commit.interval.ms has passed, before the member gives its partitions up, and when it is closed.
+       Records of a poll count as processed in the next one: a consumer that dies in between reads them again, and
        one that has handed records on and committed, before they are processed, loses them.
     2. A member commits in its generation. While it rebalances it gets REBALANCE_IN_PROGRESS, without one
        ``CommitFailedError``, and no request is sent.
@@ -55,12 +55,12 @@ REBALANCING = (
 
 
 def is_retried(problem: TidegaugeError) -> bool:
-    """Return whether a commit or a fetch of committed offsets that failed so is sent again (rule 3)."""
+    """Return whether a commit or fetch of offsets with this error is retried (rule 3)."""
     return problem.code in _RETRIED
 
 
 def commit_generation(membership: Membership, *, is_subscribed: bool) -> Generation:
-    """Return the generation in which to commit (rule 2); without a subscription there is none.
+    """Return the generation in which to commit (rule 2), if subscribed.
 
     Raises:
         TidegaugeError: REBALANCE_IN_PROGRESS.

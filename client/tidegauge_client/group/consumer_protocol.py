@@ -108,7 +108,7 @@ class _Reader:
         return value
 
     def count(self) -> int:
-        """Return the length of an array, each of whose elements takes a byte at least."""
+        """Return the length of an array, bounded by the remaining bytes."""
         value = self.int32()
         if not 0 <= value <= len(self._data) - self._at:
             raise self._unreadable()

@@ -81,7 +81,7 @@ class GroupConsumer(Consumer):
             enable_auto_commit: commit the positions in poll, before partitions are given up, and at the end.
             auto_commit_interval_ms: interval of these commits.
             close_timeout_ms: how long ``stop`` may take to commit and to leave the group.
-            settings: those of ``Consumer``; ``client_id`` begins the member's id.
+            settings: ``Consumer``'s; ``client_id`` begins the member's id.
 
         Raises:
             TidegaugeError: INVALID_GROUP_ID; INVALID_CONFIG; see also ``Consumer``.
@@ -170,7 +170,7 @@ class GroupConsumer(Consumer):
                 await self._member.leave(effect, max(1.0, deadline_ms - now_ms()))
             self._member.topics = frozenset()
 
-    # What to read -------------------------------------------------------------------------------------------
+    # Subscriptions ------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, as no member of the group, from the offsets that it has committed.
@@ -227,7 +227,7 @@ class GroupConsumer(Consumer):
         return GroupMetadata(self._group_id, generation.number, generation.member_id, self._settings.group_instance_id)
 
     def group_trouble(self) -> TidegaugeError | None:
-        """Return why the coordinator cannot be found or the group not be joined at the moment; it is retried."""
+        """Return why the group can't be joined at the moment; it is retried."""
         return self._membership.trouble
 
     # Rebalances ---------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class GroupConsumer(Consumer):
         try:
             await self._give_up(kept, is_lost=is_lost)
         finally:
-            # A generation that ended while the listener worked: what was kept is lost, and the next round says so.
+            # A generation that ended while the listener worked: kept partitions are lost, and the next round says so.
             self._membership.prepared(is_done=not (kept and self._membership.has_lost_partitions))
         return True
 
@@ -379,7 +379,7 @@ class GroupConsumer(Consumer):
         Raises:
             CommitFailedError: the group has rebalanced; others may have the partitions already.
             TidegaugeError: REBALANCE_IN_PROGRESS, complete the rebalance with poll; REQUEST_TIMED_OUT, the offsets may
-                be committed all the same; FENCED_INSTANCE_ID; OFFSET_METADATA_TOO_LARGE; INVALID_REQUEST.
+                be committed all the same. FENCED_INSTANCE_ID, OFFSET_METADATA_TOO_LARGE, INVALID_REQUEST.
         """
         wanted = self._to_commit(offsets)
         deadline_ms = now_ms() + timeout_ms

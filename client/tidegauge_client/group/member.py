@@ -148,7 +148,7 @@ class Member:
     # Rebalances --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, int]:
-        """Return the number of partitions of each topic of the group; topics that do not exist are left out."""
+        """Return the number of partitions of each existing topic of the group."""
         known = self._cluster.info.topics
         return {
             name: len(known[name].partitions)
@@ -173,7 +173,7 @@ class Member:
             self._stir()
 
     def _subscriptions(self, generation: int) -> dict[str, bytes]:
-        """Return the member's subscription for each assignor, with the partitions that it keeps (KIP-429)."""
+        """Return the member's subscription for each assignor, with kept partitions (KIP-429)."""
         one = MemberSubscription(tuple(self.topics), None, tuple(sorted(self._owned())), generation)
         return {
             name: encode_subscription(
@@ -192,7 +192,7 @@ class Member:
         membership.synchronised(generation, assignment, now_ms())
 
     async def _assignments(self, joined: JoinGroupResponse) -> dict[str, bytes]:
-        """Return every member's assignment, of fresh metadata where the members know topics that this one does not."""
+        """Return every member's assignment, after a refresh for unknown topics."""
         members = {
             one.member_id: decode_subscription(bytes(one.metadata), one.group_instance_id) for one in joined.members
         }
@@ -270,7 +270,7 @@ class Member:
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | TidegaugeError | None]:
-        """Return the committed offset of each partition, None if there is none, or why it is not known.
+        """Return each partition's committed offset, None, or why it is not known.
 
         Raises:
             TidegaugeError: of the whole group; ``is_retried`` says whether it passes.

@@ -13,7 +13,7 @@ States (AbstractCoordinator.MemberState)::
 Rules (AbstractCoordinator, Heartbeat, ConsumerCoordinator of Kafka 3.9):
     1. A member joins in poll only, so that it gives up and gets partitions there; heartbeats are sent in between.
     2. Before it joins it commits (auto commit), tells the listener, and gives up all partitions (eager rebalancing), or
-       only those of topics that it no longer subscribes to (cooperative rebalancing, KIP-429). If its member id or
+       only partitions of topics that it no longer subscribes to (cooperative rebalancing, KIP-429). If its member id or
        generation is no longer valid, all are lost, not revoked; also in the middle of a rebalance.
     3. Heartbeats are sent from the response to JoinGroup on, every heartbeat.interval.ms, or the back-off after a
        failed one. Without a response for session.timeout.ms the coordinator counts as lost and is looked up again.
@@ -61,7 +61,7 @@ _RETRIED = COORDINATOR_GONE | UNREACHABLE | {ErrorCode.COORDINATOR_LOAD_IN_PROGR
 
 
 class MemberState(Enum):
-    """See the module's docstring."""
+    """The state of a member."""
 
     UNJOINED = "unjoined"
     PREPARING_REBALANCE = "preparing-rebalance"
@@ -107,7 +107,7 @@ class _Timers:
 
 @dataclass(slots=True)
 class Membership:
-    """See the module's docstring.
+    """The membership of one member in its group.
 
     Attributes:
         settings: of the member.
@@ -138,10 +138,10 @@ class Membership:
     _find_at_ms: float = -math.inf
     _join_at_ms: float = -math.inf
 
-    # What the shell asks ---------------------------------------------------------------------------------------
+    # Questions of the shell ------------------------------------------------------------------------------------
 
     def poll_effects(self, now_ms: float) -> list[Effect]:
-        """Return the work of a poll, in order; empty: nothing now. A poll restarts max.poll.interval.ms."""
+        """Return the work of a poll, in order; restart max.poll.interval.ms."""
         self._timers.poll_ms = now_ms + self.settings.max_poll_interval_ms
         if self._failure is not None:
             return [Fail(self._failure)]
@@ -160,7 +160,7 @@ class Membership:
         return [SendJoin(self.generation, self.rejoin_because)]
 
     def background_effects(self, now_ms: float) -> list[Effect]:
-        """Return the work that is due without polls, too: heartbeats, and leaving after too long a pause."""
+        """Return due work between polls: heartbeats, and leaving after a long pause."""
         if self.state in {MemberState.UNJOINED, MemberState.PREPARING_REBALANCE} or self._failure is not None:
             return []
         if self.coordinator is not None and now_ms >= self._timers.session_ms:
@@ -199,7 +199,7 @@ class Membership:
 
     @property
     def failure(self) -> TidegaugeError | None:
-        """Return the error after which the consumer can only be closed; None: there is none (rule 6)."""
+        """Return the error after which the consumer can only be closed (rule 6)."""
         return self._failure
 
     @property
@@ -221,7 +221,7 @@ class Membership:
         return [FindCoordinator()]
 
     def find_now(self, now_ms: float) -> list[Effect]:
-        """Return the request for the coordinator, if it is unknown and none is in flight: commits need it, too."""
+        """Return the request for an unknown coordinator, which commits need too."""
         return self._find(now_ms) if self.coordinator is None else []
 
     def coordinator_found(self, address: str, now_ms: float) -> None:

@@ -53,7 +53,7 @@ class GroupRequests:
     request_timeout_ms: float
 
     async def find(self) -> str:
-        """Return the coordinator's address for Kafka clients: ask the brokers in turn until one responds.
+        """Return the coordinator's address for Kafka clients, by any broker.
 
         Raises:
             TidegaugeError: COORDINATOR_NOT_AVAILABLE, or another error of the broker; no broker responds;

@@ -23,7 +23,7 @@ _GENERATION = struct.Struct(">i")
 
 
 def user_data(generation: int) -> bytes:
-    """Return what the assignor adds to a subscription: the generation of the last assignment.
+    """Return the user data of a subscription: the last assignment's generation.
 
     For leaders that read no more than version 1 of the subscription.
     """
@@ -33,7 +33,7 @@ def user_data(generation: int) -> bytes:
 def assign_sticky(
     partitions: Sequence[TopicPartition], members: Mapping[str, MemberSubscription]
 ) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each member, without those that are to be given up first (rule 3).
+    """Return each member's partitions, without ones to be given up first (rule 3).
 
     Args:
         partitions: all partitions of the topics of the group, in order.
@@ -88,7 +88,7 @@ def _owners(
 
 
 def _generation(member: MemberSubscription) -> int:
-    """Return the generation in which a member got its partitions; version 1 has it in the assignor's data alone."""
+    """Return the generation in which a member got its partitions."""
     data = member.user_data
     if member.generation != NO_GENERATION or data is None or len(data) < _GENERATION.size:
         return member.generation
@@ -120,7 +120,7 @@ def _next_move(
     readers: Mapping[str, Sequence[str]],
     counts: Mapping[str, int],
 ) -> tuple[str, str, str] | None:
-    """Return from whom a partition moves, of which topic, and to whom; None: all is balanced."""
+    """Return source, topic and target of the next move; None: all is balanced."""
     for reader in sorted(counts, key=counts.__getitem__, reverse=True):
         for topic in (topic for topic, partitions in held[reader].items() if partitions):
             other = min(readers[topic], key=counts.__getitem__)

@@ -89,7 +89,7 @@ class SyncGroupConsumer(GroupConsumerFacade):
         return self._inner.group_metadata()
 
     def group_trouble(self) -> TidegaugeError | None:
-        """Return why the coordinator cannot be found or the group not be joined at the moment; it is retried."""
+        """Return why the group can't be joined at the moment; it is retried."""
         return self._inner.group_trouble()
 
     def commit_sync(self, offsets: Offsets | None = None, *, timeout_ms: float = 60_000) -> None:
@@ -102,7 +102,7 @@ class SyncGroupConsumer(GroupConsumerFacade):
         Raises:
             CommitFailedError: the group has rebalanced; others may have the partitions already.
             TidegaugeError: REBALANCE_IN_PROGRESS, complete the rebalance with poll; REQUEST_TIMED_OUT, the offsets may
-                be committed all the same; FENCED_INSTANCE_ID; OFFSET_METADATA_TOO_LARGE; INVALID_REQUEST.
+                be committed all the same. FENCED_INSTANCE_ID, OFFSET_METADATA_TOO_LARGE, INVALID_REQUEST.
         """
         self._loop.run(self._inner.commit_sync(offsets, timeout_ms=timeout_ms))
 
@@ -117,11 +117,11 @@ class SyncGroupConsumer(GroupConsumerFacade):
         return self._loop.run(self._inner.committed(partitions, timeout_ms=timeout_ms))
 
     def topic_identity(self, topic: str) -> TopicIdentity:
-        """Return the ids of a topic and its cluster as this consumer's metadata has them now; empty while unknown."""
+        """Return the ids of a topic and its cluster, empty while unknown."""
         return self._inner.topic_identity(topic)
 
     def led_by_kafka(self, topic: str) -> dict[int, BrokerInfo]:
-        """Return the partitions of a topic that Apache Kafka brokers lead, out of reach of gRPC, with their leaders."""
+        """Return a topic's partitions led by Apache Kafka brokers, with leaders."""
         return self._inner.led_by_kafka(topic)
 
     def assignment(self) -> list[TopicPartition]:
@@ -157,10 +157,10 @@ class SyncGroupConsumer(GroupConsumerFacade):
         self._loop.run(self._inner.seek_to_end(partitions))
 
     def position(self, topic_partition: TopicPartition, *, timeout_ms: float = 60_000) -> int:
-        """Return the offset of the next record that poll returns; it is looked up first if there is none yet.
+        """Return the offset of the next record of poll; look it up if unknown.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, not assigned; REQUEST_TIMED_OUT; OFFSET_OUT_OF_RANGE without a reset
+            TidegaugeError: INVALID_REQUEST, not assigned, REQUEST_TIMED_OUT, or OFFSET_OUT_OF_RANGE without a reset
                 policy.
         """
         return self._loop.run(self._inner.position(topic_partition, timeout_ms=timeout_ms))
@@ -170,11 +170,11 @@ class SyncGroupConsumer(GroupConsumerFacade):
         return self._inner.high_watermark(topic_partition)
 
     def troubles(self) -> dict[TopicPartition, TidegaugeError]:
-        """Return the partitions that can't be read at the moment, each with the reason; they are retried."""
+        """Return the reasons why partitions can't be read now; they are retried."""
         return self._inner.troubles()
 
     def take_notices(self) -> list[str]:
-        """Return what happened to positions since the last call, such as a reset by ``auto_offset_reset``."""
+        """Return notices about positions since the last call, such as resets."""
 
         async def work() -> list[str]:
             return self._inner.take_notices()
@@ -182,7 +182,7 @@ class SyncGroupConsumer(GroupConsumerFacade):
         return self._loop.run(work())
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return the next records as soon as there are some; none if the timeout passes first.
+        """Return the next records, as soon as some arrive; none after the timeout.
 
         Raises:
             TidegaugeError: OFFSET_OUT_OF_RANGE without a reset policy, CORRUPT_MESSAGE, or another error that is not

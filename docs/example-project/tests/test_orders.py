@@ -1,4 +1,4 @@
-"""What becomes of orders when brokers fail."""
+"""Orders survive failures of brokers."""
 
 import asyncio
 

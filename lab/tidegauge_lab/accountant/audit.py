@@ -33,7 +33,7 @@ NEEDS_READS = (
 
 @dataclass(slots=True)
 class Report:
-    """What was found.
+    """The findings of an audit.
 
     Attributes:
         accounts: by acks level, if there is a history.
@@ -41,7 +41,7 @@ class Report:
         partitions: how many were read.
         records: how many the committed log holds.
         replicas: how many were compared.
-        from_disk: those of them that were read from a broker's disk, since it does not respond: partitions by broker.
+        from_disk: the ones read from a broker's disk, since it does not respond: partitions by broker.
         not_checked: what could not be checked, and why.
     """
 
@@ -98,7 +98,7 @@ class Report:
 
 
 def audit(books: Books) -> Report:
-    """Do all checks for which the books have what is needed."""
+    """Do every check whose input the books have."""
     findings = Findings()
     accounts: dict[str, Account] = {}
     not_checked: list[str] = []

@@ -1,10 +1,10 @@
-"""What the accountant compares, and how it tells what it found.
+"""The accountant's input, and the form of its findings.
 
 Everything is of one topic. Offsets ending a range are exclusive; times are microseconds since 1970 (``_us``) where
 producers noted them, milliseconds (``_ms``) where brokers did.
 
 Rules:
-    1. A finding is a violation where no run of a correct cluster can lead to it, given the promises of its acks level;
+    1. A finding is a violation if no run of a correct cluster can lead to it, given the promises of its acks level;
        only violations make the books unbalanced. A phantom is one only when the history is said to be complete: else
        a producer whose history is not at hand may have written it.
     2. Each kind keeps its count and at most ``MAX_EXAMPLES`` examples, so that a million losses stay readable.
@@ -55,7 +55,7 @@ MEANINGS: dict[Kind, str] = {
     Kind.MISPLACED: "acknowledged at one offset, but kept at another",
     Kind.DUPLICATED: "in the log more often than it was sent",
     Kind.REORDERED: "a producer's later record has a lower offset than an earlier one of the same partition",
-    Kind.REORDERED_IN_REAL_TIME: "handed over after another was acknowledged, but stands before it",
+    Kind.REORDERED_IN_REAL_TIME: "handed over after another was acknowledged, but comes before it",
     Kind.DIVERGED: "replicas hold different records at the same offset below the high watermark",
     Kind.DAMAGED: "a replica's file holds bytes that are not a whole, valid batch",
     Kind.HIGH_WATERMARK_BACK: "a leader's high watermark fell within one leader epoch",
@@ -71,7 +71,7 @@ MEANINGS: dict[Kind, str] = {
 
 
 class KeptRecord(NamedTuple):
-    """A record of the committed log. ``leader_epoch`` is that of its batch."""
+    """A record of the committed log. ``leader_epoch`` is its batch's."""
 
     offset: int
     key: bytes | None
@@ -85,7 +85,7 @@ class CommittedLog:
     """One partition as a consumer reads it.
 
     Attributes:
-        log_start_offset: what was below is deleted, not lost.
+        log_start_offset: records below it are deleted, not lost.
         high_watermark: where the reading ended.
         records: by offset.
         has_own_timestamps: records carry their producers' timestamps (CreateTime).
@@ -141,12 +141,12 @@ class RecordMark(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What of a replica cannot be read.
+    """An unreadable stretch of a replica.
 
     Attributes:
         offset: the first offset that is in doubt.
         next_offset: where what can be read goes on; -1: nothing after it was readable.
-        words: in which file, at which byte, and what is wrong.
+        words: the file, the byte position and the defect.
     """
 
     offset: int
@@ -164,8 +164,8 @@ class ReplicaLog:
         records: by offset, read where the log may have been compacted; None: compare the marks.
         has_sparse_batches: a batch holds fewer records than offsets, which compaction alone makes.
         damage: what could not be read, by offset.
-        is_from_disk: read from the files of a broker that does not respond: the high watermark is that of the
-            checkpoint file, and what is missing at the end is fetched once the broker is back.
+        is_from_disk: read from the files of a broker that does not respond: the high watermark is the one in the
+            checkpoint file, and records missing at the end are fetched once the broker is back.
     """
 
     partition: int
@@ -188,7 +188,7 @@ class ReplicaLog:
         return min((one.offset for one in self.damage if one.next_offset < 0), default=None)
 
     def is_damaged_at(self, offset: int) -> bool:
-        """Whether what stands at an offset could not be read."""
+        """Whether the record at an offset could not be read."""
         return any(one.offset <= offset and (offset < one.next_offset or one.next_offset < 0) for one in self.damage)
 
 
@@ -237,7 +237,7 @@ class Example(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """How often a kind was found, by acks level where one applies, with some examples."""
+    """How often a kind was found, by acks level if one applies, with some examples."""
 
     count: int = 0
     by_acks: Counter[str] = field(default_factory=Counter)
@@ -245,7 +245,7 @@ class Tally:
 
 
 class Findings:
-    """Collects what is found."""
+    """Collects findings."""
 
     def __init__(self) -> None:
         self.tallies: dict[Kind, Tally] = {}

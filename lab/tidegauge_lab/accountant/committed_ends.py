@@ -6,12 +6,12 @@ Kafka writes to the page cache and does not flush. If that replica was the only 
 cleanly with what it has left, and the other replicas truncate to it (KAFKA-14139).
 
 Rules:
-    1. The high watermarks of leaders count, each within its leadership: what is below one is committed.
+    1. The high watermarks of leaders count, each within its leadership: records below one are committed.
     2. A leader that begins an epoch with a log that ends below that is convicted, if the event logs hold the
        controller's election of every epoch in between, none of them unclean. A lower high watermark of a new leader is
        no violation: it learns the high watermark a round late (KIP-101).
     3. After an unclean election (KIP-106), or an election that no event log holds, a log that ends lower proves
-       nothing: what was committed before no longer counts.
+       nothing: earlier commits no longer count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Event = Mapping[str, Any]
 
 @dataclass(slots=True)
 class _Partition:
-    """What is committed, the leadership that is newest, and the elections since then by epoch."""
+    """The committed end, the newest leadership, and the elections since then by epoch."""
 
     committed: int = _NOTHING
     committed_by: str = ""

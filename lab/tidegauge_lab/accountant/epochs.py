@@ -1,4 +1,4 @@
-"""What the brokers' own event logs, and the epochs along the log, say: high watermarks and epochs never go back.
+"""Checks by event logs and epochs along the log: high watermarks and epochs never go back.
 
 Rules:
     1. A leader's high watermark never falls within its leadership: from its role as leader under an epoch to its next
@@ -11,9 +11,9 @@ Rules:
     4. Leader epochs never fall along the committed log.
     5. No two brokers lead in the same epoch.
     6. A cleanly elected leader's log does not end below the high watermark of an earlier epoch (``committed_ends``).
-    7. A restore puts other data in place: what was before it is not judged with what comes after.
+    7. A restore puts other data in place: earlier events are not compared with later ones.
 
-Event logs are bounded and may begin in the middle; what is missing proves nothing.
+Event logs are bounded and may begin in the middle; a missing event proves nothing.
 Source: ARCHITECTURE.md I2, I3, I5. Linear.
 """
 
@@ -57,7 +57,7 @@ class EventScan:
         for event in events:
             kind, source = event.get("kind"), str(event.get("source"))
             if kind == "broker" and event.get("state") == "starting":
-                # What it was is known from its disk only; the epoch it was in it must still not fall below.
+                # Its state is known from its disk only; it must still not fall below its former epoch.
                 for (of, _), replica in self._replicas.items():
                     if of == source:
                         replica.role, replica.high_watermark, replica.epochs = "", -1, []
@@ -157,7 +157,7 @@ class EventScan:
 
 
 def _left_by(truncation: Event, epochs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return what a truncation leaves of an epoch cache (rule 3); older brokers note no log start offset."""
+    """Return the epoch cache after a truncation (rule 3); older brokers note no log start offset."""
     new = int(truncation["new"])
     begins_again = new >= int(truncation["old"]) or truncation.get("log_start_offset") == new
     return [] if begins_again else [entry for entry in epochs if entry[1] < new]

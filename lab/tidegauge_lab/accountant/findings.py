@@ -14,14 +14,14 @@ Kind = TypeVar("Kind", bound=Enum)
 
 
 class Meaning(NamedTuple):
-    """What a kind means to a reader."""
+    """The meaning of a kind for a reader."""
 
     guarantee: str
     words: str
 
 
 class Found(Generic[Kind]):
-    """Counts what is found, and keeps some examples of each kind."""
+    """Counts findings, and keeps some examples of each kind."""
 
     def __init__(self) -> None:
         self.counts: dict[Kind, int] = {}
@@ -43,13 +43,13 @@ def found_lines(
     *,
     is_clean: bool,
 ) -> Iterator[str]:
-    """Yield what was found as lines of text, and at last whether the history keeps its guarantees.
+    """Yield the findings as lines of text, and at last whether the history keeps its guarantees.
 
     Args:
         found: the findings.
         meanings: of all kinds, in their order.
         notes: kinds that break nothing; they come last.
-        not_checked: what was not looked at, in words.
+        not_checked: the checks that were left out, in words.
         is_clean: whether nothing is broken.
     """
     order = list(meanings)
@@ -71,7 +71,7 @@ def found_lines(
 
 
 def found_document(found: Found[Kind], meanings: Mapping[Kind, Meaning], notes: Collection[Kind]) -> dict[str, Any]:
-    """Return what was found as a part of a document: ``counts`` of all kinds, and ``findings``."""
+    """Return the findings for a document: ``counts`` of all kinds, and ``findings``."""
     return {
         "counts": {kind.value: found.counts.get(kind, 0) for kind in meanings},
         "findings": [

@@ -1,19 +1,19 @@
 """Finds each sent record in the log, and each record of the log in the history: lost, kept, duplicated, phantom.
 
 Rules:
-    1. An acknowledged record is found where it was acknowledged, if that offset holds its key and value. Where several
+    1. An acknowledged record is found where it was acknowledged, if that offset holds its key and value. If several
        were acknowledged at one offset with equal ones (a failover gave it again), the one whose timestamp is there.
     2. All others are looked for elsewhere: the same key, value and timestamp (not the timestamp where the log has its
        own, LogAppendTime), acknowledged before unknown before failed ones, and within their partition if it is known.
-       Acknowledged ones that rule 4 does not call lost come last: what is found is rather another's of equal content.
+       Acknowledged ones that rule 4 does not call lost come last: a match is rather another record of equal content.
     3. A record of the log that is left over is duplicated where the same key and value was sent and found, whoever
-       wrote it, and a phantom otherwise. Values are best unique; where they are not, all histories must be given.
-    4. Not lost: what lies below the log start offset; what the leader holds above its high watermark, and may still
-       commit; what was sent with acks=0, since nothing was acknowledged. Nor what compaction may remove: a record
+       wrote it, and a phantom otherwise. Values are best unique; if they are not, all histories must be given.
+    4. Not lost: a record below the log start offset, a record above the leader's high watermark, which may still
+       commit, and a record sent with acks=0, since nothing was acknowledged. Nor one for compaction: a record
        without a key, a tombstone, and a record whose key was sent or is kept again later; a tombstone of unknown
        outcome counts as later than all of its key.
-    5. A place is certain where no equal record may have it: acknowledged there, and no equal one at the same offset; or
-       the only free place for its only candidate, whatever the rank but failed. Only what has a certain place is judged
+    5. A place is certain if no equal record may have it: acknowledged there, and no equal one at the same offset; or
+       the only free place for its only candidate, whatever the rank but failed. Only a certain place is judged
        for its order: else one of several equal records of unknown outcome would be convicted in another's stead.
     6. Lost tail: the acknowledged offset is at or above the end of the committed log. Comparing reads alone can't tell
        it from lag; the log was read to its end here, so it is.
@@ -41,7 +41,7 @@ NO_END = 1 << 62
 
 @dataclass(slots=True)
 class Account:
-    """What became of the records of one acks level."""
+    """The fate of the records of one acks level."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -58,12 +58,12 @@ class Account:
 
 @dataclass(slots=True)
 class Matching:
-    """Where each sent record stands.
+    """The place of each sent record.
 
     Attributes:
         offsets: by index in the history; None if it is not in the log.
         partitions: the same.
-        uncertain: indexes of those whose place may be that of an equal record (rule 5).
+        uncertain: indexes of records whose place may belong to an equal one (rule 5).
         accounts: by acks level.
     """
 
@@ -84,10 +84,10 @@ class Ledger:
         self._offsets: list[int | None] = [None] * len(sent)
         self._partitions = [record.partition for record in sent]
         self._claimed = {partition: bytearray(len(log.records)) for partition, log in logs.items()}
-        # Of each content that was found, one record that has it; and what is still to be found, by all that must fit.
+        # One record of each content that was found, and the records not found yet, by all that must match.
         self._found: dict[Content, int] = {}
         self._open: dict[tuple[Content, int, int, int], deque[int]] = {}
-        # What rule 5 needs: slots that were acknowledged several times, and for how many records how much is free.
+        # For rule 5: slots that were acknowledged several times, and the number of free slots for each content.
         self._contested: set[tuple[int, int]] = set()
         self._candidates: Counter[tuple[Content, int, int]] = Counter()
         self._free: Counter[tuple[Content, int, int]] = Counter()
@@ -116,7 +116,7 @@ class Ledger:
         return matching
 
     def _find_where_acknowledged(self, index: int, record: SentRecord, timestamp_ms: int | None = None) -> bool:
-        """Return whether the record's offset holds it (rule 1); a timestamp must be there, too, if one is given."""
+        """Return whether the record's offset holds it, with the timestamp if given (rule 1)."""
         log = self._logs.get(record.partition) if record.is_acknowledged else None
         position = None if log is None else position_of(log, record.offset)
         if log is None or position is None:
@@ -164,7 +164,7 @@ class Ledger:
                     self._free[*alike, ANY_PARTITION] += 1
 
     def _is_certain(self, index: int, partition: int) -> bool:
-        """Return whether a free place is the record's only one, and the record its only candidate (rule 5)."""
+        """Return whether a free place and the record match no other (rule 5)."""
         content, timestamp_ms, _, where = self._open_key(self._sent[index])
         if self._free[content, timestamp_ms, where] != 1:
             return False
@@ -247,7 +247,7 @@ class Ledger:
             acks=record.acks,
         )
 
-    # What is not in the log
+    # Records that are not in the log
 
     def _account(self, matching: Matching) -> None:
         for index, record in enumerate(self._sent):
@@ -284,7 +284,7 @@ class Ledger:
         return latest
 
     def _is_deleted(self, record: SentRecord) -> bool:
-        """Return whether an acknowledged record may have left its log by retention, deletion or compaction (rule 4)."""
+        """Return whether retention, deletion or compaction may have removed a record (rule 4)."""
         log = self._logs.get(record.partition)
         if log is None or record.offset < log.log_start_offset:
             return log is not None

@@ -38,7 +38,7 @@ Interval = tuple[int, int]
 
 
 class Verdict(Enum):
-    """What the brokers' event logs say of an acknowledgement."""
+    """The evidence of the brokers' event logs about an acknowledgement."""
 
     INNOCENT = "innocent"
     GUILTY = "guilty"
@@ -124,7 +124,7 @@ class IsrTimes:
         self._topic_id = ""
 
     def close(self) -> None:
-        """Nothing more is known; what was goes on. Joins what overlaps, for ``verdict``."""
+        """End the input: the last state lasts for ever. Join overlapping intervals, for ``verdict``."""
         for source in list(self._leaders):
             self.ended(source, FOR_EVER_US)
         self._known = joined([*self.enough, *self.too_few])
@@ -151,7 +151,7 @@ class IsrTimes:
 
 
 def _overlaps(intervals: Sequence[Interval], wide: Interval) -> bool:
-    """Return whether one of the joined intervals has a time in common with ``wide``."""
+    """Return whether one of the joined intervals overlaps ``wide``."""
     at = bisect_right(intervals, wide[1], key=lambda interval: interval[0]) - 1
     return at >= 0 and intervals[at][1] > wide[0]
 
@@ -168,7 +168,7 @@ def joined(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def isr_times(topic: str, events: Iterable[Event]) -> dict[int, IsrTimes]:
-    """Return the times of each partition, from the brokers' events in the order of time."""
+    """Return the times of each partition, from the brokers' events by time."""
     found: dict[int, IsrTimes] = {}
     for event in events:
         kind, source = event.get("kind"), str(event.get("source"))
@@ -199,7 +199,7 @@ def check_min_isr(topic: str, sent: Sequence[SentRecord], events: Sequence[Event
 
     Args:
         topic: whose.
-        sent: what was handed over.
+        sent: the records handed to producers.
         events: of the brokers, in the order of time.
         findings: where violations are added.
 

@@ -1,12 +1,12 @@
 """Order: of each producer's records in a partition, and of records in real time.
 
 Rules:
-    1. What one producer was given earlier stands earlier, within a partition. (With acks=1 or 0, retries and several
+    1. A record given to one producer earlier comes earlier, within a partition. (With acks=1 or 0, retries and several
        requests in flight a correct cluster may break this too: Kafka promises it to idempotent producers.)
-    2. What was handed over after another record was acknowledged stands behind it, whoever sent them.
+    2. A record handed over after another was acknowledged comes behind it, whichever producers sent them.
 
-A record is convicted once, by the record furthest behind which it should stand. Records that stand nowhere, or whose
-failure was definite, have no order, nor have those whose place may be that of an equal record (ledger, rule 5). Each
+A record is convicted once, by the furthest record that it should follow. Records that are not in the log, or whose
+failure was definite, have no order, nor have records whose place may be that of an equal record (ledger, rule 5). Each
 record counts at the place where the ledger found it.
 
 Source: Jepsen's Kafka checker (non-monotonic send; real-time order). O(N log N), for the two sorts by time.
@@ -22,7 +22,7 @@ from tidegauge_lab.accountant.ledger import Matching
 
 
 def check_order(sent: Sequence[SentRecord], matching: Matching, findings: Findings) -> None:
-    """Report records that stand before one behind which they belong."""
+    """Report records that come before one that they should follow."""
     by_partition: dict[int, list[int]] = {}
     for index, record in enumerate(sent):
         if matching.offsets[index] is not None and record.outcome != FAIL and index not in matching.uncertain:

@@ -4,21 +4,21 @@ Rules:
     1. Each replica is compared with the leader's; without a leader, with the one of the highest leader epoch, then the
        highest high watermark.
     2. A member of the ISR must agree below the leader's high watermark, and reach it. Another replica must agree below
-       the lower of both high watermarks: what is above it may still be truncated.
-    3. What only one of them keeps, below the other's log start offset, is not compared.
+       the lower of both high watermarks: records above it may still be truncated.
+    3. Records that only one of them keeps, below the other's log start offset, are not compared.
     4. A replica that is in an older epoch than the leader's may have truncation before it, and is held to its own high
        watermark only.
     5. A replica that was read from the disk of a broker that does not respond is held to the high watermark in its
        checkpoint file, and to no more than it has: what it lacks at the end it will fetch.
     6. Each replica of a compacted topic is compacted when its broker comes to it, so two of them may hold different
-       records and different batches. What they both hold at an offset must be equal. A record that only one of
+       records and different batches. Records that they both hold at an offset must be equal. A record that only one of
        them holds must be one that the cleaner may remove (Kafka's Cleaner.shouldRetainRecord): it has no key, it is a
-       tombstone, or a later record has its key. A tombstone that is missing from both logs excuses what was before it,
+       tombstone, or a later record has its key. A tombstone that is missing from both logs excuses earlier records,
        if it may have been above the end of the log that still has the record.
-    7. What cannot be read is reported as damaged and not compared; where the reference's log breaks off, the others
+    7. Unreadable records are reported as damaged and not compared; where the reference's log breaks off, the others
        are compared among themselves.
 
-Where nothing is compacted, marks of whole batches are compared: batches are copied unchanged, and the CRC covers their
+If nothing is compacted, marks of whole batches are compared: batches are copied unchanged, and the CRC covers their
 content. Source: Kafka's ReplicaVerificationTool and LogCleaner; the LogMatching and WeakIsr properties of the public
 TLA+ models of Kafka's replication (docs/results/explorations.md).
 """
@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidegauge_lab.accountant.books import Findings, FirstDifference, Kind, Mark, Place, RecordMark, ReplicaLog
 
 Difference = tuple[int, Mark | None, Mark | None]
-"""Where two logs begin to differ, and what stands there in each."""
+"""The offset at which two logs begin to differ, and the mark there in each."""
 
 
 def reference_of(replicas: Sequence[ReplicaLog]) -> ReplicaLog:
@@ -49,7 +49,7 @@ def bound_of(reference: ReplicaLog, replica: ReplicaLog) -> int:
 
 
 def differences(one: Sequence[Mark], other: Sequence[Mark], begin: int, end: int) -> Iterator[Difference]:
-    """Where two logs differ from ``begin`` to ``end``, once for each stretch that does not stand in both."""
+    """Yield a difference for each stretch from ``begin`` to ``end`` that the two logs do not share."""
     if begin >= end:
         return
     left = [mark for mark in one if mark.next_offset > begin and mark.base_offset < end]

@@ -54,11 +54,11 @@ class TimeLines:
         return cls(tuple(reversed(abandoned)))
 
     def is_abandoned(self, time_ms: float) -> bool:
-        """Whether the data hold nothing of what was acknowledged at a time."""
+        """Whether the data hold nothing that was acknowledged at a time."""
         return any(taken < time_ms <= restored for taken, restored in self.abandoned)
 
     def living(self, sent: Sequence[SentRecord], not_checked: list[str]) -> list[SentRecord]:
-        """Return the records that can be judged (rule 3); ``not_checked`` gets how many can't, and why."""
+        """Return the records to judge (rule 3); ``not_checked`` gets the number of others, and why."""
         if not self.abandoned:
             return list(sent)
         kept: list[SentRecord] = []
@@ -75,7 +75,7 @@ class TimeLines:
         return kept
 
     def living_reads(self, reads: Sequence[ReadRecord], not_checked: list[str]) -> list[ReadRecord]:
-        """Return the reads that can be judged (rule 4); ``not_checked`` gets how many can't, and why."""
+        """Return the reads to judge (rule 4); ``not_checked`` gets the number of others, and why."""
         kept = [read for read in reads if not self.is_abandoned(read.timestamp_ms)]
         if len(kept) < len(reads):
             count = counted(len(reads) - len(kept), "record")

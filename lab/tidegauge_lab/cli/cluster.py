@@ -5,7 +5,7 @@ Contract: ``up -d`` returns once the cluster is ready and prints addresses and t
 ends the processes at once, and data and logs stay. A foreground ``up`` also ends, with 0, when another command took the
 cluster down.
 
-Only the options are here. What the verbs do is imported when they run: ``up`` has a launcher load what nodes need
+Only the options are here. Implementations are imported when a verb runs: ``up`` has a launcher load what nodes need
 meanwhile (``tidegauge_lab.local.launcher.ahead``).
 """
 
@@ -156,7 +156,7 @@ def up(
 
 
 def _is_of_kraft(as_kafka: str) -> bool:
-    """Return whether brokers pass for a release in KRaft mode; whether there is such a release is judged later."""
+    """Return whether the named release is of KRaft mode; its existence is checked later."""
     return not as_kafka.rpartition(":")[2].startswith(("2.", "3."))
 
 

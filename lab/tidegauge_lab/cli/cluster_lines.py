@@ -17,7 +17,7 @@ _EXAMPLE_TOPIC = "orders"
 
 
 def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
-    """Return what ``up`` and ``status`` show: a line per process, and where things lie."""
+    """Return the lines of ``up`` and ``status``: one per process, and the directories."""
     zookeeper, controller = status_now["zookeeper"], status_now["controller"]
     kafkas = {one["id"]: one["address"] for one in status_now["kafka_brokers"]}
     lines = [_controller_line(one) for one in status_now["controllers"]]
@@ -50,7 +50,7 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
 
 
 def _controller_line(controller: dict[str, Any]) -> str:
-    """Return the line of a controller of a quorum: its process, and what it is in the quorum."""
+    """Return the line of a quorum's controller: its process, and its role there."""
     role = ""
     if controller["role"] is not None:
         role = f"  {controller['role']}, epoch {controller['epoch']}, log end {controller['log_end_offset']}"
@@ -76,7 +76,7 @@ def _process(pid: int | None) -> str:
 
 
 def next_commands(cluster: LocalCluster) -> list[str]:
-    """Return the next commands to paste: a topic, records, a failover, the wait for it, and what it did.
+    """Return the next commands to paste: a topic, records, a failover, and its result.
 
     A cluster of one broker starts it again: no other broker could lead.
     """
@@ -95,7 +95,7 @@ def next_commands(cluster: LocalCluster) -> list[str]:
 
 
 def where_to_go_on(cluster: LocalCluster) -> list[str]:
-    """Return what the detached ``up`` says last: the page, and the list of verbs."""
+    """Return the last lines of the detached ``up``: the page and the verbs."""
     where = directory_argument(cluster.directory)
     return [f"Live in a browser: `tidegauge watch{where}`. Verbs: `tidegauge --help`."]
 
@@ -110,7 +110,7 @@ def _bootstrap_argument(servers: BootstrapServers) -> str:
 
 
 def held_line(held: dict[str, Any]) -> str:
-    """Return what ``status`` says of a partition where transactions hold readers; it comes from ``status_now``."""
+    """Return the line of ``status`` about a partition whose readers transactions hold."""
     stable, high_watermark = held["last_stable_offset"], held["high_watermark"]
     return (
         f"Partition {held['topic']}-{held['partition']}  readers of committed records are held at the LSO {stable}, "

@@ -53,7 +53,7 @@ kraft_option = click.option(
 
 
 def is_kraft(*, asked: bool) -> bool:
-    """Return whether a new cluster is to be in KRaft mode: by ``--kraft``, or by TIDEGAUGE_MODE.
+    """Return whether ``--kraft`` or TIDEGAUGE_MODE ask for KRaft mode.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the variable names no mode.
@@ -84,7 +84,7 @@ def complete_lab(_: click.Context, __: click.Parameter, begin: str) -> list[str]
 
 
 def complete_scenario(_: click.Context, __: click.Parameter, begin: str) -> list[CompletionItem]:
-    """Return the names of scenarios that begin so, for Tab in the shell; if there is none, files."""
+    """Return scenario names, or else files, with this prefix, for completion."""
     from tidegauge_lab.scenario.loader import shipped_names  # noqa: PLC0415 - only Tab pays for it
 
     found = [CompletionItem(name) for name in shipped_names() if name.startswith(begin)]

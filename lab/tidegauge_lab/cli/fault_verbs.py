@@ -74,7 +74,7 @@ def fault_verb(kind: FaultKind) -> click.Command:
 
 
 def declared_options(kind: Declaration) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds an option for each declared parameter; ``taken_values`` reads them."""
+    """Return a decorator that adds declared parameters as options; ``taken_values`` reads them."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for parameter in reversed(kind.parameters):
@@ -85,12 +85,12 @@ def declared_options(kind: Declaration) -> Callable[[Callable[..., Any]], Callab
 
 
 def declared_option(parameter: Parameter, keyword: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the option of a declared parameter; the verb gets its value under this keyword."""
+    """Return a decorator that adds a declared parameter's option under this keyword."""
     return click.option(_spelled(parameter.name), keyword, **_option(parameter))
 
 
 def taken_values(kind: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the declared parameters, by their names, out of a verb's options."""
+    """Return the values of the declared parameters, by name, from a verb's options."""
     return {one.name: options[_option_name(one.name)] for one in kind.parameters}
 
 
@@ -99,7 +99,7 @@ def _spelled(name: str) -> str:
 
 
 def _sentence(problem: str, name: str) -> str:
-    """Return a problem of a declared fault as the command line says it: with the verb where it has the fault's name."""
+    """Return a declared fault's problem, worded with the verb instead of its name."""
     if problem.startswith(f"{name} "):
         return f"{name.replace('_', '-')}{problem.removeprefix(name)}."
     return f"{problem[0].upper()}{problem[1:]}."

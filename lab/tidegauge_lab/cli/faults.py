@@ -2,7 +2,7 @@
 
 Contract: targets are ids, ``zookeeper``, or a role that is resolved once, a word or an option; wrong usage (no target,
 ids and a role together, an id that is no number) ends with 2 before anything was contacted. Each verb returns when its
-effect is true and prints a line per process; what was so already exits 0 too.
+effect is true and prints a line per process; a repeated fault exits with 0 too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_targets(
     controller: bool,
     coordinator_of: Coordinated | None = None,
 ) -> Role | list[Target]:
-    """Return the role, or the ids, that were given (an empty list for neither); one way at a time.
+    """Return the given role or ids; an empty list if neither is given.
 
     Raises:
         click.UsageError: two ways at once.
@@ -138,7 +138,7 @@ def _run(kind: ActionKind, options: Mapping[str, Any], fits: ProcessState, value
 
 
 def _next_steps(role: Role | None, killed: Sequence[Target], directory: Path, *, is_expired: bool = False) -> list[str]:
-    """Return what to wait for after a kill: others learn of it only when the broker's membership ends."""
+    """Return the next commands after a kill, which shows once the broker's membership ends."""
     was_leader = role is not None and role.kind is RoleKind.LEADER
     at = role.partition if role is not None and was_leader else "T-P"
     which = "" if was_leader else " (for a partition T-P that it led)"

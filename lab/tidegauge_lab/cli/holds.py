@@ -1,6 +1,6 @@
 """``tidegauge hold-fetch`` and ``step-fetch``: a follower, round by round (docs/faults.md).
 
-A step prints what was requested and returned, and what the round changed at the follower and at the leader. A refused
+A step prints the request, the response, and the changes at the follower and at the leader. A refused
 round is reported with the error's name, and the exit code is 1; further rounds are not tried then.
 """
 

@@ -1,7 +1,7 @@
 """``tidegauge inject-error``, ``hold-requests``, ``inject-disk``, ``skew-clock``, ``expire-session``, ``sync``.
 
 Counts are the same everywhere: the first call (operation) is met, or the Nth with ``--nth``, once or ``--times`` in a
-row (0: without end), each with ``--probability``. `tidegauge faults` lists what is in force, ``--clear`` ends it.
+row (0: without end), each with ``--probability``. `tidegauge faults` lists active faults, ``--clear`` ends it.
 """
 
 from __future__ import annotations

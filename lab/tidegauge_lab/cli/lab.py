@@ -144,14 +144,14 @@ def start(
 
 
 def _where(cluster: LocalCluster, *, is_chosen: bool) -> list[str]:
-    """Return where the cluster is; the commands have the addresses of its own brokers already."""
+    """Return lines with the cluster's directory and its addresses for clients."""
     addresses = listening(cluster)
     lines = [f"The cluster is up, in {cluster.directory}", f"Kafka clients use {','.join(addresses)}"]
     return lines + other_addresses(addresses[0], is_chosen=is_chosen)
 
 
 def other_addresses(first: str, *, is_chosen: bool) -> list[str]:
-    """Return what is said of addresses that are not those of the lab's page.
+    """Return a remark if addresses differ from the lab's page.
 
     Args:
         first: the address of the first broker.

@@ -1,10 +1,10 @@
 """``tidegauge metadata-tree``: the metadata of a cluster in KRaft mode as a tree, the counterpart of ``zk-tree``.
 
 It has kafka-metadata-shell's names below ``/image``. Each line is a node: its name indented by its depth, and behind a
-leaf's name its text. A path shows what is below it, and that of a leaf its text alone, as ``ls`` and ``cat`` do there.
+leaf's name its text. A path shows the nodes below it, and a leaf its text alone, as ``ls`` and ``cat`` do there.
 JSON: ``{"source","offset","nodes":[{"path","value"}]}``; the value of a directory is null.
 
-The files are read as they are, also those of a running node: without another word those of the active controller, up to
+The files are read as they are, also those of a running node: by default the active controller's, up to
 its high watermark. Without one, the log of the node that has most, and a remark: its end need not be committed.
 Source: ``org.apache.kafka.shell.MetadataShell`` and its commands ``ls``, ``cat``, ``find``.
 """
@@ -38,7 +38,7 @@ _NAMED = 12
 
 
 class Found(NamedTuple):
-    """Where metadata were read, and what was read.
+    """Metadata, and the place they were read from.
 
     Attributes:
         source: the directory or file.
@@ -82,7 +82,7 @@ def read_snapshot_file(path: Path) -> Found:
     """Read a snapshot file.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, its name is not that of a snapshot; CORRUPT_MESSAGE, it can't be read.
+        TidegaugeError: INVALID_REQUEST, its name is no snapshot's; CORRUPT_MESSAGE, it can't be read.
     """
     name = parse_snapshot_name(path.name)
     if name is None:
@@ -135,7 +135,7 @@ def read_cluster(directory: Path) -> Found:
 
 
 def _places(directory: Path, file: ClusterFile) -> dict[int, Path]:
-    """Return the log directory with the metadata log of each node, by its id; controllers first."""
+    """Return the directory of each node's metadata log, by id; controllers first."""
     assert file.quorum is not None
     found = {one.id: layout.controller_data(directory, one.id) for one in file.quorum.separate}
     return found | {one: layout.broker_data(directory, one) for one in file.broker_ids}
@@ -147,7 +147,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _at(tree: Tree, path: str) -> Tree | str:
-    """Return what is at a path.
+    """Return the node at a path.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, there is nothing; the sentence says how far the path goes.

@@ -76,7 +76,7 @@ def _added(config: Path, asked: list[str]) -> _Added:
     """Make the controller of a properties file a voter.
 
     Raises:
-        TidegaugeError: INVALID_CONFIG, the file is not that of a controller; or the leader refuses.
+        TidegaugeError: INVALID_CONFIG, the file is no controller's; or the leader refuses.
     """
     settings = read_node_settings(read_properties(config.read_text(encoding="utf-8")), socket.gethostname())
     if not settings.is_controller:

@@ -85,10 +85,10 @@ def start(
     detach: bool,
     has_new_settings: bool,
 ) -> None:
-    """Start what is down, tell what there is, and stay in front unless that is not wanted.
+    """Start the processes that are down, print them, and stay in front unless detached.
 
     Args:
-        cluster: what is started.
+        cluster: the cluster to start.
         output: how the verb prints.
         control: where the control interface listens; None: it is not started.
         control_names: host names under which it is reached.
@@ -170,7 +170,7 @@ def _stay_in_front(cluster: LocalCluster) -> None:
 
 
 def _end_interrupted(cluster: LocalCluster) -> None:
-    """Take the cluster down after Ctrl-C, or where nothing reads what `up` prints; Ctrl-C again does it at once."""
+    """Take the cluster down after Ctrl-C, or if no reader of `up` is left; Ctrl-C again does it at once."""
     try:
         say("Taking the cluster down; Ctrl-C again kills it at once")
         cluster.down()

@@ -2,7 +2,7 @@
 
 Contract (docs/scenarios.md): ``list`` prints a line each: name, two spaces, one sentence. ``run`` starts a
 cluster of its own in a temporary directory on free ports and takes it down at the end, also on failure, on Ctrl-C, and
-where it is killed; it never touches the one in ``--dir``. Exit 0 when every expectation held, also where the
+if it is killed; it never touches the one in ``--dir``. Exit 0 when every expectation held, also where the
 expectation is that data is lost; 1 when one did not, or the file is wrong; 124 when the scenario's limit is over. In
 text the story has a sentence for each step, its author's notes, and the states; ``--verbose`` adds the steps as the
 file has them. Text is in Chinese if the locale is Chinese; ``--language`` decides otherwise.
@@ -40,12 +40,12 @@ from tidegauge_lab.scenario.themes import cure_of, is_about, theme_of, themes
 def scenario(context: click.Context, output: str, directory: Path, bootstrap_server: str | None) -> None:
     """Stories of failures, played on real processes."""
     del directory, bootstrap_server
-    # Options may stand anywhere after the verb: what stands here is the default of what follows.
+    # Options may come anywhere after the verb: the ones given here are defaults of the subcommand.
     context.default_map = {name: {"output": output} for name in ("list", "show", "run")}
 
 
 @scenario.command("list")
-@click.option("--theme", type=click.Choice([one.name for one in themes()]), help="Only those of this theme.")
+@click.option("--theme", type=click.Choice([one.name for one in themes()]), help="Only scenarios of this theme.")
 @click.option("--find", metavar="WORDS", default="", help="Only those with all of these words in name, title or text.")
 @language_option
 @offline_verb_options
@@ -101,7 +101,7 @@ def show(name: str, output: str, directory: Path, bootstrap_server: str | None) 
 @scenario.command()
 @click.argument("name", metavar="NAME-or-FILE", shell_complete=complete_scenario)
 @click.option("--keep", is_flag=True, help="Keep the directory with the cluster's data and logs.")
-@click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and what is expected.")
+@click.option("--verbose", is_flag=True, help="Also show each step as the file has it, and its expectations.")
 @click.option(
     "--zookeeper",
     type=ZOOKEEPER_ADDRESS,
@@ -159,7 +159,7 @@ def run(
 
 
 def held(expectations: int) -> str:
-    """Say that what was expected held."""
+    """Say that the expectations held."""
     if expectations == 0:
         return "played to its end; it expects nothing"
     return "its one expectation held" if expectations == 1 else f"all {expectations} expectations held"

@@ -33,7 +33,7 @@ def snapshot(name: str, directory: Path, output: str) -> None:
 @output_option
 @lab_verb
 def restore(name: str, directory: Path, output: str) -> None:
-    """Put the data of a snapshot in place of what is there; the cluster is up and ready afterwards."""
+    """Replace the data by a snapshot's; the cluster is up and ready afterwards."""
     began = time.monotonic()
     cluster = LocalCluster(directory)
     cluster.restore(name)

@@ -1,6 +1,6 @@
-"""What the verbs share that reach into broker processes: where the brokers are, and how they are asked.
+"""Common parts of the verbs that reach into broker processes: finding the brokers, and asking them.
 
-With ``-b`` or its variable the brokers are those that live in the responding broker's metadata; else those of the
+With ``-b`` or its variable the brokers are the live ones in the responding broker's metadata; else the brokers of the
 cluster in ``--dir``, whether they run or not.
 """
 
@@ -48,7 +48,7 @@ def with_switches(
 
 
 async def kafka_brokers_of(switches: Switches) -> dict[int, str]:
-    """Return the Apache Kafka brokers that the others name, by id, with their addresses for Kafka clients."""
+    """Return the client addresses of Apache Kafka brokers by id, as the others name them."""
     channels = Channels(switches.security)
     try:
         observer = Observer(switches.addresses, channels, None)
@@ -59,21 +59,21 @@ async def kafka_brokers_of(switches: Switches) -> dict[int, str]:
 
 
 def kafkas(broker_id: int, address: str) -> TidegaugeError:
-    """Return the error for what the lab can't do: its switches are inside Tidegauge's brokers."""
+    """Return the error for an Apache Kafka broker, which has none of the lab's switches."""
     return TidegaugeError(
         ErrorCode.LISTENER_NOT_FOUND,
         f"broker {broker_id} at {address} is an Apache Kafka broker: the lab's faults, holds and inner views are in "
-        "Tidegauge's brokers only. What it sends to them can be held, delayed or isolated there",
+        "Tidegauge's brokers only. Its requests to them can be held, delayed or isolated there",
     )
 
 
 def means_directory(bootstrap_server: str | None) -> bool:
-    """Return whether the brokers are those of the cluster in ``--dir``."""
+    """Return whether the brokers belong to the cluster in ``--dir``."""
     return bootstrap_server is None and not os.environ.get(BOOTSTRAP_VARIABLE)
 
 
 async def _switches(directory: Path, bootstrap_server: str | None) -> Switches:
-    """Those of all brokers, and of the controllers of a local cluster."""
+    """Return the switches of all brokers, and of a local cluster's controllers."""
     if means_directory(bootstrap_server):
         return Switches.of_cluster(load_cluster_file(directory, BROKERS_BY_ADDRESS))
     async with Admin(servers(bootstrap_server, directory)) as admin:

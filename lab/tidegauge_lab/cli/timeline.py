@@ -94,7 +94,7 @@ def timeline(
     """
     partitions = [*about, *partitions]
     if (svg is not None or html is not None) and follow:
-        raise click.UsageError("--svg and --html show what has happened; they can't follow")
+        raise click.UsageError("--svg and --html show the past; they can't follow")
     if html is not None and (svg is not None or topics or partitions or brokers or kinds):
         raise click.UsageError("--html needs all events, and has no other output: only --since and --until go with it")
     choice = Choice(frozenset(topics), frozenset(partitions), frozenset(brokers), frozenset(kinds), since, until)
@@ -148,7 +148,7 @@ def _require_known(choice: Choice, events: Sequence[Mapping[str, Any]], director
 
 
 def _unnamed(what: str, seen: Sequence[str], kind: str) -> TidegaugeError:
-    """Return the error for what no event names, with what the events do name."""
+    """Return the error for a name in no event; it lists known names."""
     more = ", ..." if len(seen) > MOST_NAMED else ""
     known = f"there are events of {', '.join(seen[:MOST_NAMED])}{more}" if seen else f"there are none of any {kind}"
     return TidegaugeError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no event names the {what}; {known}")

@@ -1,4 +1,4 @@
-"""What verbs of the lab share that need nothing of the lab loaded: addresses as options, and errors as sentences."""
+"""Common parts of the lab's verbs that load nothing of it: address options, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AddressType(click.ParamType[str]):
     """An address on the command line, as text.
 
     Args:
-        read: reads it, and raises TidegaugeError or ValueError where it is none.
+        read: reads it, and raises TidegaugeError or ValueError if it is none.
     """
 
     name = "HOST:PORT"
@@ -28,7 +28,7 @@ class AddressType(click.ParamType[str]):
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text, or fail as a usage error, before anything is started or contacted."""
+        """Return the text, or fail as a usage error before anything starts."""
         try:
             self._read(str(value))
         except TidegaugeError as problem:

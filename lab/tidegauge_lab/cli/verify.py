@@ -1,7 +1,7 @@
 """``verify``: the accountant audits a topic: lost, kept though failed, duplicated, reordered, diverged.
 
-Exit 0 when the books balance, 1 when they don't, or when they could not be read. What could not be checked, and why, is
-said each time: a check that was not made has found nothing.
+Exit 0 when the books balance, 1 when they don't, or when they could not be read. Checks not made, and why, are
+listed each time: a check that was not made has found nothing.
 
 With ``--transactions`` and ``--shares`` histories that any Kafka client may have written are judged too
 (docs/histories.md), or, without a topic, alone: then no cluster is asked.
@@ -89,7 +89,7 @@ def verify(
     """Compare the responses that producers got with the committed log and with all replicas.
 
     With --transactions and --shares: judge histories of transactions and of share groups that any client has written.
-    Without TOPIC no cluster is asked; with TOPIC what is committed of it now is the final poll of transactions.
+    Without TOPIC no cluster is asked; with TOPIC its committed records are the final poll of transactions.
     """
     of_shares = judge_shares(read_share_histories(shares)) if shares else None
     if topic is None:
@@ -112,7 +112,7 @@ def verify(
 
 
 def _tell(report: Report | None, judgement: Judgement | None, of_shares: ShareJudgement | None, output: str) -> None:
-    """Print what was found; exit 1 if anything was that must not be."""
+    """Print the findings; exit 1 if one is a violation."""
     if output == JSON:
         document = {} if report is None else report.to_json()
         if judgement is not None:
@@ -133,7 +133,7 @@ def _tell(report: Report | None, judgement: Judgement | None, of_shares: ShareJu
 
 
 def own_directories(bootstrap: list[str], directory: Path) -> tuple[Path | None, dict[int, Path]]:
-    """Return the directories of event logs and broker logs, if the cluster asked is the one in the directory."""
+    """Return the directories of event and broker logs, if the cluster is the directory's."""
     if not (directory / FILE_NAME).exists():
         return None, {}
     file = load_cluster_file(directory)

@@ -3,7 +3,7 @@
 Each line is a znode: its name indented by its depth, its data, and behind ``#`` its version, and for an ephemeral one
 whose session owns it. With ``--watch`` the changes follow, a line each: ``+`` created, ``~`` changed, ``-`` deleted.
 JSON: one document ``{"znodes":[{"path","data","version","czxid","owner"}]}``, with ``--watch`` an object a line, the
-changes with ``"change"`` too; data that is not UTF-8 stands as ``{"base64": ...}``, ZooKeeper's null as null.
+changes with ``"change"`` too; data that is not UTF-8 is written as ``{"base64": ...}``, ZooKeeper's null as null.
 The address comes from ``--zookeeper``, else from the cluster in ``--dir``. A ZooKeeper that does not respond costs five
 seconds and one sentence.
 """
@@ -133,7 +133,7 @@ def line_of(path: str, znode: Znode, owners: Mapping[int, str], *, whole_path: b
 
 
 def changes(old: Tree, new: Tree) -> Iterator[tuple[str, str, Znode]]:
-    """Return what changed between two looks: sign, path, znode; a znode that was created again counts as changed."""
+    """Yield sign, path and znode of each change; a recreated znode counts as changed."""
     for path in [*new, *(path for path in old if path not in new)]:
         if path not in new:
             yield "-", path, old[path]
@@ -159,7 +159,7 @@ _GIVEN = "check the address that --zookeeper gives, and that it runs"
 
 
 def _client(zookeeper: str | None, directory: Path) -> _Client:
-    """Return a client of the ZooKeeper that was given, else of the one of the cluster in the directory.
+    """Return a client of the given ZooKeeper, or else of the directory's cluster.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the cluster is in KRaft mode.
@@ -187,7 +187,7 @@ def _start_of(directory: Path) -> str:
     "--zookeeper",
     type=ZOOKEEPER_ADDRESS,
     metavar="HOST:PORT[/CHROOT]",
-    help="Which ZooKeeper; else that of the cluster in --dir.",
+    help="Which ZooKeeper; else the one of the cluster in --dir.",
 )
 @click.option("--watch", is_flag=True, help="Go on with what changes, until Ctrl-C.")
 @directory_option

@@ -47,7 +47,7 @@ def advertise(
     Args:
         local: the cluster.
         addresses: ``host:port`` by the broker's id.
-        forget: deletes what has precedence over the files.
+        forget: deletes settings that override the files.
 
     Raises:
         RefusedError: 400, a name is no broker id or a value no address; 404, there is no such broker.

@@ -48,7 +48,7 @@ class Asked:
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text is a whole number that is not too long to be read."""
+    """Return whether a text is a whole number of limited length."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 

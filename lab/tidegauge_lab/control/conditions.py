@@ -1,4 +1,4 @@
-"""What ``/v1/wait`` waits for: the conditions of ``tidegauge wait``, read from JSON. Pure."""
+"""The conditions of ``/v1/wait``: the conditions of ``tidegauge wait``, read from JSON. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kind_in(body: Mapping[str, Any]) -> str:
 
 
 def cluster_conditions(kind: str, wanted: Any) -> tuple[list[Condition], list[TopicPartition]]:
-    """Return the conditions on partitions, of which all must hold, and the partitions that they name.
+    """Return conditions that must all hold, and the partitions that they name.
 
     Raises:
         RefusedError: 400, a name is no partition.

@@ -20,7 +20,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/\\\s]+))(
 
 
 def refusal(headers: Mapping[str, str], names: Collection[str], token: str) -> tuple[int, str]:
-    """Return the status and the sentence with which a request is refused; status 0 if it is served.
+    """Return status and sentence of a refusal; status 0 if the request is served.
 
     Args:
         headers: of the request; names in lower case.
@@ -43,7 +43,7 @@ def refusal(headers: Mapping[str, str], names: Collection[str], token: str) -> t
 
 
 def host_of(header: str) -> str:
-    """Return the host in a Host header, without port and brackets, in lower case; empty if the header is malformed.
+    """Return the host of a Host header in lower case; empty if malformed.
 
     Text after the brackets of an address, such as ``[::1].example.org``, makes a name of another DNS.
     """

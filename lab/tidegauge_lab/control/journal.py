@@ -27,7 +27,7 @@ class Journal:
             self._kept.append({"number": self._last, **event})
 
     def after(self, number: int, limit: int) -> dict[str, Any]:
-        """Return the events behind a number, and whether some between are no longer kept."""
+        """Return the events behind a number, and whether some were dropped."""
         found = [event for event in self._kept if event["number"] > number][:limit]
         first = self._last - len(self._kept) + 1
         return {

@@ -1,4 +1,4 @@
-"""JSON of the interface: that of a large cluster is written in portions, with turns of the event loop between."""
+"""JSON of the interface: a large document is written in portions, with turns of the event loop between."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def rendered(value: Any) -> bytes:
 
 
 def _portions(value: Any) -> Iterator[str]:
-    """Yield the text of a value, that of each member of an object by itself, and a long list or object in portions."""
+    """Yield the text of a value: each member of an object by itself, a long list or object in portions."""
     if isinstance(value, dict) and any(map(_is_long, value.values())):
         separator = "{"
         for key, member in value.items():

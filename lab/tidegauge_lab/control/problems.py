@@ -1,4 +1,4 @@
-"""What an error is over HTTP: a status, Kafka's or our name of it, a sentence, and what is true instead. Pure."""
+"""Errors over HTTP: a status, Kafka's or our name of it, a sentence, and the actual state. Pure."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def not_found(message: str, name: str = "NOT_FOUND") -> RefusedError:
 
 
 def not_so(message: str, actual: Any) -> RefusedError:
-    """Return the refusal of a wait that ran out, with what is true instead."""
+    """Return the refusal of an expired wait, with the actual state."""
     return RefusedError(408, ErrorCode.REQUEST_TIMED_OUT.name, message, actual=actual)
 
 
 def refused(problem: TidegaugeError) -> RefusedError:
-    """Return an error of the cluster as a refusal: 400, 404, 408, or 409 for what can't be done now."""
+    """Return an error of the cluster as a refusal: 400, 404, 408 or 409."""
     if problem.code in _MALFORMED:
         status = 400
     elif problem.code in _NOT_FOUND:
@@ -66,11 +66,11 @@ def refused(problem: TidegaugeError) -> RefusedError:
 
 
 def unwritable(problem: OSError) -> RefusedError | None:
-    """Return an error of the disk beneath the cluster as a refusal; None: it is another error."""
+    """Return an error of the cluster's disk as a refusal; None: another error."""
     if not is_of_a_disk(problem):
         return None
     sentence = (
-        f"{unusable(problem)}; this request has ended where it was. Brokers whose disk is full halt, too: make room, "
+        f"{unusable(problem)}; this request has ended half-done. Brokers whose disk is full halt, too: make room, "
         "then POST /v1/reset starts them"
     )
     return RefusedError(409, ErrorCode.KAFKA_STORAGE_ERROR.name, sentence)

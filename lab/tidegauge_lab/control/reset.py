@@ -1,7 +1,7 @@
 """The cluster as it was before a test: every process up, nothing in force, no topics or groups of the test's.
 
 Rules:
-    1. Processes and faults first: what is deleted afterwards is deleted on all brokers.
+    1. Processes and faults first: later deletions then reach all brokers.
     2. A topic is deleted when no broker knows it and its znodes are removed: only then can its name be used again.
     3. Members of a group are removed, since a client that was killed stays a member until its session times out. A
        client that runs joins again; a group that is not empty after that is refused as what it is.
@@ -37,14 +37,14 @@ _AGAIN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What was there before."""
+    """The topics and groups that a reset keeps."""
 
     topics: frozenset[str] = field(default_factory=frozenset)
     groups: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
     async def of(cls, admin: Admin) -> Baseline:
-        """Return what is there now.
+        """Return the present topics and groups.
 
         Raises:
             TidegaugeError: no broker responds.
@@ -54,7 +54,7 @@ class Baseline:
         return cls(frozenset(topics), frozenset(groups))
 
     def added(self, topics: Iterable[str], groups: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return the topics and the groups that came since, without internal topics (rule 4)."""
+        """Return topics and groups added since, without internal topics (rule 4)."""
         return (
             sorted({*topics} - self.topics - INTERNAL_TOPICS),
             sorted({*groups} - self.groups),
@@ -62,7 +62,7 @@ class Baseline:
 
 
 def save_baseline(directory: Path, baseline: Baseline) -> None:
-    """Note what was there before."""
+    """Write the baseline to the directory."""
     path = layout.control_process(directory).directory / layout.BASELINE_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     value = {"topics": sorted(baseline.topics), "groups": sorted(baseline.groups)}
@@ -70,7 +70,7 @@ def save_baseline(directory: Path, baseline: Baseline) -> None:
 
 
 def load_baseline(directory: Path) -> Baseline | None:
-    """Return what was noted; None if nothing was, or a snapshot was restored since.
+    """Return the noted baseline; None without one, or after a restore.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the note is damaged.
@@ -85,19 +85,19 @@ def _baseline_of(value: Any) -> Baseline:
 
 
 def forget_baseline(directory: Path) -> None:
-    """Forget what was there before."""
+    """Delete the noted baseline."""
     (layout.control_process(directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
 
 
 async def _groups_of(admin: Admin, topics: Collection[str]) -> list[str]:
-    """Return the names of all groups; without the internal topic there are none, and no coordinator to ask."""
+    """Return the names of all groups; none without the internal topic."""
     if INTERNAL_TOPICS.isdisjoint(topics):
         return []
     return [one.group_id for one in await admin.list_groups(timeout_ms=_TIMEOUT_MS)]
 
 
 async def reset(local: LocalCluster, baseline: Baseline, faults: Faults, *, with_topics: bool) -> dict[str, Any]:
-    """Reset the cluster; return what was deleted, and how long it took.
+    """Reset the cluster; return the deleted topics and groups, and the duration.
 
     Raises:
         TidegaugeError: a process does not start, or a deletion failed.

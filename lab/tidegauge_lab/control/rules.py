@@ -45,14 +45,14 @@ class Faults:
         self._directory = directory
 
     async def begin(self) -> None:
-        """Bring the brokers to what is noted: a control server may have died in the middle of a change."""
+        """Send the brokers the noted rules: a control server may have died in the middle of a change."""
         async with self._changing() as noted:
             with contextlib.suppress(RefusedError):  # a paused broker is notified with the next change
                 await self._notify(noted)
 
     @contextlib.asynccontextmanager
     async def _changing(self) -> AsyncIterator[NotedFaults]:
-        """Hold the faults against every other change, also of another control server; give what is noted."""
+        """Hold the faults against every other change, also of another control server; yield the noted faults."""
         room = noted_faults.directory_of(self._directory)
         (room / layout.TALLIES).mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
@@ -61,7 +61,7 @@ class Faults:
             yield await self._noted()
 
     async def _noted(self) -> NotedFaults:
-        """Return what is noted. Thousands of rules take a tenth of a second: they are read beside the event loop."""
+        """Return the noted faults, read off the event loop: thousands take a tenth of a second."""
         return await asyncio.to_thread(noted_faults.load, self._directory)
 
     async def _note(self, wanted: NotedFaults) -> None:
@@ -71,7 +71,7 @@ class Faults:
         """Put rules in force; return the fault's id.
 
         Raises:
-            RefusedError: 400, one is no rule; 404, it names an unknown broker; 409, a broker does not respond, and
+            RefusedError: 400, one is no rule. 404, it names an unknown broker. 409, a broker does not respond, and
                 nothing was changed.
         """
         known = {broker.id for broker in load_cluster_file(self._directory).brokers}
@@ -108,7 +108,7 @@ class Faults:
         return ended
 
     async def _change(self, before: NotedFaults, wanted: NotedFaults) -> None:
-        """Note what is wanted and bring it to the brokers. Rule 2."""
+        """Note the wanted faults and send them to the brokers. Rule 2."""
         await self._note(wanted)
         try:
             await self._notify(wanted)
@@ -135,7 +135,7 @@ class Faults:
         return await asyncio.to_thread(_view, fault_id, rules, await self._held(noted))
 
     async def _held(self, noted: NotedFaults) -> dict[str, dict[int, int]]:
-        """Return what each rule holds, by its id and the brokers at which it is in force. Rule 4."""
+        """Return each rule's held requests, by id and broker. Rule 4."""
         found: dict[str, dict[int, int]] = {}
 
         async def ask(switches: Switches, broker_id: int) -> None:
@@ -184,7 +184,7 @@ class Faults:
 
 
 def wires_of(rule: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return which wires' requests a rule that has been read meets, for a response."""
+    """Return the wires whose requests a rule affects, for a response."""
     return {"acts_on": list(read_rule(rule).acts_on)}
 
 

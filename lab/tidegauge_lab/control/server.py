@@ -1,6 +1,6 @@
 """The control server: a Starlette application from the declared endpoints, and uvicorn.
 
-Every response is JSON; an error is ``{"error": {"name", "message"}}`` with what is true instead beside it.
+Every response is JSON; an error is ``{"error": {"name", "message"}}`` with the actual state beside it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidegauge_lab.http_server import HttpServer
 
 _STATUS_NAMES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 _WITH_SLASHES = frozenset({"target", "group", "transaction"})
-"""Names in paths that may hold slashes: those of groups and transactional ids."""
+"""Names in paths that may hold slashes: of groups and transactional ids."""
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _SHUTDOWN_SECONDS = 3
 _IDLE_SECONDS = 3600
@@ -40,7 +40,7 @@ is the client that closes. A request that crosses the server's closing would be 
 
 
 class Served(Protocol):
-    """What the server serves: a method for each endpoint, by its name."""
+    """The implementation behind the server: a method for each endpoint, by its name."""
 
     async def close(self) -> None:
         """End."""
@@ -69,7 +69,7 @@ def application(control: Served, *, names: Collection[str] = (), token: str = ""
     """Return the application.
 
     Args:
-        control: does what is asked; it has been started, and is closed when the application ends.
+        control: does the work of requests; it has been started, and is closed when the application ends.
         names: host names besides localhost under which it is reached.
         token: that each request needs; empty: none.
     """

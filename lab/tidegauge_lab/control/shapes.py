@@ -1,7 +1,7 @@
 """JSON Schema (draft 2020-12), the part that the interface's bodies use, and a check of a value against it. Pure.
 
 Contract: ``problem`` returns the first thing that is wrong with a value, as a sentence that names the place. The
-schemas are those that the OpenAPI document shows, so what is described is what is accepted.
+schemas are those that the OpenAPI document shows, so description and acceptance agree.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def object_of(
 
 
 def map_of(values: Schema, about: str) -> dict[str, Any]:
-    """Return the schema of an object with any names, at least one, each with such a value."""
+    """Return the schema of a non-empty object with such values."""
     return {"type": "object", "description": about, "additionalProperties": dict(values), "minProperties": 1}
 
 
@@ -76,7 +76,7 @@ def shown(value: Any) -> str:
 
 
 def problem(schema: Schema, value: Any, at: str = "") -> str:
-    """Return what is wrong with a value, and where; empty if it fits the schema."""
+    """Return the defect of a value and its place; empty if valid."""
     name = at or "the body"
     if "anyOf" in schema:
         found = [problem(one, value, at) for one in schema["anyOf"]]
@@ -129,7 +129,7 @@ def _object_problem(schema: Schema, value: Mapping[str, Any], at: str) -> str:
 
 
 def _alternatives_problem(schema: Schema, value: Mapping[str, Any], name: str) -> str:
-    """Check ``oneOf`` and ``not`` where they say which fields exclude each other, and ``allOf`` of such."""
+    """Check fields that exclude each other: ``oneOf``, ``not``, and ``allOf`` of such."""
     for one in schema.get("allOf", ()):
         if wrong := _alternatives_problem(one, value, name):
             return wrong

@@ -3,8 +3,8 @@
 Rules:
     1. A method returns when its effect is there, and what it returns is true at that time. Nothing is remembered of the
        cluster's state: each request asks the brokers.
-    2. What was there before is what was there when the control was started; ``reset`` leaves it.
-    3. What stops or starts brokers by itself (reset, snapshot, restore, other addresses) is done one after the other.
+    2. ``reset`` keeps the topics and groups that existed when the control was started.
+    3. Requests that stop or start brokers (reset, snapshot, restore, other addresses) run one after the other.
     4. A control that was killed has noted it in the directory: the next one resets to that. One that ends in order, and
        ``down``, forget it.
 """
@@ -84,7 +84,7 @@ class Control:
         self._owns_baseline = False
 
     async def start(self) -> None:
-        """Note what is there, unless a control server that was killed, or that still runs, has noted it. Rule 4.
+        """Note the baseline, unless a control server that was killed, or that still runs, has noted it. Rule 4.
 
         Raises:
             TidegaugeError: no broker responds.
@@ -95,14 +95,14 @@ class Control:
         await self._faults.begin()
 
     async def _note_baseline(self) -> Baseline:
-        """Note what is there as what was there before."""
+        """Note the present topics and groups as the baseline."""
         async with Admin(self._file.bootstrap_servers) as admin:
             baseline = await Baseline.of(admin)
         save_baseline(self.directory, baseline)
         return baseline
 
     async def close(self) -> None:
-        """Let go of the event logs, and of what was there before."""
+        """Let go of the event logs, and of the baseline."""
         if self._owns_baseline:
             forget_baseline(self.directory)
         self._timeline.close()
@@ -276,7 +276,7 @@ class Control:
         """Make the cluster what it was when the control was started."""
         async with self._restarting:
             baseline = load_baseline(self.directory)
-            if baseline is None:  # a snapshot was restored: what it holds is what was there before
+            if baseline is None:  # a snapshot was restored: its content is the baseline
                 baseline = await self._note_baseline()
             local, with_topics = LocalCluster(self.directory), bool(asked.body.get("topics", True))
             return await reset(local, baseline, self._faults, with_topics=with_topics)
@@ -333,7 +333,7 @@ class Control:
         return await self._with_snapshot(asked.path["name"], LocalCluster(self.directory).snapshot)
 
     async def restore(self, asked: Asked) -> dict[str, Any]:
-        """Restore a snapshot; what it holds is what was there before for later resets."""
+        """Restore a snapshot; its content is the baseline of later resets."""
         return await self._with_snapshot(asked.path["name"], LocalCluster(self.directory).restore, is_restore=True)
 
     async def _with_snapshot(
@@ -505,7 +505,7 @@ def _observer_of(file: ClusterFile) -> Observer:
 
 
 async def _problem(looker: Looker) -> str | None:
-    """Return what is true instead of a condition."""
+    """Return the actual state if a condition does not hold."""
     try:
         return await looker.look()
     except TidegaugeError as error:

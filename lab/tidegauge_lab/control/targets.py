@@ -34,7 +34,7 @@ def read_target(text: str) -> Target | Role:
 
 
 def _read_option(path: str) -> Role | None:
-    """Return the role of an option and its value, with a slash between; None: there is no such option.
+    """Return the role of ``option/value``; None: there is no such option.
 
     Raises:
         ValueError: the value has another form.

@@ -13,7 +13,7 @@ _LEADER_TIMEOUT_MS = 2_000
 
 
 async def start_offsets(admin: Admin, transaction: TransactionDescription) -> dict[TopicPartition, int | None]:
-    """Return the first offset of the producer's open transaction at each partition of the transaction.
+    """Return the first offset of the open transaction at each partition.
 
     None: no record has arrived there yet, its marker is written, or its leader does not respond.
     """

@@ -1,4 +1,4 @@
-"""What is true of the cluster, as JSON: from what brokers say to the interface's responses. Pure."""
+"""The state of the cluster as JSON: from brokers' reports to the interface's responses. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _lacking(status: Mapping[str, Any], views: Mapping[int, Observation]) -> str
 
 
 def partition_view(at: TopicPartition, views: Mapping[int, Observation]) -> dict[str, Any] | None:
-    """Return a partition as the brokers that respond see it; None if none of them knows it."""
+    """Return a partition as responding brokers see it; None if unknown."""
     state = newest_states(metadata_in(views)).get(at)
     if state is None:
         return None
@@ -81,7 +81,7 @@ def partition_view(at: TopicPartition, views: Mapping[int, Observation]) -> dict
 
 
 def _replica(broker_id: int, said: metadata_pb2.ReplicaDescription | None, in_isr: bool) -> dict[str, Any]:
-    """Return a replica by its own broker's words; one that did not respond has the role unknown and no offsets."""
+    """Return a replica by its broker's report; without one, role unknown and no offsets."""
     if said is None or said.role == "offline":
         role = "unknown" if said is None else said.role
         return {"id": broker_id, "role": role, "in_isr": in_isr}
@@ -99,7 +99,7 @@ def _replica(broker_id: int, said: metadata_pb2.ReplicaDescription | None, in_is
 
 
 def _last_stable_offset(said: metadata_pb2.ReplicaDescription) -> int | None:
-    """Return where readers of committed records end; None if the broker is of an earlier version."""
+    """Return the last stable offset; None if the broker is too old."""
     return said.last_stable_offset if said.HasField("last_stable_offset") else None
 
 

@@ -15,7 +15,7 @@ _CONNECT_SECONDS = 10.0
 
 
 def wait_for_deletion(zookeeper: str, topics: Sequence[str], limit_seconds: float) -> None:
-    """Wait until the znodes of topics and those of their deletion are removed; blocks.
+    """Wait until the znodes of topics and of their deletion are removed; blocks.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, ZooKeeper does not respond.

@@ -1,4 +1,4 @@
-"""The demo's books: what the source holds, what was acknowledged, what lies in the Parquet files.
+"""The demo's books: the source's rows, the acknowledged ones, and the rows of the Parquet files.
 
 A row is known by a 128-bit digest of its value; equal digests of different rows would be a wonder. Pure but for the
 reading of Parquet.
@@ -44,7 +44,7 @@ class Account:
 
 
 def read_parquet(directory: Path) -> Account:
-    """Return the account of a directory as any Parquet reader sees it: its files, in whatever order."""
+    """Return the account of a directory's Parquet files, in whatever order."""
     import pyarrow.parquet  # noqa: PLC0415 - heavy, and only the demo's end needs it
 
     account = Account()

@@ -2,12 +2,12 @@
 
 Rules:
 - The limit counts from the last progress that can be seen, such as another committed batch.
-- It counts in seconds in which the processes that are waited for could work: while they stand in the run queues of a
+- It counts in seconds in which the processes that are waited for could work: while they wait in the run queues of a
   busy machine for nine tenths of their time, its clock runs at a tenth of its speed. A process that sleeps waits for no
   processor, so with one that hangs the clock runs at full speed.
 
-The share is that of Linux's scheduler (``/proc/PID/task/TID/schedstat``: time on a processor, time in a run queue, in
-ns). Where there is none the clock runs at full speed.
+The share comes from Linux's scheduler (``/proc/PID/task/TID/schedstat``: time on a processor, time in a run queue, in
+ns). Without it the clock runs at full speed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Patience:
 
 
 def share(before: Usage, after: Usage) -> float:
-    """Return which part of the time in which threads wanted a processor they had one; 1 where they wanted none."""
+    """Return the share of wanted processor time that threads had; 1 if they wanted none."""
     running = waiting = 0
     for thread, (ran, waited) in after.items():
         ran_before, waited_before = before.get(thread, (0, 0))

@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.2
 
 
 def find_job() -> Path:
-    """Return the job's file: in a checkout beside the package, in an installed one inside it.
+    """Return the job's file: beside the package in a checkout, else inside it.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, Spark or the job is not there.
@@ -101,7 +101,7 @@ class Query:
         return {} if self._process is None else usage_of_session(self._process.pid)
 
     def trace(self) -> object:
-        """Return what shows the job's progress: sizes of its files, and the batches that Spark has begun and ended."""
+        """Return signs of progress: sizes of files, and batches begun and ended."""
         sizes = [path.stat().st_size if path.exists() else 0 for path in (self.log, self._stdout, self._progress)]
         notes = [
             len(list(directory.glob("[0-9]*")))

@@ -24,7 +24,7 @@ _beside_bars: Console | None = None
 
 
 class Progress(Protocol):
-    """Where the three counts stand."""
+    """The three counts."""
 
     def show(self, *, sent: int, acknowledged: int, committed: int) -> None:
         """Show them."""

@@ -6,7 +6,7 @@ Rules (mission, main job):
 - A wait ends with an error when nothing moves any more, however slow the machine is (patience.py).
 - Nothing is awaited by sleeping for a time: the kill waits for a third of the rows sent, the restart for two thirds,
   the end for the query's end offsets to equal the high watermarks.
-- Whatever happens, nothing is left running: where this process is killed, a guard ends all (``local.guard``).
+- Nothing is left running: if this process is killed, a guard ends all (``local.guard``).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Demo:
         self._problems: list[str] = []
 
     async def run(self) -> list[str]:
-        """Tell the story; returns what was not as it should be, a sentence each."""
+        """Tell the story; return the failed expectations, a sentence each."""
         with guarding(self._directory / CLUSTER, signs=(self._query.sign,)), kept(self._directory / CLUSTER):
             return await self._run()
 
@@ -224,7 +224,7 @@ class Demo:
 
 
 def partition_line(info: PartitionInfo) -> str:
-    """Return who leads and follows in a partition, in a line that fits a narrow terminal."""
+    """Return leader and followers of a partition in one short line."""
     leader = "none" if info.leader_id is None else info.leader_id
     replicas, isr = (",".join(map(str, brokers)) for brokers in (info.replicas, info.isr))
     return f"{info.topic_partition}  leader {leader}  epoch {info.leader_epoch}  replicas {replicas}  ISR {isr}"

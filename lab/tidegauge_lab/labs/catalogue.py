@@ -12,7 +12,7 @@ ORDERS = Topic("orders", ((1, 2, 0),))
 LONG_PATIENCE = {"replica.lag.time.max.ms": "600000"}
 """A follower that is held stays in the ISR."""
 LONG_SESSION = {"zookeeper.session.timeout.ms": "18000"}
-"""Kafka's default: where no broker has to die, a busy machine is not mistaken for a dead broker."""
+"""Kafka's default: if no broker has to die, a busy machine is not mistaken for a dead broker."""
 
 SHARE_GROUPS = "Kafka has share groups in KRaft mode alone"
 

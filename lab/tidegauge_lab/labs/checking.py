@@ -14,7 +14,7 @@ from tidegauge_lab.labs.running import lab_in
 
 
 class Checked(NamedTuple):
-    """What a check said of a lab's cluster."""
+    """The result of a check of a lab's cluster."""
 
     lab: Lab
     findings: Sequence[Finding]
@@ -42,14 +42,14 @@ class Checked(NamedTuple):
 
 
 def check(directory: Path, wanted: Lab | None = None) -> Checked:
-    """Let the cluster in a directory say what is done of its lab, and what is not.
+    """Let the cluster in a directory say which steps of its lab are done, and which are not.
 
     Args:
         directory: the cluster's.
         wanted: the lab that is meant; None: whichever has its cluster there.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, there is no lab's cluster in the directory, or that of another lab.
+        TidegaugeError: INVALID_REQUEST, there is no lab's cluster in the directory, or another lab's.
     """
     running = lab_in(directory)
     if running is None:

@@ -1,4 +1,4 @@
-"""What a lab's check may look at: the state of a cluster at one moment, and all its events since the lab began. Pure.
+"""Evidence for a lab's check: the state of a cluster at one moment, and all its events since the lab began. Pure.
 
 A check never asks what the learner typed. It sees what brokers, logs on disk and event logs say, so any way that leads
 there counts, and a command that had no effect does not.
@@ -23,7 +23,7 @@ class StoredRecord(NamedTuple):
     """A record in a replica's files.
 
     Attributes:
-        offset: where it is.
+        offset: its offset.
         key: as text; None without one.
         value: as text; None is a tombstone.
         leader_epoch: of its batch.
@@ -69,9 +69,9 @@ class Evidence:
         events: of all brokers and of the lab, since the cluster was started, in causal order.
         processes: ``up``, ``paused`` or ``down`` by broker id.
         partitions: each partition's state in the cluster's and in each replica's view.
-        records: by partition and broker, what is in its files; a dead broker's too.
+        records: by partition and broker, read from its files; a dead broker's too.
         controller: the active one; None while there is none.
-        controller_epoch: of the newest metadata; -1 where no broker responds.
+        controller_epoch: of the newest metadata; -1 if no broker responds.
         groups: by id.
         held: by partition, the followers whose fetches are held.
         kafka_addresses: ``host:port`` by broker id, as Kafka clients get them.
@@ -90,7 +90,7 @@ class Evidence:
     kafka_reachable: frozenset[int] = frozenset()
 
     def partition(self, at: TopicPartition) -> Facts:
-        """Return a partition's state; one without leader and replicas where no broker knows it."""
+        """Return a partition's state; if unknown, one without leader and replicas."""
         return self.partitions.get(at, _NOTHING)
 
     def records_of(self, at: TopicPartition, broker: int) -> Sequence[StoredRecord]:
@@ -98,11 +98,11 @@ class Evidence:
         return self.records.get((at, broker), ())
 
     def leaders_records(self, at: TopicPartition) -> Sequence[StoredRecord]:
-        """Return the records in the files of a partition's leader; none while it has none."""
+        """Return the records in the leader's files; none without a leader."""
         return self.records_of(at, self.partition(at).leader)
 
     def of(self, kind: str, at: TopicPartition | None = None, **wanted: object) -> Iterator[Placed]:
-        """Return the events of a kind, of a partition and with such fields, with their places in the causal order."""
+        """Yield the events of a kind, partition and fields, with their causal places."""
         for place, event in enumerate(self.events):
             if event.get("kind") != kind or (at is not None and partition_of(event) != at):
                 continue
@@ -139,7 +139,7 @@ class Placed(NamedTuple):
 
 
 def partition_of(event: Event) -> TopicPartition | None:
-    """Return the partition that an event is about; None for one of the whole broker."""
+    """Return the partition of an event; None if it is about the broker."""
     return TopicPartition(str(event["topic"]), int(event["partition"])) if "topic" in event else None
 
 
@@ -164,7 +164,7 @@ def appended(evidence: Evidence, at: TopicPartition, after: int, before: int) ->
 
 
 def committed(evidence: Evidence, at: TopicPartition, end: int) -> Placed | None:
-    """Return the first high watermark of a leader that reached an end offset; None while none has."""
+    """Return the first leader's high watermark at or above an end offset."""
     leading: int | None = None
     for place, event in enumerate(evidence.events):
         if partition_of(event) != at:

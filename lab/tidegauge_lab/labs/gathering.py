@@ -1,6 +1,6 @@
 """Gathers a check's evidence from the cluster in a directory: its processes, brokers, files and event logs.
 
-Brokers whose processes are frozen or dead are not asked; what is in their files counts all the same.
+Brokers whose processes are frozen or dead are not asked; their files count all the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegauge_lab.timeline.reading import Timeline
 
 
 def gather(directory: Path) -> Evidence:
-    """Return what is true of the cluster in a directory now, and its events.
+    """Return the present state of the cluster in a directory, and its events.
 
     Raises:
         TidegaugeError: there is no cluster.
@@ -61,7 +61,7 @@ def gather(directory: Path) -> Evidence:
 
 
 async def _ask_all(file: ClusterFile, up: list[int]) -> tuple[dict[int, Observation], Advertised]:
-    """Ask the brokers for themselves, and where they send Kafka clients."""
+    """Ask the brokers for their state, and for the addresses that they give Kafka clients."""
     return await asyncio.gather(_ask(file, up), advertised(file, up))
 
 

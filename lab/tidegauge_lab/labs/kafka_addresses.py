@@ -22,7 +22,7 @@ _CLIENT_ID = "tidegauge-lab"
 
 
 class Advertised(NamedTuple):
-    """What Kafka clients are given.
+    """The addresses that Kafka clients get.
 
     Attributes:
         addresses: ``host:port`` by broker id, as the metadata names them.
@@ -34,7 +34,7 @@ class Advertised(NamedTuple):
 
 
 async def advertised(file: ClusterFile, up: Iterable[int]) -> Advertised:
-    """Ask brokers that are up, each where it listens, until one responds; then try the addresses that it names."""
+    """Ask brokers that are up, each at its own listener, until one responds; then try the addresses that it names."""
     for broker in up:
         entry = file.broker(broker)
         found = await _metadata(entry.kafka_listener) if entry.kafka_port else None
@@ -52,7 +52,7 @@ async def advertised(file: ClusterFile, up: Iterable[int]) -> Advertised:
 
 
 async def _metadata(address: str) -> MetadataResponse | None:
-    """Return the response of whoever listens at an address; None if no broker of Kafka's protocol responds."""
+    """Return the Metadata response of an address; None if no broker responds."""
     channel = KafkaChannel(address, _CLIENT_ID)
     try:
         response: MetadataResponse = await channel.request(METADATA, MetadataRequest([], False), DEADLINE_SECONDS)

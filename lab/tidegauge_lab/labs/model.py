@@ -1,4 +1,4 @@
-"""What a lab is: a cluster that it begins with, a text, and a check."""
+"""A lab: a cluster that it begins with, a text, and a check."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Finding:
 
     Attributes:
         holds: whether it is as the lab wants it.
-        text: what is true, in one sentence, whether it holds or not.
-        next: what to do where it does not hold; empty otherwise.
+        text: the actual state, in one sentence, whether it holds or not.
+        next: what to do if it does not hold; empty otherwise.
     """
 
     holds: bool
@@ -32,7 +32,7 @@ def yes(text: str) -> Finding:
 
 
 def no(text: str, next: str = "") -> Finding:  # noqa: A002 - named as the field
-    """Return a finding that does not hold: what is true instead, and what to do."""
+    """Return a finding that does not hold: the actual state, and what to do."""
     return Finding(holds=False, text=text, next=next)
 
 
@@ -63,7 +63,7 @@ class Lab:
         controller: the broker that is the controller at the beginning.
         zookeeper_only: why it is of ZooKeeper mode alone; empty: a cluster in KRaft mode will do, too.
         kraft_only: why its cluster is in KRaft mode, whichever is asked for; empty: it need not be.
-        advertised_port: broker N sends Kafka clients to 127.0.0.1 and this port plus N; 0: to where it listens.
+        advertised_port: broker N sends Kafka clients to 127.0.0.1 and this port plus N; 0: to its own listener.
     """
 
     number: int

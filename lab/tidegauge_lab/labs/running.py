@@ -109,7 +109,7 @@ def _create_topics(lab: Lab, cluster: LocalCluster) -> None:
 
 
 def lab_in(directory: Path) -> Lab | None:
-    """Return the lab whose cluster is in a directory; None if there is none."""
+    """Return the lab whose cluster is in a directory, if any."""
     name = _noted(directory) if (directory / FILE_NAME).exists() else None
     return None if name is None else lab_named(name)
 
@@ -147,7 +147,7 @@ def _remove(cluster: LocalCluster) -> None:
 
 
 def where(cluster: LocalCluster) -> list[str]:
-    """Return where the cluster is; where other ports were free, what to write in place of the usual ones."""
+    """Return lines with the cluster's addresses, and replacements for the usual ports."""
     servers = ",".join(listening(cluster))
     lines = [f"The cluster is up, in {cluster.directory}; Kafka clients use {servers}"]
     if not servers.startswith(f"127.0.0.1:{USUAL_KAFKA_PORT},"):

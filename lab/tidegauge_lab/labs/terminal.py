@@ -1,10 +1,10 @@
-"""A lab's page as a terminal shows it: prose wrapped, commands that can be pasted as they stand. Pure.
+"""A lab's page as a terminal shows it: prose wrapped, commands that can be pasted unchanged. Pure.
 
 Rules:
     1. Commands begin at the left margin: an indented here-document would not end, an indented Python program not run.
     2. Prose among commands is in comments; a Python program is given to ``python`` in a here-document.
     3. English prose is wrapped; Chinese has no spaces to break lines at, and stays as it is.
-    4. Where Kafka clients of this cluster connect stands in the commands, whatever ports the page has.
+    4. The commands have this cluster's addresses for Kafka clients, whatever ports the page has.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MARKED = re.compile(f"{_BEGIN}([^{_END}]*){_END}")
 
 
 def wrapped(text: str, *, first: str = "", rest: str = "") -> list[str]:
-    """Return a paragraph in lines of ``WIDTH`` columns, with what begins the first line and the others."""
+    """Return a paragraph in lines of ``WIDTH`` columns with these prefixes."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )
 
 
 def page(source: str, language: str) -> str:
-    """Return a page in Markdown with its prose wrapped; headings and blocks stay as they are."""
+    """Return a page in Markdown with its prose wrapped; headings and blocks stay."""
     lines: list[str] = []
     for is_block, part in _parts(source):
         lines += part if is_block or part[0].startswith("#") else _paragraph(part, language, "")
@@ -45,7 +45,7 @@ def page(source: str, language: str) -> str:
 
 
 def rendered(source: str, language: str) -> str:
-    """Return a page in Markdown as a terminal shows it, with the terminal's own bold and colours.
+    """Return a page in Markdown with a terminal's bold and colours.
 
     Commands stay at the left margin without their fences (rule 1), what they print is indented, a heading is bold, a
     link is its text, and ``code`` has a colour.
@@ -87,7 +87,7 @@ def prose(section: str, language: str) -> str:
 
 
 def commands(section: str, language: str, addresses: Sequence[str]) -> str:
-    """Return what is to do: prose as comments, blocks without fences and outputs, without the start of the lab.
+    """Return a section as a script: prose as comments, blocks without fences and outputs.
 
     Args:
         section: of the page, in Markdown.

@@ -13,7 +13,7 @@ _SETTING = "tidegauge.as.kafka"
 
 
 class AsKafka(NamedTuple):
-    """What was asked for.
+    """The release that brokers pass for.
 
     Attributes:
         settings: of the brokers, as ``--set`` takes them.

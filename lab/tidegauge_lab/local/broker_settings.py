@@ -5,7 +5,7 @@ Rules:
   that by ``fast`` a cluster with fewer than three brokers can have its internal topics: Kafka's exact
   replication factor of 3 would not allow it.
 - A name with a broker's id before it, ``1:broker.rack=a``, is a setting of that broker alone.
-- What ``up`` decides itself (id, listener, directories, ZooKeeper) can't be set.
+- The settings that ``up`` decides itself (id, listener, directories, ZooKeeper) can't be set.
 - Followers and coordinators speak Kafka's protocol, on the listener of the clients, and the controller gRPC
   (docs/adr/0018-followers-fetch-over-kafkas-protocol.md), unless listeners have TLS or SASL, there is an authorizer,
   clients are given another address than brokers, or a setting says otherwise.
@@ -179,13 +179,13 @@ def in_kraft(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _scope_of(given: str) -> tuple[int | None, str]:
-    """Return for which broker a setting is given, None for all, and its name: ``1:broker.rack`` is of broker 1."""
+    """Return a setting's broker, None for all, and its name, from ``1:broker.rack``."""
     number, separator, name = given.partition(":")
     return (int(number), name) if separator and number.isdecimal() else (None, given)
 
 
 def settings_of(broker_id: int | None, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of one broker, its own before those of all; None: those of all."""
+    """Return the settings of one broker, its own first; None: the common ones."""
     scoped = [(*_scope_of(given), text) for given, text in settings.items()]
     of_all = {name: text for scope, name, text in scoped if scope is None}
     return of_all | {name: text for scope, name, text in scoped if scope is not None and scope == broker_id}
@@ -197,18 +197,18 @@ def protocol_of(settings: Mapping[str, str]) -> str:
 
 
 def protocol_of_kafka(settings: Mapping[str, str]) -> str:
-    """Return the security protocol of the listeners of Kafka clients: with SASL where its mechanisms are named."""
+    """Return the security protocol of Kafka clients' listeners; SASL if mechanisms are named."""
     protocol = BESIDE_SASL.get(protocol_of(settings), protocol_of(settings))
     return f"SASL_{protocol}" if MECHANISMS in settings else protocol
 
 
 def listeners_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: str = "") -> list[str]:
-    """Return a broker's listeners: for Kafka clients, named by the protocol as in Kafka, and for gRPC.
+    """Return a broker's listeners: for Kafka clients, and for gRPC.
 
     Args:
         broker: its addresses.
         settings: what ``--set`` gave.
-        kafka_host: where it listens for Kafka clients; empty: at its own host.
+        kafka_host: host of its listener for Kafka clients; empty: its own host.
     """
     of_grpc = f"{GRPC_NAMES[protocol_of(settings)]}://{broker.address}"
     if not broker.kafka_port:
@@ -218,7 +218,7 @@ def listeners_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: s
 
 
 def advertised_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: str = "") -> list[str]:
-    """Return what a broker advertises, where that is not what it listens to; empty else."""
+    """Return a broker's advertised listeners; empty if equal to its listeners."""
     if not broker.kafka_port or not (kafka_host or broker.advertised):
         return []
     *_, of_grpc = listeners_of(broker, settings)
@@ -226,7 +226,7 @@ def advertised_of(broker: BrokerEntry, settings: Mapping[str, str], kafka_host: 
 
 
 def ways_among_brokers(file: ClusterFile) -> dict[str, str]:
-    """Return the settings that say how a cluster's brokers speak with one another; empty: over gRPC, the default."""
+    """Return the settings of the protocol among brokers; empty: gRPC, the default."""
     settings = file.settings
     is_kraft = file.quorum is not None  # its controllers and brokers speak Kafka's protocol
     names = {name for _, name in map(_scope_of, settings)}
@@ -246,7 +246,7 @@ def ways_among_brokers(file: ClusterFile) -> dict[str, str]:
 
 
 def _maps_controllers_alone(settings: Mapping[str, str]) -> bool:
-    """Return whether the map of security protocols says nothing of the brokers' own listeners."""
+    """Return whether the map of security protocols lacks the brokers' listeners."""
     pairs = (one.strip().upper().partition(":") for one in settings.get(_MAP, "").split(","))
     return all(name == CONTROLLER_LISTENER for name, _, _ in pairs)
 
@@ -282,7 +282,7 @@ def server_properties(
             for that (``Topology.broker_settings``).
         profile: ``fast`` or ``kafka``.
         settings: what ``--set`` gave.
-        broker_count: that of the cluster.
+        broker_count: number of brokers of the cluster.
         kafka_host: where brokers listen for Kafka clients; empty: at their own host.
         among_brokers: ``ways_among_brokers`` of the cluster.
     """

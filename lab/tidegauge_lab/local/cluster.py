@@ -2,7 +2,7 @@
 
 Rules:
 - Each method returns when its effect is complete, not when it has begun; each has a limit (``TimeLimitError``).
-- What is already so is no error; what can't be (an unknown broker, a pause of a broker that is down) is refused before
+- Repeating a change is no error; an impossible one (an unknown broker, a pause of a dead broker) is refused before
   anything is done.
 - The state is in the directory, not in this object: any number of commands may work on one cluster, one after the other
   per process (``locks``).
@@ -140,14 +140,14 @@ class LocalCluster:
     # Whole cluster
 
     def up(self, limit_seconds: float = UP_LIMIT_SECONDS, *, controller: int | None = None) -> list[str]:
-        """Start what is down, and wait until the cluster is ready. Paused processes stay so.
+        """Start the processes that are down, and wait until the cluster is ready. Paused processes stay so.
 
         A restore that was interrupted is finished or undone first; ``notes`` say so. When the start fails, what this
         call started is ended again; logs and data stay.
 
         Args:
             limit_seconds: for all of it.
-            controller: broker that is to be the controller, where no broker is up: it has a head start before the
+            controller: broker that is to be the controller, if no broker is up: it has a head start before the
                 others, which else race for it; None: all start together.
 
         Returns:
@@ -199,7 +199,7 @@ class LocalCluster:
     def down(
         self, *, purge: bool = False, grace_seconds: float = takedown.GRACE_SECONDS, is_held: bool = False
     ) -> None:
-        """End everything: paused processes are resumed, brokers stop, then ZooKeeper; what is left is killed.
+        """End everything: paused processes are resumed, brokers stop, then ZooKeeper; remaining processes are killed.
 
         Args:
             purge: delete the data too.
@@ -234,7 +234,7 @@ class LocalCluster:
         return status_of(self.directory, self.file, self._topology, self._views)
 
     def quorum(self) -> QuorumView | None:
-        """Return the quorum of a cluster in KRaft mode as its leader describes it; None: there is no leader.
+        """Return the quorum as its leader describes it; None: there is no leader.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the cluster is in ZooKeeper mode.
@@ -242,15 +242,15 @@ class LocalCluster:
         return self._topology.quorum()
 
     def kafka_brokers(self) -> dict[int, str]:
-        """Return the Apache Kafka brokers of a mixed cluster, by id, with their addresses for Kafka clients."""
+        """Return the client addresses of a mixed cluster's Apache Kafka brokers, by id."""
         return kafka_brokers(metadata_in(self._views(self._up_ids())))
 
     def snapshot(self, name: str) -> None:
         """Copy the data of brokers and ZooKeeper under a name; the cluster stops in order for it, and is up afterwards.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, it is no name, or ZooKeeper is another's; KAFKA_STORAGE_ERROR, the copy
-                can't be written, and the cluster is up; or a process does not start.
+            TidegaugeError: INVALID_REQUEST, it is no name, or ZooKeeper is another's. KAFKA_STORAGE_ERROR, the copy
+                can't be written, and the cluster is up. Or a process does not start.
             TimeLimitError: the cluster is not ready again in time.
         """
         snapshots.directory_of(self.directory, name)
@@ -258,13 +258,13 @@ class LocalCluster:
         self._while_down(takedown.GRACE_SECONDS, lambda: snapshots.take(self.directory, self.file, name))
 
     def restore(self, name: str) -> None:
-        """Put the data of a snapshot in place of what is there; the cluster is up afterwards.
+        """Replace the data by a snapshot's; the cluster is up afterwards.
 
         Its processes are killed: what they have not written is lost with the rest.
 
         Raises:
-            TidegaugeError: there is no such snapshot; KAFKA_STORAGE_ERROR, the copy can't be written, and the cluster
-                is up with the data that it had, or it can't be put in place, and the cluster is down; or a process does
+            TidegaugeError: there is no such snapshot. KAFKA_STORAGE_ERROR, the copy can't be written, and the cluster
+                is up with the data that it had, or it can't be put in place, and the cluster is down. Or a process does
                 not start.
             TimeLimitError: the cluster is not ready in time.
         """
@@ -310,7 +310,7 @@ class LocalCluster:
             self.notes.append(snapshots.settle(self.directory))
 
     def _end_all(self, grace_seconds: float, *, forget: bool = False) -> None:
-        """End all brokers, those that are controllers last, then what is beside them, each group within its grace."""
+        """End all brokers, controllers last, then the processes beside them, each group within its grace."""
         topology, quorum = self._topology, self.file.quorum
         topology.resume()
         voters = [] if quorum is None else quorum.ids
@@ -422,8 +422,8 @@ class LocalCluster:
             after_power_cut: what a broker never flushed is lost first.
 
         Raises:
-            TidegaugeError: one is paused, its port is busy, there is no ZooKeeper, or it ended; one is up that was to
-                start held or after a power loss; or a restore was interrupted.
+            TidegaugeError: one is paused, its port is busy, there is no ZooKeeper, or it ended. One is up that was to
+                start held or after a power loss. Or a restore was interrupted.
             TimeLimitError: not ready in time; it may still become so.
         """
         start_with = faults.StartWith(tuple(held), after_power_cut)
@@ -434,10 +434,10 @@ class LocalCluster:
             return faults.start(self.directory, self.file, processes, limit_seconds, start_with)
 
     def cut_power(self, broker_id: int) -> int:
-        """Take from the disk of a broker that is down what was never flushed; gives how many bytes that were.
+        """Remove unflushed data from the disk of a broker that is down; return the number of bytes.
 
         Raises:
-            TidegaugeError: it runs, or it has no record of what was flushed.
+            TidegaugeError: it runs, or it has no record of flushed lengths.
         """
         with self._together((broker_id,)) as processes:
             return faults.cut_power(self.directory, processes[broker_id])
@@ -558,7 +558,7 @@ class LocalCluster:
             yield
 
     def _named(self, target: Target, fits: ProcessState | None = None) -> Target:
-        """Return the target that a text names by its role now; others are returned as they are.
+        """Return the target with a role resolved now; others are returned unchanged.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the text names no role; or no broker has it.
@@ -575,7 +575,7 @@ class LocalCluster:
         return self.resolve(role, fits)
 
     def broker_of(self, target: Target) -> int:
-        """Return the broker that an id, or the word of a role, names now.
+        """Return the broker of an id or of a role now.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, it names no broker; or no broker has the role.

@@ -39,7 +39,7 @@ def status_of(
     controller = controller_of(views, alive, file.broker_ids, kafkas)
 
     def end_of(process: LabProcess) -> dict[str, Any] | None:
-        """Return how a process that is down has ended; None if it is not down, or was taken down on purpose."""
+        """Return how a process ended; None if it is up, or was taken down."""
         if process.state is not ProcessState.DOWN:
             return None
         end = read_end(directory, process.name)

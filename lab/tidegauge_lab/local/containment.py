@@ -4,7 +4,7 @@ Rules:
     1. Every file of a cluster lies in its directory. A symbolic link in it that leads elsewhere is refused before
        anything is written, moved or deleted: brokers, ZooKeeper and the lab would do that at its target.
     2. Brokers and controllers listen on the host that ``up`` gives them; their Lab service has no password.
-    3. What is deleted or moved by a note (``restore.json``) is a data directory of this cluster (``snapshots``).
+    3. A note (``restore.json``) can delete or move only a data directory of this cluster (``snapshots``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def require_contained(directory: Path, paths: Iterable[Path], *, depth: int | No
         depth: levels below each path to look at; None: all.
 
     Raises:
-        TidegaugeError: INVALID_REQUEST, with the path and where it leads.
+        TidegaugeError: INVALID_REQUEST, with the path and its target.
     """
     root = os.path.realpath(directory)
     for path, mode in _entries(paths, depth):

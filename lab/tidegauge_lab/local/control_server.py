@@ -54,13 +54,13 @@ def start(directory: Path, address: str, names: Sequence[str] = ()) -> str:
 
 
 def note_url(directory: Path, url: str) -> None:
-    """Note where this cluster's control server serves; only the process that ``up`` started does."""
+    """Note the address of this cluster's control server; only the process that ``up`` started does."""
     path = layout.control_process(directory).directory / URL_FILE
     replace_text(path, url)
 
 
 def url_of(directory: Path) -> str | None:
-    """Return where the control server that ``up`` started serves; None while it does not run."""
+    """Return the address of ``up``'s control server; None while it is down."""
     process = layout.control_process(directory)
     if process.state is ProcessState.DOWN:
         return None

@@ -18,7 +18,7 @@ _LOCK_FILE = ".lock"
 
 
 def brokers_of_others(directory: Path, file: ClusterFile) -> list[int]:
-    """Return the ids of brokers that are down here, and on whose log directories another process runs."""
+    """Return the brokers that are down here and whose log directories are in use."""
     down = [one.id for one in file.brokers if layout.broker_process(directory, one.id).state is ProcessState.DOWN]
     return [one for one in down if any(map(_is_locked, layout.broker_log_directories(directory, one)))]
 

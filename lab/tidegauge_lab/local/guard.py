@@ -2,8 +2,8 @@
 
 An owner is whatever a cluster is to end with: a test session, a foreground ``up``, a scenario's run, the demo. One that
 dies by SIGKILL, by ``os._exit`` or in a crash runs no code of its own any more, and a worker of pytest-xdist ends so
-when its controller is dead. The cluster's processes outlive it (``processes``), as those of ``tidegauge up --detach``
-have to; so another process ends them.
+when its controller is dead. The cluster's processes outlive it (``processes``), as after ``tidegauge up --detach``;
+so another process ends them.
 
 Rules:
     1. The guard waits at a pipe that the owner alone can write to. The system closes the pipe with the owner, however
@@ -16,7 +16,7 @@ Rules:
     4. It holds the cluster's directory meanwhile, from the moment when the owner is dead: an ``up`` that follows at
        once waits, and starts the cluster again.
     5. Data and logs stay, but for a temporary directory's: of an owner that ended so they are all that is left.
-       ``logs/guard.log`` says what was done.
+       ``logs/guard.log`` records its actions.
     6. Until then it loads the standard library only.
 """
 
@@ -101,9 +101,9 @@ class Guard:
 
 @contextlib.contextmanager
 def guarding(*directories: Path, signs: Sequence[str] = (), temporary: Path | None = None) -> Iterator[Guard]:
-    """Guard clusters during a ``with`` that takes them down at its end, also where it fails; arguments: ``Guard``.
+    """Guard clusters during a ``with`` that takes them down at its end, also if it fails; arguments: ``Guard``.
 
-    What ends it besides, such as Ctrl-C, may have interrupted that: then the guard ends what is left, unless the
+    Ctrl-C may have interrupted that end: then the guard ends the remaining processes, unless the
     ``with`` has released it.
     """
     guard = Guard(*directories, signs=signs, temporary=temporary)
@@ -168,7 +168,7 @@ def end_clusters(directories: Sequence[Path], owner: int, signs: Sequence[str]) 
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[bool]:
-    """Hold a directory as ``locks`` does (rule 4); give whether it is held: where no lock file is, no process is."""
+    """Hold a directory as ``locks`` does (rule 4); yield whether it is held (without a lock file: no process)."""
     try:
         descriptor = os.open(directory / LOCK_FILE, os.O_RDWR)
     except OSError:
@@ -194,7 +194,7 @@ def _locked(descriptor: int) -> bool:
 
 
 def _down(directory: Path, *, is_held: bool) -> list[str]:
-    """End the processes with a pid file; return what is to be said of it."""
+    """End the processes with a pid file; return lines for its log."""
     from tidegauge.errors import TidegaugeError  # noqa: PLC0415 - rule 6
     from tidegauge_client.cluster_file import FILE_NAME  # noqa: PLC0415 - rule 6
     from tidegauge_lab.local import layout  # noqa: PLC0415 - rule 6
@@ -213,7 +213,7 @@ def _down(directory: Path, *, is_held: bool) -> list[str]:
 
 
 def end_by_command(directories: Sequence[Path], signs: Sequence[str] = ()) -> list[int]:
-    """Kill the processes whose command lines are those of these clusters, or have a sign, until there is none.
+    """Kill the processes whose command lines belong to these clusters, or have a sign, until there is none.
 
     Returns:
         Their pids.
@@ -235,7 +235,7 @@ def end_by_command(directories: Sequence[Path], signs: Sequence[str] = ()) -> li
 
 
 def _kill(pid: int) -> None:
-    """Kill a process, with its process group where it leads one: a Spark job has begun others."""
+    """Kill a process, with its process group if it leads one: a Spark job has begun others."""
     with contextlib.suppress(ProcessLookupError):
         if os.getpgid(pid) == pid:
             os.killpg(pid, signal.SIGKILL)
@@ -244,7 +244,7 @@ def _kill(pid: int) -> None:
 
 
 def having(signs: Sequence[str], commands: Mapping[int, str]) -> list[int]:
-    """Return the pids of the command lines that contain one of these, but for guards: theirs name the signs."""
+    """Return the pids of command lines with a sign, without guards' own."""
     return [
         pid
         for pid, command in commands.items()
@@ -253,7 +253,7 @@ def having(signs: Sequence[str], commands: Mapping[int, str]) -> list[int]:
 
 
 def of_cluster(directory: Path, commands: Mapping[int, str]) -> list[int]:
-    """Return the pids of these command lines that are a node, ZooKeeper, the launcher or the control server here."""
+    """Return the pids of command lines that belong to a cluster's processes."""
     from tidegauge_lab.local import control_server, launcher  # noqa: PLC0415 - rule 6
     from tidegauge_lab.local.topology.process_signs import signs_of_processes  # noqa: PLC0415 - rule 6
 
@@ -267,7 +267,7 @@ def of_cluster(directory: Path, commands: Mapping[int, str]) -> list[int]:
 
 
 def command_lines() -> dict[int, str]:
-    """Return the command lines of all processes of this machine that may be seen, words separated by a space."""
+    """Return the command lines of all visible processes, words separated by a space."""
     if not Path("/proc/self/stat").exists():
         printed = subprocess.run(["ps", "-axww", "-o", "pid=,command="], capture_output=True, text=True, check=False)
         pairs = (line.split(None, 1) for line in printed.stdout.splitlines())

@@ -1,10 +1,10 @@
 """The cluster's end of the nodes' launcher (tidegauge_broker.server.launcher): loads once, starts many.
 
 Rules:
-- The launcher begins to load as soon as it is entered, so that it has loaded when ZooKeeper serves. What controllers
-  need it loads first if there are some, and the rest (``load``) while they elect.
-- Where there is none (other systems than Linux) or where it fails, brokers are started by a command each: slower, and
-  the same otherwise. What is wrong with the installation, a broker's own log tells then.
+- The launcher begins to load as soon as it is entered, so that it has loaded when ZooKeeper serves. Modules of
+  controllers come first if there are some, then the rest (``load``) while they elect.
+- Without one (other systems than Linux) or if it fails, brokers are started by a command each: slower, and
+  the same otherwise. A broker's own log then reports a defect of the installation.
 - It lives no longer than the ``with``; the brokers do. `tidegauge up` begins one before it loads the lab (``ahead``).
 - A process that starts brokers again and again keeps one (``kept``): each start is then a fork, whichever method asks
   for it. A kept launcher serves while the variables are those that it began with, as if it had begun now.
@@ -37,7 +37,7 @@ _OF_EACH_TEST = "PYTEST_CURRENT_TEST"
 
 
 def environment_of_brokers() -> dict[str, str]:
-    """Return this process's variables, but for what the command line has set for its own gRPC.
+    """Return this process's variables, without the command line's setting for gRPC.
 
     A broker with TLS reads what the library says of handshakes, which has to be as talkative as it is by itself.
     """
@@ -48,7 +48,7 @@ class _Process:
     """The launcher's process, and the pipes to it.
 
     Args:
-        directory: stands in its command line, by which a guard finds it.
+        directory: part of its command line, by which a guard finds it.
 
     Raises:
         OSError: it can't be started.
@@ -73,7 +73,7 @@ class _Process:
         return self._owner == os.getpid() and self._child.poll() is None and self._variables == _variables_that_count()
 
     def load(self, module: str) -> None:
-        """Have it load what runs a node, ahead of the order; where it has ended nothing happens."""
+        """Have it load a node's module ahead of the order; do nothing if it has ended."""
         with self._one_at_a_time:
             self._tell(module)
 
@@ -138,8 +138,8 @@ class Launcher:
 
     Args:
         directory: the cluster's directory.
-        wanted: whether one is worth its loading, where none is kept.
-        first: the module that runs what is started first.
+        wanted: whether one is worth its loading, if none is kept.
+        first: the module that runs the first process.
     """
 
     def __init__(self, directory: Path, *, wanted: bool, first: str = BROKER) -> None:
@@ -192,10 +192,10 @@ class Launcher:
 def kept(directory: Path) -> Iterator[None]:
     """Keep a launcher until the end of the ``with``: every start of a broker by this process is a fork of it.
 
-    It loads beside what the caller does first. Where there can be none, brokers start as without it.
+    It loads beside what the caller does first. If there can be none, brokers start as without it.
 
     Args:
-        directory: what stands in its command line: that of the one cluster, or one that contains the clusters'.
+        directory: for its command line: the one cluster's, or one that contains the clusters'.
     """
     with _loading(directory, BROKER, _kept):
         yield
@@ -207,7 +207,7 @@ def ahead(directory: Path, first: str) -> Iterator[None]:
 
     Args:
         directory: the cluster's.
-        first: the module that runs what is started first.
+        first: the module that runs the first process.
     """
     with _loading(directory, first, _ahead):
         yield
@@ -241,7 +241,7 @@ def _begun(directory: Path) -> _Process | None:
 
 
 def _taken_over() -> _Process | None:
-    """Return the launcher that was begun ahead, if it can serve, and leave it to the caller."""
+    """Return the launcher begun ahead, if usable, and pass it to the caller."""
     return _ahead.pop() if _ahead and _ahead[-1].serves else None
 
 

@@ -50,7 +50,7 @@ def session_file(directory: Path, broker_id: int) -> Path:
 
 
 def broker_log_directories(directory: Path, broker_id: int) -> list[Path]:
-    """Return a broker's ``log.dirs``: ``data``, and those that were made beside it as ``data-2``, ``data-3``, ..."""
+    """Return a broker's ``log.dirs``: ``data``, and ``data-2``, ``data-3``, ... beside it."""
     return node_log_directories(directory, f"broker-{broker_id}")
 
 
@@ -65,7 +65,7 @@ def controller_data(directory: Path, controller_id: int) -> Path:
 
 
 def node_log_directories(directory: Path, process: str) -> list[Path]:
-    """Return the log directories of a node by its process's name: ``data``, and those made beside it."""
+    """Return the log directories of a node: ``data``, and the ones beside it."""
     data = directory / process / "data"
     return [data, *sorted(data.parent.glob(f"{data.name}-*"))]
 
@@ -162,7 +162,7 @@ def remove_cluster(directory: Path) -> None:
 
 
 def own_paths(directory: Path) -> Iterable[Path]:
-    """Return what lies in a directory under the names of a cluster's files and directories."""
+    """Return the paths in a directory that have names of a cluster's files."""
     if not directory.is_dir():
         return []
     names = {

@@ -27,7 +27,7 @@ from tidegauge_lab.local.notes import fields_of, list_of, number_of, read_note, 
 
 @dataclass(frozen=True, slots=True)
 class NotedRule:
-    """One rule; ``pids`` are those of the brokers that had it first."""
+    """One rule; ``pids`` belong to the brokers that had it first."""
 
     rule_id: str
     value: Mapping[str, Any]
@@ -35,7 +35,7 @@ class NotedRule:
     pids: Mapping[int, int | None]
 
     def belongs_at(self, broker_id: int, pid: int | None) -> bool:
-        """Return whether a broker's process is to have it: another incarnation has only sticky rules."""
+        """Return whether a broker's process gets the rule: another incarnation only sticky ones."""
         return bool(self.value.get("sticky")) or self.pids.get(broker_id) == pid
 
 
@@ -53,7 +53,7 @@ def directory_of(cluster: Path) -> Path:
 
 
 def load(cluster: Path) -> NotedFaults:
-    """Return what is noted.
+    """Return the noted faults.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the note is damaged (rule 3).

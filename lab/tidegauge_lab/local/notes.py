@@ -34,7 +34,7 @@ def read_note(path: Path, form: Callable[[Any], Note], what_to_do: str) -> Note 
 
 
 def fields_of(value: Any, *names: str) -> list[Any]:
-    """Return the fields of a JSON object that has exactly these, in this order.
+    """Return the fields of a JSON object that has exactly these.
 
     Raises:
         ValueError: it is no object, or has others.

@@ -1,4 +1,4 @@
-"""What a cluster consists of: made at the first ``up`` of a directory, kept by every later one.
+"""The plan of a cluster's nodes: made at the first ``up`` of a directory, kept by every later one.
 
 Rules:
 - Ids, ports and directories of brokers never change; brokers may be added, never taken away.
@@ -87,7 +87,7 @@ def next_plan(
     """Plan the recorded cluster with the changes that are possible.
 
     Raises:
-        TidegaugeError: what is wanted contradicts what the directory holds, or a setting is wrong.
+        TidegaugeError: the request contradicts the directory's cluster, or a setting is wrong.
     """
     if wanted.mode not in {None, recorded.mode}:
         raise contradiction(directory, f"is in {'KRaft' if recorded.mode == KRAFT_MODE else 'ZooKeeper'} mode")
@@ -130,7 +130,7 @@ def next_plan(
 def _with_kafka_ports(
     brokers: list[BrokerEntry], first: int | None, taken: set[int], free: Callable[[int], bool]
 ) -> list[BrokerEntry]:
-    """Return the brokers, each with a port for Kafka clients: those that have none get the next free ones."""
+    """Return the brokers with ports for Kafka clients; missing ones are the next free."""
     lacking = [broker for broker in brokers if not broker.kafka_port]
     last = max((broker.kafka_port for broker in brokers), default=0)
     begin = last + 1 if last else first or ports.FIRST_KAFKA_PORT
@@ -140,7 +140,7 @@ def _with_kafka_ports(
 
 
 def reached_at(kafka_host: str) -> str:
-    """Return the host by which this machine reaches listeners for Kafka clients; empty: the brokers' own."""
+    """Return the local host name of listeners for Kafka clients; empty: the brokers' own."""
     return dialled_host(kafka_host, "")
 
 
@@ -163,7 +163,7 @@ def _broker_ports(
     taken: frozenset[int],
     free: Callable[[int], bool],
 ) -> list[int]:
-    """Return a port for each broker: from the first one that was asked for, or the next free ones from a default."""
+    """Return a port for each broker, from the requested or the default first one."""
     if asked is None:
         return ports.choose_ports([first + broker_id for broker_id in broker_ids], taken=taken, free=free)
     chosen = [asked + broker_id for broker_id in broker_ids]
@@ -181,7 +181,7 @@ def _moved(broker_ids: range, first: int, chosen: list[int], asked: int | None, 
 
 
 def _count_of_new(wanted: Wanted) -> int:
-    """Return how many brokers a new cluster has: as asked for, else three, or as many as are to be controllers."""
+    """Return the number of brokers of a new cluster: as requested, or by default."""
     if wanted.brokers is not None:
         return wanted.brokers
     is_combined = wanted.quorum.is_combined

@@ -142,7 +142,7 @@ def require_host(host: str, *, option: str, listen: Callable[[str], None] = list
 
 
 def holder_of(port: int, tables: Sequence[Path] = _TABLES) -> str:
-    """Return what has a port that is not free, for people.
+    """Return the holder of a busy port, for people.
 
     Args:
         port: the port.
@@ -168,7 +168,7 @@ def listening_inodes(table: str, port: int) -> set[str]:
 
 
 def _listening_inodes(port: int, tables: Sequence[Path]) -> set[str] | None:
-    """Return the inodes of the sockets that listen on a port; None if no table can be read."""
+    """Return the inodes of a port's listening sockets; None if unreadable."""
     found: set[str] | None = None
     for table in tables:
         with contextlib.suppress(OSError):
@@ -177,7 +177,7 @@ def _listening_inodes(port: int, tables: Sequence[Path]) -> set[str] | None:
 
 
 def _pid_with(inodes: Collection[str]) -> int | None:
-    """Return a process that has one of these sockets; None: it belongs to another user."""
+    """Return a process with one of these sockets; None: another user's."""
     sockets = {f"socket:[{inode}]" for inode in inodes}
     pids = (int(directory.name) for directory in Path("/proc").iterdir() if directory.name.isdigit())
     return next((pid for pid in pids if not sockets.isdisjoint(_open_files(pid))), None)
@@ -372,7 +372,7 @@ def _is_there(directory: str) -> bool:
 
 
 def _network_namespace() -> str:
-    """Return the part of a file's name that tells network namespaces apart; empty if the system has none."""
+    """Return a suffix by network namespace; empty if the system has none."""
     try:
         return f"-{Path('/proc/self/ns/net').stat().st_ino}"
     except OSError:

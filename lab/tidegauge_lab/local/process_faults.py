@@ -1,8 +1,8 @@
-"""What may be done to processes of a running cluster: kill, stop, pause, resume, start.
+"""Faults of processes of a running cluster: kill, stop, pause, resume, start.
 
 Rules:
 - All targets are looked at first; if one of them can't be treated so, nothing is done to any.
-- What is already so changes nothing and is no error.
+- Repeating a fault changes nothing and is not an error.
 - A fault is noted in ``logs/lab.events.jsonl`` at the moment of its signal, before its effect.
 """
 
@@ -35,15 +35,15 @@ _CAUSE = "Lab"
 
 
 class Outcome(NamedTuple):
-    """What a fault did to one process.
+    """The effect of a fault on one process.
 
     Attributes:
         process: ``broker-1``, ``controller-3000`` or ``zookeeper``.
         target: its node's id, or ``zookeeper``.
         changed: False when it was so already.
-        pid: the process it was done to; the new one after a start; None when there was none.
+        pid: the process it was done to, the new one after a start, None when there was none.
         state: its state now.
-        lost_bytes: what was never flushed, and is lost in a power loss.
+        lost_bytes: unflushed bytes, lost in a power loss.
         ended: the membership that was ended with it; None if none was.
     """
 
@@ -67,11 +67,11 @@ class Outcome(NamedTuple):
 
 
 class StartWith(NamedTuple):
-    """What a broker starts with.
+    """Options for starting one broker.
 
     Attributes:
         held: partitions whose follower on it is held from the start.
-        after_power_cut: its disk has only what was flushed.
+        after_power_cut: its disk has only flushed data.
     """
 
     held: Sequence[TopicPartition] = ()
@@ -136,7 +136,7 @@ def stop(directory: Path, processes: Processes, limit_seconds: float) -> list[Ou
 
 
 def pause(processes: Processes, logs: Path) -> list[Outcome]:
-    """SIGSTOP, and wait until every thread stands.
+    """Send SIGSTOP, and wait until every thread has stopped.
 
     Raises:
         TidegaugeError: one is down, or does not stand still.
@@ -236,10 +236,10 @@ def start(
 
 
 def cut_power(directory: Path, process: LabProcess) -> int:
-    """Take from the disk of a node that is down what was never flushed; gives how many bytes that were.
+    """Remove unflushed data from the disk of a node that is down; return the number of bytes.
 
     Raises:
-        TidegaugeError: KAFKA_STORAGE_ERROR, it runs, or has no record of what was flushed (lab.enable=false).
+        TidegaugeError: KAFKA_STORAGE_ERROR, it runs, or has no record of flushed lengths (lab.enable=false).
     """
     from tidegauge_broker.log.synced_disk import restore_synced  # noqa: PLC0415 - only this fault pays for it
 

@@ -38,7 +38,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class ProcessState(Enum):
-    """What ``status`` shows."""
+    """The state of a process, as ``status`` shows it."""
 
     UP = "up"
     DOWN = "down"
@@ -47,7 +47,7 @@ class ProcessState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """What the system says of a pid: when its process started, in the system's own text, and its threads' states."""
+    """The system's facts about a pid: when its process started, as the system's own text, and its threads' states."""
 
     start_time: str
     states: str
@@ -70,7 +70,7 @@ def parse_stat(stat: str) -> tuple[str, str]:
 
 
 def look_up(pid: int) -> ProcessFacts | None:
-    """Return what the system says of this pid; None when there is no such process."""
+    """Return the system's facts about a pid; None if it does not exist."""
     if not Path("/proc/self/stat").exists():
         return _look_up_with_ps(pid)
     directory = Path("/proc") / str(pid)
@@ -100,7 +100,7 @@ class LabProcess:
 
     Attributes:
         name: ``broker-1`` or ``zookeeper``.
-        directory: where it runs and where its pid file lies.
+        directory: its working directory, and its pid file's.
         log_file: takes its stdout and stderr.
     """
 
@@ -131,8 +131,8 @@ class LabProcess:
 
         Args:
             command: the program and its arguments.
-            environment: its variables; None: those of this process.
-            umask: its file mode creation mask; -1: that of this process.
+            environment: its variables; None: this process's.
+            umask: its file mode creation mask; -1: this process's.
 
         Raises:
             OSError: the command can't be run, or not be noted (``note``).
@@ -212,7 +212,7 @@ class LabProcess:
             return 0
 
     def last_words(self, since_bytes: int = 0) -> str:
-        """Return the last lines after this position of its log, for the sentence that says why it ended."""
+        """Return the last lines of its log after a position, to explain its end."""
         try:
             with self.log_file.open("rb") as log:
                 log.seek(since_bytes)
@@ -249,7 +249,7 @@ def living_children() -> list[int]:
 
 
 def ended(process: LabProcess, log_place: int) -> TidegaugeError:
-    """Return the error of a process that ended while the caller waited for it."""
+    """Return the error of a process that ended during a wait."""
     words = process.last_words(log_place).splitlines()
     why = words[-1].strip() if words else "it wrote nothing"
     return TidegaugeError(

@@ -41,7 +41,7 @@ class BrokerView(Protocol):
 
 
 def lacks(views: Mapping[int, BrokerView], expected: Collection[int], *, names_controller: bool = True) -> str:
-    """Return what the cluster of the expected brokers still lacks, in words; empty when it is ready.
+    """Return what the cluster still lacks, in words; empty when ready.
 
     Args:
         views: what each broker says.
@@ -63,7 +63,7 @@ def lacks(views: Mapping[int, BrokerView], expected: Collection[int], *, names_c
 def broker_lacks(
     broker_id: int, view: BrokerView | None, expected: Collection[int], *, names_controller: bool = True
 ) -> str:
-    """Return what one broker still lacks to see the expected ones and, if it can, a controller among them."""
+    """Return what one broker still lacks to see the expected ones and a controller."""
     if view is None or not view.ready:
         return f"broker {broker_id} is not registered or has no metadata yet"
     unseen = sorted(set(expected) - view.broker_ids)

@@ -31,7 +31,7 @@ from tidegauge_lab.observation import newest_states
 
 
 class RoleKind(Enum):
-    """What a broker may be to a partition or the cluster."""
+    """The role of a broker for a partition or the cluster."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -66,7 +66,7 @@ SHARE = CoordinatedKind("share", OFFSETS_TOPIC, "share group", "consumer of a gr
 SHARE_PARTITION = CoordinatedKind(
     "share", SHARE_STATE_TOPIC, "share partition", "member of a share group", "share:orders-queue/orders-0"
 )
-"""What a ``share`` with a partition names."""
+"""The coordinated thing that a ``share`` with a partition names."""
 COORDINATED: Mapping[str, CoordinatedKind] = {one.word: one for one in (GROUP, TRANSACTION, SHARE)}
 """Everything of which a broker may be the coordinator, by its word: the one table for every way to name a broker."""
 COORDINATED_FORMS = "group:G, transaction:ID, share:G or share:G/T-P"
@@ -129,14 +129,14 @@ METADATA = TopicPartition(METADATA_TOPIC, 0)
 
 
 class PartitionView(NamedTuple):
-    """What the best-informed broker says of a partition; leader None while there is none."""
+    """A partition as the best-informed broker has it; leader None while there is none."""
 
     leader: int | None
     replicas: tuple[int, ...]
 
 
 def partition_view(views: Mapping[int, ClusterInfo], wanted: TopicPartition) -> PartitionView:
-    """Return the newest state of the partition in these views, by the broker that gave each.
+    """Return the newest state of the partition in these views.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, there are no views; UNKNOWN_TOPIC_OR_PARTITION, no broker knows it.
@@ -156,12 +156,12 @@ def partition_view(views: Mapping[int, ClusterInfo], wanted: TopicPartition) -> 
 
 
 def is_of_quorum(role: Role) -> bool:
-    """Return whether the quorum of a cluster in KRaft mode says who has a role: it is about its controllers."""
+    """Return whether the KRaft quorum decides a role, since controllers have it."""
     return role.kind is RoleKind.CONTROLLER or role.partition == METADATA
 
 
 def in_quorum(role: Role, view: QuorumView | None, fits: Callable[[int], bool]) -> int:
-    """Return the controller that leads the quorum, or a voter that follows, as ``follower_of`` does.
+    """Return the quorum's leader, or a voter that follows, as ``follower_of``.
 
     Raises:
         TidegaugeError: BROKER_NOT_AVAILABLE, no controller leads; REPLICA_NOT_AVAILABLE, there is no other voter.
@@ -188,7 +188,7 @@ def leader_of(view: PartitionView, partition: TopicPartition) -> int:
 
 
 def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[int], bool]) -> int:
-    """Return the first follower in assignment order that the verb can change, else the first one.
+    """Return the first follower that the verb can change, else the first.
 
     Raises:
         TidegaugeError: REPLICA_NOT_AVAILABLE, the partition has no follower.
@@ -202,10 +202,10 @@ def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[
 
 
 def coordinator_of(views: Mapping[int, ClusterInfo], coordinated: Coordinated) -> int:
-    """Return the broker that coordinates something: the leader of its partition of the kind's topic.
+    """Return the coordinator: the leader of its partition of the kind's topic.
 
     Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds; COORDINATOR_NOT_AVAILABLE, there is none;
+        TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds, COORDINATOR_NOT_AVAILABLE, there is none,
             UNKNOWN_TOPIC_OR_PARTITION, the topic of a share partition does not exist.
     """
     kind, key, partition = coordinated
@@ -259,7 +259,7 @@ def read_coordinated(text: str) -> Coordinated:
 
 
 def read_role(text: str) -> Role | None:
-    """Return the role that a word names: ``controller``, ``leader-of:T-P``; None: it is none of these words.
+    """Return the role of a word, ``controller`` or ``leader-of:T-P``; None: no role.
 
     Raises:
         ValueError: what follows the word has another form.
@@ -271,7 +271,7 @@ def read_role(text: str) -> Role | None:
 
 
 def role_of(word: str, value: str) -> Role | None:
-    """Return the role of an option and its value, ``leader-of`` and ``T-P``; None: there is no such option.
+    """Return the role of an option and its value; None: no such option.
 
     Raises:
         ValueError: the value has another form.
@@ -283,7 +283,7 @@ def role_of(word: str, value: str) -> Role | None:
 
 
 def not_ours(broker_id: int, address: str, role: Role | None = None) -> TidegaugeError:
-    """Return the error for a process that is an Apache Kafka broker's, which the lab did not start."""
+    """Return the error for an Apache Kafka broker's process, not the lab's."""
     subject = "" if role is None else f"{role} is "
     return TidegaugeError(
         ErrorCode.LISTENER_NOT_FOUND,

@@ -12,9 +12,9 @@ Rules:
        the cluster starts. Each step of that may be interrupted again. (A power loss of the machine is another matter:
        nothing is flushed.)
     5. A restore is an event of the lab, with the time of its snapshot: it is noted once the data are in place.
-    6. What is restored belongs to the cluster of this directory, with the same brokers and its own ZooKeeper or
+    6. Restored data belong to the cluster of this directory, with the same brokers and its own ZooKeeper or
        controllers.
-    7. Names and notes are input of a stranger: a directory is replaced or deleted only if its name is that of data of a
+    7. Names and notes are input of a stranger: a directory is replaced or deleted only if its name belongs to data of a
        node or ZooKeeper, and a note that names another is refused before anything changes. That no link leads out of
        the directory, ``containment`` sees to.
 """
@@ -143,7 +143,7 @@ def _about_of(value: Any) -> _About:
 
 
 class _Restore(NamedTuple):
-    """What ``restore.json`` says of a restore that has begun.
+    """The note in ``restore.json`` of a restore that has begun.
 
     Attributes:
         snapshot: its name.
@@ -159,10 +159,10 @@ class _Restore(NamedTuple):
 
 
 def put_back(directory: Path, file: ClusterFile, name: str) -> None:
-    """Replace the data of a cluster that is down by those of a snapshot.
+    """Replace the data of a cluster that is down by a snapshot's.
 
     Raises:
-        OSError: they can't be copied; what is there is as it was.
+        OSError: they can't be copied; the data are unchanged.
         TidegaugeError: KAFKA_STORAGE_ERROR, they are copied, and the old ones can't be replaced; ``settle`` does it
             later.
     """
@@ -183,7 +183,7 @@ def put_back(directory: Path, file: ClusterFile, name: str) -> None:
 
 
 def interrupted(directory: Path) -> str | None:
-    """Return the name of the snapshot whose restore was interrupted; None: there was none."""
+    """Return the snapshot whose restore was interrupted; None: there was none."""
     found = _noted(directory)
     return None if found is None else found.snapshot
 
@@ -198,13 +198,13 @@ def require_settled(directory: Path) -> None:
     if name is not None:
         raise TidegaugeError(
             ErrorCode.KAFKA_STORAGE_ERROR,
-            f"a restore of snapshot {name} was interrupted, so that the data may be those of two moments; "
+            f"a restore of snapshot {name} was interrupted, so that the data may be of two moments; "
             f"{command_for(directory, 'up')} finishes or undoes it and starts everything; nothing was done",
         )
 
 
 def settle(directory: Path) -> str:
-    """Undo or finish the restore that was interrupted, of a cluster that is down; return what was done, as a sentence.
+    """Undo or finish the restore that was interrupted, of a cluster that is down; return a sentence about it.
 
     Returns:
         The sentence; empty if no restore was interrupted.
@@ -252,7 +252,7 @@ def _replace_data(directory: Path, decided: _Restore) -> None:
             _remove(target)
             _beside(target).rename(target)
     _note_restore(directory, decided.snapshot)
-    # What a reset leaves was noted of the old data.
+    # The baseline of a reset was noted of the old data.
     (layout.control_process(directory).directory / layout.BASELINE_FILE).unlink(missing_ok=True)
     _note_path(directory).unlink()
 
@@ -264,7 +264,7 @@ def _note_restore(directory: Path, name: str) -> None:
         taken_ms = _about_of(read_json(path)).taken_ms
         # A snapshot whose note has no time: its last file was written when it was complete.
         taken_ms = round(path.stat().st_mtime * 1000) if taken_ms is None else taken_ms
-    except (OSError, ValueError):  # the snapshot was removed, or damaged, while its restore stood interrupted
+    except (OSError, ValueError):  # the snapshot was removed, or damaged, after its restore was interrupted
         taken_ms = None
     known = {} if taken_ms is None else {"taken_ms": taken_ms}
     note_event(directory / layout.LOGS, "restore", "Lab", {"snapshot": name, **known})
@@ -321,7 +321,7 @@ def _write(path: Path, value: dict[str, Any]) -> None:
 
 
 def _beside(target: Path) -> Path:
-    """Return where a copy, or a file, grows; the name is not that of a log directory."""
+    """Return the path of an unfinished copy; no log directory has such a name."""
     return target.with_name(f".{target.name}{_COPY}")
 
 

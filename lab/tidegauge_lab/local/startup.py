@@ -1,8 +1,8 @@
-"""Start brokers, and wait until they are what was asked for.
+"""Start brokers, and wait until they are ready as requested.
 
 Rules:
 - Ports are looked at before a process starts, so that the sentence names the holder; a recorded port never changes.
-- What a broker registers with serves before the first broker starts (``topology``). What brokers load is loaded
+- ZooKeeper or the controllers serve before the first broker starts (``topology``). Brokers' modules are loaded
   meanwhile (``launcher``).
 - A process that ends while it is waited for fails the wait at once, with the last line it wrote: brokers tell in one
   sentence why they refuse to start.
@@ -97,13 +97,13 @@ def wait_brokers(
     Args:
         directory: the cluster's directory.
         brokers: whose views count; none of them may end meanwhile.
-        lacks: says what is lacking, by their views.
+        lacks: returns the missing condition, by their views.
         limit_seconds: for all of it.
         log_places: sizes of the brokers' logs before their start.
 
     Raises:
         TidegaugeError: a broker ended.
-        TimeLimitError: with what was lacking at the end.
+        TimeLimitError: with the condition still missing at the end.
     """
     running = {broker.id: layout.broker_process(directory, broker.id) for broker in brokers}
     lacking = ""
@@ -126,7 +126,7 @@ def wait_brokers(
 
 
 def give_head_start(directory: Path, broker: BrokerEntry, log_place: int) -> None:
-    """Wait until a broker knows a controller, itself where no other one is; or for ``_HEAD_START_SECONDS``.
+    """Wait until a broker knows a controller, perhaps itself, at most ``_HEAD_START_SECONDS``.
 
     Raises:
         TidegaugeError: the broker ended.

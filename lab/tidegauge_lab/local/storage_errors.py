@@ -11,7 +11,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 
 @contextlib.contextmanager
 def reporting_storage(directory: Path, outcome: str) -> Iterator[None]:
-    """Turn an error of the disk into a sentence that ends with what is so now.
+    """Turn an error of the disk into a sentence that ends with the present state.
 
     Raises:
         TidegaugeError: KAFKA_STORAGE_ERROR.

@@ -14,7 +14,7 @@ PAUSE_SECONDS = 0.02
 
 
 class TimeLimitError(TidegaugeError):
-    """The verb's own time limit is over; what was waited for may still come."""
+    """Raised when a verb's own time limit is over; the condition may still come true."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)

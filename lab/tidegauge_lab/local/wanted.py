@@ -1,4 +1,4 @@
-"""What the user asks of a cluster, and the refusal of what contradicts the directory that holds it."""
+"""A user's request for a cluster, and its refusal if it contradicts the directory's cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_CONTROLLERS = max(SIZES)
 
 
 def mode_by_variable() -> str:
-    """Return the mode of a new cluster of which nothing is said: by TIDEGAUGE_MODE, or ZooKeeper's.
+    """Return the default mode of a new cluster: by TIDEGAUGE_MODE, or ZooKeeper's.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the variable names none.
@@ -34,7 +34,7 @@ def mode_by_variable() -> str:
 
 @dataclass(frozen=True, slots=True)
 class WantedQuorum:
-    """What the user asked for of a quorum of controllers; None if nothing was said.
+    """A user's request for a quorum of controllers; None if nothing was said.
 
     Attributes:
         controllers: how many.
@@ -51,7 +51,7 @@ class WantedQuorum:
     port: int | None = None
 
     def size(self, brokers: int | None) -> int:
-        """Return how many controllers a new quorum has: as asked for, else three, or one if brokers are too few.
+        """Return the size of a new quorum: as requested, else three or one.
 
         Args:
             brokers: how many brokers there are to be, of which some are the controllers; None: nothing was said.
@@ -64,7 +64,7 @@ class WantedQuorum:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user asked for; None if nothing was said."""
+    """A user's request; None if nothing was said."""
 
     brokers: int | None = None
     profile: str | None = None
@@ -79,7 +79,7 @@ class Wanted:
 
     @property
     def mode_of_new(self) -> str:
-        """Return the mode of a new cluster: as asked for, by TIDEGAUGE_MODE, or ZooKeeper's.
+        """Return a new cluster's mode: as requested, by TIDEGAUGE_MODE, or ZooKeeper's.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the variable names none, or the request contradicts the mode.
@@ -109,7 +109,7 @@ class Wanted:
 
 
 def contradiction(directory: Path, fact: str) -> TidegaugeError:
-    """Return the error for what an existing cluster can't become; ``fact`` says what it is."""
+    """Return the error for an impossible change of a cluster; ``fact`` describes it."""
     return TidegaugeError(
         ErrorCode.INVALID_REQUEST,
         f"the cluster in {directory} {fact}; that can't be changed: use another directory (--dir), or remove this "

@@ -30,7 +30,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def hash_of(source: bytes) -> bytes:
-    """Return the hash of a module's source that its compiled form carries (rule 1)."""
+    """Return the hash of a module's source, kept in its compiled form (rule 1)."""
     return hashlib.sha256(source).digest()[:_HASH_BYTES]
 
 

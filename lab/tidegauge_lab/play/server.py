@@ -1,6 +1,6 @@
 """Serves the page ``play`` on 127.0.0.1: static files out of memory, compressed, and nothing else.
 
-A request by another name for this host is refused, as that of ``tidegauge watch`` is (``watch.gate``). Files are sent
+A request by another name for this host is refused, as by ``tidegauge watch`` (``watch.gate``). Files are sent
 compressed to whoever takes gzip; each is compressed once.
 """
 
@@ -36,7 +36,7 @@ class Files:
         return self._files.get(name)
 
     def compressed(self, name: str) -> bytes | None:
-        """Return a file compressed by gzip; None if there is none, or if that makes no sense."""
+        """Return a file compressed by gzip; None if absent or not worth it."""
         content = self._files.get(name)
         if content is None or PurePosixPath(name).suffix in _PACKED:
             return None

@@ -1,10 +1,10 @@
 """The files of the page ``play``: static, of one origin; a server on this machine or any other can give them out.
 
-The page is that of ``tidegauge watch`` with another source: its document with a section more, its styles and scripts as
+The page is ``tidegauge watch``'s with another source: its document with a section more, its styles and scripts as
 they are, but for ``source.js``. Rules:
 
     1. The content security policy allows what comes from the page's own origin, WebAssembly, and nothing else. It
-       stands in the document, so that it holds wherever the files are served.
+       is in the document, so that it holds wherever the files are served.
     2. The service worker keeps all files, under the digest of their contents; a page that was opened once works
        without a network.
 """
@@ -59,7 +59,7 @@ def own_file(name: str) -> str:
 
 
 def document() -> str:
-    """Return the page's document: that of ``tidegauge watch``, with the section of ``play`` and its files."""
+    """Return the page's document: ``tidegauge watch``'s, with the section of ``play``."""
     links = [f'<link rel="stylesheet" href="{name}">' for name in (*STYLES, *OWN_STYLES)]
     scripts = [f'<script src="{name}" defer></script>' for name in ("texts.js", *SCRIPTS, *OWN_SCRIPTS[1:])]
     head = "\n".join([f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">', *links, *scripts, "</head>"])

@@ -1,7 +1,7 @@
 """The stories of the page ``play``: a tour, and the shipped scenarios that need no operating system.
 
 ``stories`` gives plain values for the page. Which scenarios play is decided by what the hand-driven cluster can do
-(``tidegauge_proof.hand.story.unplayable``); the lab knows no proofs, so the names stand in ``stories.yaml``, and a test
+(``tidegauge_proof.hand.story.unplayable``); the lab knows no proofs, so ``stories.yaml`` has the names, and a test
 compares them.
 """
 
@@ -34,7 +34,7 @@ def played() -> frozenset[str]:
 
 @cache
 def stories() -> list[Json]:
-    """Return the tour, its cure, and the scenarios that play, each with its text in English and Chinese."""
+    """Return the tour, its cure, and the scenarios that play, in both languages."""
     texts = _texts()
     cures: dict[str, str] = texts["cures"]
     found = [_tour(one, texts["tour"]["steps"], cures) for one in texts["tour"]["versions"]]
@@ -53,7 +53,7 @@ def stories() -> list[Json]:
 
 
 def _by_theme(found: list[Json]) -> list[Json]:
-    """Return the stories theme by theme, a cure after its loss; the tour first."""
+    """Return the stories by theme, a cure after its loss; the tour first."""
     places = {"first": -3, "labs": -2, "groups": -1} | {theme.name: place for place, theme in enumerate(themes())}
     order = [name for theme in themes() for name in theme.scenarios]
 
@@ -67,7 +67,7 @@ def _by_theme(found: list[Json]) -> list[Json]:
 
 
 def exercises() -> list[Json]:
-    """Return the ladder of rules to write, each with the task, hints and a solution."""
+    """Return the ladder of rules to write, with tasks, hints and solutions."""
     found: list[Json] = _texts("exercises.yaml")["exercises"]
     return found
 
@@ -83,21 +83,21 @@ def _tour(one: Json, steps: list[Json], cures: dict[str, str]) -> Json:
 
 
 def _lab(lab: Json) -> Json:
-    """Return a lab as a story, with the settings and actions of a schedule."""
+    """Return a lab as a story, with a schedule's settings and actions."""
     scenario = {"settings": lab["settings"], "steps": lab["steps"]}
     named = {name: lab[name] for name in ("title", "intro")}
     return {"name": f"lab-{lab['lab']}", **named, "theme": "labs", "scenario": scenario, "cure": None}
 
 
 def _of_groups(one: Json) -> Json:
-    """Return a story of a group of Kafka 4, with the settings and actions of a schedule."""
+    """Return a story of a Kafka 4 group, with a schedule's settings and actions."""
     scenario = {"settings": one["settings"], "steps": one["steps"]}
     named = {name: one[name] for name in ("name", "title", "intro")}
     return {**named, "theme": "groups", "scenario": scenario, "cure": None}
 
 
 def labs_elsewhere() -> Json:
-    """Return the labs that do not play: the story that shows the same, or why there is none."""
+    """Return the labs that do not play, with a similar story or the reason."""
     found: Json = _texts("labs.yaml")["elsewhere"]
     return found
 
@@ -118,7 +118,7 @@ def _in_both(step: Json) -> Json:
 
 
 def _cured(story: Json, name: str, of_today_zh: str) -> Json:
-    """Return a story by today's rule: the same steps, without the expectations that describe the loss."""
+    """Return a story by today's rule: the same steps, without expectations of loss."""
     scenario = dict(story["scenario"])
     settings = {key: value for key, value in scenario["cluster"].get("settings", {}).items() if key != _RULE}
     scenario["cluster"] = {**scenario["cluster"], "settings": settings}

@@ -2,7 +2,7 @@
 
 Rules:
     1. A fault returns when its effect is true; a wait returns when what it waits for is true, or raises ``NotSoError``
-       with what is true instead. Nothing sleeps for a guessed time.
+       with the actual state. Nothing sleeps for a guessed time.
     2. Topics made here have unique names, so that tests do not meet.
     3. ``restore`` makes the cluster whole: all processes up, nothing held, no fault in force, whoever put it there, and
        no log directory offline by one.
@@ -157,7 +157,7 @@ class AsyncCluster(AsyncFaults):
         """Wait until there is a leader, or this one, or another than that one.
 
         Returns:
-            Who leads.
+            The id of the leader.
 
         Raises:
             NotSoError: not in time.
@@ -290,7 +290,7 @@ class AsyncCluster(AsyncFaults):
         epochs: Mapping[str, int] | None = None,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
     ) -> GroupDescription:
-        """Wait until all of this is true of a consumer group at once; what is left out may be anything.
+        """Wait until all of this is true of a consumer group at once; an omitted argument allows anything.
 
         Args:
             group: its id.
@@ -324,13 +324,13 @@ class AsyncCluster(AsyncFaults):
         partitions: Collection[tuple[str, int]] | None = None,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - as users of pytest expect it
     ) -> TransactionDescription:
-        """Wait until all of this is true of a transactional id at once; what is left out may be anything.
+        """Wait until all of this is true of a transactional id at once; an omitted argument allows anything.
 
         Args:
             transactional_id: the id.
             state: such as Ongoing or CompleteCommit.
             epoch: its producer epoch, this one or a later one.
-            partitions: as (topic, partition), those of the transaction that lack a marker.
+            partitions: as (topic, partition), the transaction's that lack a marker.
             timeout: the limit, in seconds.
 
         Returns:
@@ -411,7 +411,7 @@ class AsyncCluster(AsyncFaults):
     # Whole again
 
     async def restore(self) -> None:
-        """All processes up, nothing held, no fault in force, no disk failed (rule 3). Quick where nothing was done.
+        """All processes up, nothing held, no fault in force, no disk failed (rule 3). Quick if nothing was done.
 
         Raises:
             TidegaugeError: a process does not start, or a broker does not end its faults.

@@ -1,7 +1,7 @@
 """Faults inside the brokers of a test's cluster: network partitions, errors, disks, held followers and requests.
 
 Rules:
-    1. A switch returns when its effect is true. What it needs to know stands in ``docs/faults.md``.
+    1. A switch returns when its effect is true. ``docs/faults.md`` describes its arguments.
     2. Brokers are asked over the Lab service, which no fault affects.
 """
 
@@ -72,7 +72,7 @@ class AsyncFaults(FaultCalls):
                 await switches.heal(broker)
 
     async def faults(self) -> list[BrokerSwitches]:
-        """Return what is in force on the brokers that run and respond."""
+        """Return the active faults of the brokers that run and respond."""
         async with Switches.of_cluster(self.local.file) as switches:
 
             async def look(broker: int) -> BrokerSwitches | None:
@@ -148,7 +148,7 @@ class AsyncFaults(FaultCalls):
             await switches.sync_log(broker_id, at)
 
     async def _switch_off(self) -> bool:
-        """End whatever is in force, whoever put it there; whether brokers may have to register again.
+        """End all active faults, whoever set them; return whether brokers may have to register again.
 
         Raises:
             TidegaugeError: a broker does not respond, so its faults may still be in force.

@@ -1,9 +1,9 @@
 """The cluster as plain tests see it: ``Cluster``; ``Cluster.aio`` is the same for asyncio tests.
 
 Rules:
-    1. Each method is that of ``AsyncCluster``, done when it returns: see there.
+    1. Each method is ``AsyncCluster``'s, done when it returns.
     2. In an asyncio test use ``aio``: the plain methods block the test's event loop.
-    3. The cluster is restored once for each test that uses it: before the test where it names the fixture, else, as by
+    3. The cluster is restored once for each test that uses it: before the test if it names the fixture, else, as by
        ``request.getfixturevalue``, at the first use within it.
     4. A guard (``tidegauge_lab.local.guard``) ends the cluster's processes where the session ends without ``close``.
 """
@@ -50,7 +50,7 @@ def free_base_ports(count: int) -> Iterator[int]:
     """Where so many free ports in a row begin.
 
     Below the ports of outgoing connections, and away from 19092, where users' clusters lie. A port that is free may be
-    that of a broker which is down at the moment, and comes back to it.
+    taken by a broker which is down at the moment, and comes back to it.
     """
     for base in itertools.count(FIRST_PORT + os.getpid() * PORTS_APART % PORTS, PORTS_APART):
         if base + count > FIRST_PORT + 2 * PORTS:
@@ -65,8 +65,8 @@ class Cluster(SyncCluster):
 
     Args:
         local: the cluster's processes and directory.
-        guard: ends its processes where this session does not.
-        resources: what is closed with the cluster, such as the launcher that starts brokers again.
+        guard: ends its processes if this session does not.
+        resources: objects to close with the cluster, such as the launcher that starts brokers again.
 
     Attributes:
         topics_of_test: topics that the running test has made.
@@ -103,7 +103,7 @@ class Cluster(SyncCluster):
             try:
                 local = _started(directory, options, zookeeper)
             except TidegaugeError:
-                guard.release()  # what was started has been ended
+                guard.release()  # the started processes have been ended
                 raise
             except BaseException:
                 guard.take_down()  # Ctrl-C, for example, may have come while that was being ended
@@ -220,7 +220,7 @@ def _create_offsets_topic(local: LocalCluster) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or directory, as far as that is possible: what is left goes with pytest's temporary directory."""
+    """Remove a file or directory, as far as that is possible: the rest goes with pytest's temporary directory."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,6 +1,6 @@
-"""What may be waited for: leader, ISR, high watermark, in sync; and the exception that says what is true instead.
+"""Conditions to wait for: leader, ISR, high watermark, in sync; and the exception with the actual state.
 
-The conditions are those of ``tidegauge wait``: they hold when they hold in the metadata of every broker that responds,
+The conditions are ``tidegauge wait``'s: they hold when they hold in the metadata of every broker that responds,
 and the brokers meant confirm it themselves.
 """
 
@@ -26,7 +26,7 @@ __tracebackhide__ = True  # pytest: a report shows the test's own lines, not tho
 
 
 class NotSoError(AssertionError):
-    """A condition did not come true in time; the message begins with what is true instead."""
+    """Raised when a condition does not come true in time; the message begins with the actual state."""
 
     # pytest's summary line has room for one short name before the message, and shows no module of built-in exceptions.
     __module__ = "builtins"
@@ -55,7 +55,7 @@ async def wait_until(bootstrap: Sequence[str], condition: Condition, limit_secon
 
 Found = TypeVar("Found", GroupDescription, TransactionDescription)
 _LEAST_LOOK_MS = 1000.0
-"""How long the last look may take: a wait that runs out says what is true, not that there was no time to look."""
+"""How long the last look may take: an expired wait reports the actual state, not that there was no time to look."""
 
 
 async def wait_until_event(logs: Path, condition: EventCondition, limit_seconds: float) -> Mapping[str, Any]:
@@ -103,7 +103,7 @@ async def wait_until_transaction(
 async def _wait_until_found(
     bootstrap: Sequence[str], look: Callable[[Admin, float], Awaitable[Found | str]], text: str, limit_seconds: float
 ) -> Found:
-    """Look until something is found; a sentence says what is true instead."""
+    """Look until something is found; a sentence describes the actual state."""
     deadline = time.monotonic() + limit_seconds
     async with Admin(bootstrap) as admin:
         while True:

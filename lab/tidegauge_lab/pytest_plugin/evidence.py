@@ -1,4 +1,4 @@
-"""What goes into the report of a test that failed: the topics as they are, and the last events of the cluster.
+"""Evidence in the report of a test that failed: the topics as they are, and the last events of the cluster.
 
 Collecting it never raises and never takes long: a test's own failure must stay the first thing to be seen.
 """
@@ -40,7 +40,7 @@ def sections(cluster: Cluster, since_ms: int) -> list[tuple[str, str]]:
 
 
 def cluster_lines(cluster: Cluster) -> str:
-    """Where it lies, which brokers are up, and what is in force on them."""
+    """Return the cluster's directory, its brokers that are up, and their active faults."""
     local = cluster.local
     lines = [f"broker {broker.id} {broker.address} {local.state_of(broker.id).value}" for broker in local.file.brokers]
     where = [f"directory {local.directory}", f"logs, which stay after the session: {local.logs}"]
@@ -60,7 +60,7 @@ def fault_lines(switches: Iterable[BrokerSwitches]) -> list[str]:
 
 
 def event_lines(events: Iterable[Mapping[str, Any]], since_ms: int, topics: Sequence[str]) -> list[str]:
-    """Return the last events since a time, without other topics', as the lines of `tidegauge timeline`, in UTC."""
+    """Return the last events since a time, as lines of `tidegauge timeline`."""
     kept = [
         event
         for event in events

@@ -1,4 +1,4 @@
-"""What cluster a test session gets."""
+"""Options of a test session's cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class TidegaugeOptions:
-    """What cluster the session gets.
+    """Options of the session's cluster.
 
     Attributes:
         brokers: how many.

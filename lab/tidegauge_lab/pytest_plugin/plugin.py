@@ -117,7 +117,7 @@ def _mode(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def tidegauge_options(pytestconfig: pytest.Config) -> TidegaugeOptions:
-    """Return what cluster the session gets; override it in conftest.py to decide in code."""
+    """Return the options of the session's cluster; override it in conftest.py."""
     return read_options(pytestconfig)
 
 

@@ -121,7 +121,7 @@ class SyncCluster(SyncClusterBase):
         """Wait until there is a leader, or this one, or another than that one.
 
         Returns:
-            Who leads.
+            The id of the leader.
 
         Raises:
             NotSoError: not in time.
@@ -222,7 +222,7 @@ class SyncCluster(SyncClusterBase):
         epochs: Mapping[str, int] | None = None,
         timeout: float = WAIT_SECONDS,
     ) -> GroupDescription:
-        """Wait until all of this is true of a consumer group at once; what is left out may be anything.
+        """Wait until all of this is true of a consumer group at once; an omitted argument allows anything.
 
         Args:
             group: its id.
@@ -265,13 +265,13 @@ class SyncCluster(SyncClusterBase):
         partitions: Collection[tuple[str, int]] | None = None,
         timeout: float = WAIT_SECONDS,
     ) -> TransactionDescription:
-        """Wait until all of this is true of a transactional id at once; what is left out may be anything.
+        """Wait until all of this is true of a transactional id at once; an omitted argument allows anything.
 
         Args:
             transactional_id: the id.
             state: such as Ongoing or CompleteCommit.
             epoch: its producer epoch, this one or a later one.
-            partitions: as (topic, partition), those of the transaction that lack a marker.
+            partitions: as (topic, partition), the transaction's that lack a marker.
             timeout: the limit, in seconds.
 
         Returns:
@@ -342,7 +342,7 @@ class SyncCluster(SyncClusterBase):
         return self._run(self.aio.controller())
 
     def restore(self) -> None:
-        """All processes up, nothing held, no fault in force, no disk failed (rule 3). Quick where nothing was done.
+        """All processes up, nothing held, no fault in force, no disk failed (rule 3). Quick if nothing was done.
 
         Raises:
             TidegaugeError: a process does not start, or a broker does not end its faults.
@@ -363,7 +363,7 @@ class SyncCluster(SyncClusterBase):
         self._run(self.aio.heal(*brokers))
 
     def faults(self) -> list[BrokerSwitches]:
-        """Return what is in force on the brokers that run and respond."""
+        """Return the active faults of the brokers that run and respond."""
         return self._run(self.aio.faults())
 
     def clear_faults(self, *brokers: int | str) -> int:

@@ -61,7 +61,7 @@ class Produce(PartitionStep):
     error: ErrorCode = argument(readers.error_name, "the error that is expected instead", default=ErrorCode.NONE)
     history: str | None = argument(
         readers.text,
-        "another file than history.jsonl in the run's directory for what was sent and returned",
+        "another file than history.jsonl in the run's directory for requests and responses",
         default=None,
     )
 
@@ -218,7 +218,7 @@ class Start(ProcessStep):
 
     def sentence(self) -> str:
         """Return the step in words."""
-        lost = " after a power loss: without what was never flushed" if self.after_power_cut else ""
+        lost = " after a power loss: without unflushed data" if self.after_power_cut else ""
         held = f", with the fetches of {joined(self.held)} held" if self.held else ""
         return f"Start {brokers(self.brokers)}{lost}{held}"
 
@@ -329,7 +329,7 @@ class DropUnsynced(Step):
 
     def sentence(self) -> str:
         """Return the step in words."""
-        return f"Power loss at {brokers(self.brokers)}: what was never flushed is lost"
+        return f"Power loss at {brokers(self.brokers)}: unflushed data are lost"
 
 
 BROKER_STEPS: tuple[type[Step], ...] = (

@@ -1,4 +1,4 @@
-"""Whether what a scenario expects is so: each difference is one sentence that says what is true instead. Pure."""
+"""Checks a scenario's expectations: each difference is one sentence with the actual state. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tidegauge_lab.scenario.state_steps import Expect
 def differences(
     expect: Expect, facts: Facts, responses: Mapping[str, str], readable: Callable[[], Sequence[str]]
 ) -> list[str]:
-    """Return what is not as expected.
+    """Return the differences from the expectation.
 
     Args:
         expect: the step.
-        facts: what is so.
-        responses: those that producers got, by value.
-        readable: asks the leader what consumers may read; called only where that is expected.
+        facts: the actual state.
+        responses: of producers, by value.
+        readable: asks the leader what consumers may read; called only if the step expects it.
     """
     return [
         *_cluster_differences(expect, facts),
@@ -72,7 +72,7 @@ def values_differ(
 
 
 def says_not(leader: int) -> str:
-    """Return what is true instead where the cluster's leader is dead, or does not lead in this epoch."""
+    """Return the sentence for a leader that is dead or leads in no such epoch."""
     return f"broker {leader} does not say that it leads"
 
 
@@ -94,7 +94,7 @@ def _log_differences(expect: Expect, facts: Facts) -> Iterator[str]:
 
 
 def same_records(found: Sequence[LoggedRecord], wanted: Sequence[LoggedRecord]) -> bool:
-    """Whether the values are the same, and the epochs where they are wanted."""
+    """Whether the values are the same, and the epochs if they are wanted."""
     return len(found) == len(wanted) and all(
         one.value == other.value and other.leader_epoch in {None, one.leader_epoch}
         for one, other in zip(found, wanted, strict=True)

@@ -24,7 +24,7 @@ _END_SECONDS = 10.0
 
 
 def sign_of(directory: Path) -> str:
-    """Return what the command lines of all clients contain whose error output goes to files in a directory."""
+    """Return the sign in command lines of clients that log to a directory."""
     return f"_process {directory}/"
 
 
@@ -72,7 +72,7 @@ class ClientProcess:
             raise self._ended() from None
 
     def response(self, limit_seconds: float) -> dict[str, Any] | None:
-        """Return the response to the command that was sent; None if it does not come in time.
+        """Return the response to the last command; None if it is late.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, the process has ended.

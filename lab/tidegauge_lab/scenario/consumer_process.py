@@ -69,13 +69,13 @@ class Confluent:
             consumer.pause(partitions)
 
     def idle(self) -> None:
-        """Pause what is assigned, and poll."""
+        """Pause assigned partitions, and poll."""
         self._is_idle = True
         self._consumer.pause(self._consumer.assignment())
         self._consumer.consume(1, POLL_SECONDS)
 
     def poll(self, count: int) -> list[str]:
-        """Resume what is assigned, and poll; errors are events such as a session that has ended."""
+        """Resume assigned partitions, and poll; errors are events such as a session that has ended."""
         self._is_idle = False
         self._consumer.resume(self._consumer.assignment())
         return [
@@ -127,18 +127,18 @@ class KafkaPython:
         return Pausing()
 
     def assigned(self, partitions: Any) -> None:
-        """Pause what is assigned before the poll in which it is assigned returns a record of it."""
+        """Pause assigned partitions before the same poll returns a record of them."""
         if self._is_idle:
             self._consumer.pause(*partitions)
 
     def idle(self) -> None:
-        """Pause what is assigned, and poll."""
+        """Pause assigned partitions, and poll."""
         self._is_idle = True
         self._consumer.pause(*self._consumer.assignment())
         self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000))
 
     def poll(self, count: int) -> list[str]:
-        """Resume what is assigned, and poll."""
+        """Resume assigned partitions, and poll."""
         self._is_idle = False
         self._consumer.resume(*self._consumer.assignment())
         found = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=count)
@@ -158,7 +158,7 @@ class KafkaPython:
 
 
 def _value(text: str) -> Any:
-    """Return a setting as kafka-python wants it: a number, a truth, or a text."""
+    """Return a setting for kafka-python: a number, a boolean, or a text."""
     if text in {"true", "false"}:
         return text == "true"
     return int(text) if text.isdigit() else text

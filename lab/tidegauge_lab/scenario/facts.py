@@ -1,7 +1,7 @@
-"""What is true of one partition at one moment: the cluster's view, each replica's own word, and the files. Pure.
+"""Facts about one partition at one moment: the cluster's view, each replica's own view, and the files. Pure.
 
 ``LEO/HW``, ``*`` for the leader, is how a state is written in one line: ``1: 2/1*  2: 1/1   ISR 1,2  epoch 0``. Where
-an open transaction keeps the last stable offset below the high watermark, it stands behind it: ``3/3/1*``.
+an open transaction keeps the last stable offset below the high watermark, it follows: ``3/3/1*``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LEADER = "leader"
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What a broker says of its replica.
+    """A replica as its broker reports it.
 
     Attributes:
         role: ``leader``, ``follower`` or ``offline``.
@@ -25,8 +25,8 @@ class Replica:
         leo: log end offset.
         hw: what it believes to be committed.
         epochs: its epoch cache.
-        remote_leos: at a leader what it knows of the others; -1 where it does not know.
-        last_stable_offset: which read_committed does not pass; None where its broker does not say.
+        remote_leos: at a leader the known ends of the others; -1 if unknown.
+        last_stable_offset: which read_committed does not pass; None if not reported.
     """
 
     role: str

@@ -16,7 +16,7 @@ from tidegauge_lab.scenario import fault_steps
 
 
 def problem_of(step: fault_steps.FaultStep, mode: str = ZOOKEEPER_MODE) -> str:
-    """Return why the node would refuse the step's fault; empty if it would not. Of a role it may still refuse one."""
+    """Return why the node would refuse the step's fault; empty if it would not."""
     broker_id = step.broker if isinstance(step.broker, int) else -1
     if problem := step.fault.problem(broker_id):
         return problem

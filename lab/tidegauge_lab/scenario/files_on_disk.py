@@ -1,4 +1,4 @@
-"""What lies in a broker's directory, read without the broker: records, and the high watermark in the checkpoint file.
+"""A broker's directory, read without the broker: records, and the high watermark in the checkpoint file.
 
 The files may be written meanwhile: a batch at the end that is not whole yet is left out.
 """
@@ -17,7 +17,7 @@ from tidegauge_lab.scenario.readers import LoggedRecord
 
 
 def logged_records(cluster: Path, broker_id: int, at: TopicPartition) -> tuple[LoggedRecord, ...]:
-    """Return the records of a replica by offset; none if there is no directory."""
+    """Return the records of a replica by offset; none without a directory."""
     return tuple(
         LoggedRecord("" if one.value is None else one.value.decode("utf-8", errors="replace"), one.leader_epoch)
         for one in stored_records(cluster, broker_id, at)

@@ -199,11 +199,11 @@ class WaitGroup(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectGroup(Step):
-    """What must be so of a group now."""
+    """The expected state of a group now."""
 
     verb = "expect_group"
     main = ""
-    about = "check what is true of a group now"
+    about = "check the present state of a group"
     is_expectation = True
 
     group: str = argument(readers.text, "group.id")

@@ -3,7 +3,7 @@
 Rules:
 - A produce is one batch in one request to one broker, without retries: the broker's response is final. A
   connection that breaks meanwhile leaves the outcome ``unknown``.
-- What a partition looks like is put together from every broker that runs: the newest view of the cluster (by controller
+- The state of a partition is merged from every broker that runs: the newest view of the cluster (by controller
   epoch, then leader epoch, then partition epoch), and each replica by its own broker's response, through every network
   partition.
 - Brokers whose processes are frozen or dead are not asked.
@@ -70,7 +70,7 @@ class Response:
     Attributes:
         state: ``ack``, ``unknown``, or the name of an error.
         message: the broker's sentence; empty for ``ack``.
-        offset: where it lies; -1 where that is unknown.
+        offset: of the record; -1 if unknown.
     """
 
     state: str
@@ -152,7 +152,7 @@ class Hands:
     # Looking
 
     def look(self, at: TopicPartition, assigned: Sequence[int]) -> Facts:
-        """Return what is true of a partition now."""
+        """Return the present facts of a partition."""
         seen = self._run(self._observer.ask(self._running(), [at.topic], with_switches=False))
         part = newest_states(metadata_in(seen)).get(at)
         said = {broker_id: one.replica(at) for broker_id, one in seen.items()}
@@ -166,7 +166,7 @@ class Hands:
         )
 
     def controllers(self) -> dict[int, tuple[int, int]]:
-        """Return controller and controller epoch as each broker that runs and responds sees them."""
+        """Return controller and controller epoch as each responding broker sees them."""
         running = self._running()
 
         async def ask() -> list[ClusterInfo | None]:
@@ -179,7 +179,7 @@ class Hands:
         }
 
     def look_at_group(self, group: str, condition: GroupCondition) -> GroupDescription | str:
-        """Return the group if the condition holds, else what is true instead.
+        """Return the group if the condition holds, else the actual state.
 
         Raises:
             TidegaugeError: its coordinator does not respond.
@@ -189,7 +189,7 @@ class Hands:
     def look_at_transaction(
         self, transactional_id: str, condition: TransactionCondition
     ) -> TransactionDescription | str:
-        """Return the transactional id if the condition holds, else what is true instead.
+        """Return the transactional id if the condition holds, else the actual state.
 
         Raises:
             TidegaugeError: its coordinator does not respond.
@@ -197,7 +197,7 @@ class Hands:
         return self._run(look_at_transaction(self._admin, transactional_id, condition, _MARGIN_MS))
 
     def open_transactions(self, at: TopicPartition) -> list[int]:
-        """Return where the transactions begin that are open in a partition, by its leader.
+        """Return the first offsets of a partition's open transactions, by its leader.
 
         Raises:
             TidegaugeError: it has none that responds.
@@ -205,7 +205,7 @@ class Hands:
         return self._run(self._starts(at, hang=False))
 
     def hanging_transactions(self, at: TopicPartition) -> list[int]:
-        """Return where those begin that their coordinators do not have; raises as ``open_transactions``."""
+        """Return the first offsets of transactions unknown to their coordinators; raises as ``open_transactions``."""
         return self._run(self._starts(at, hang=True))
 
     async def _starts(self, at: TopicPartition, *, hang: bool) -> list[int]:
@@ -225,7 +225,7 @@ class Hands:
     # Share groups
 
     def new_member(self, group: str, name: str, at: TopicPartition) -> ShareMember:
-        """Return a member of a share group at a partition, which has done nothing yet."""
+        """Return a new member of a share group at a partition."""
         return ShareMember(self._kafka_servers, group, name, at, self._cluster.file.security)
 
     def _kafka_servers(self) -> list[str]:
@@ -258,7 +258,7 @@ class Hands:
         return ErrorCode.NONE if problem is None else problem.code
 
     def look_at_share(self, group: str, at: TopicPartition) -> ShareFacts:
-        """Return what is known of a share partition.
+        """Return the known facts of a share partition.
 
         Raises:
             TidegaugeError: there is no such partition, or no broker responds.
@@ -386,7 +386,7 @@ class Hands:
         return self._run(create())
 
     def topic_identity(self, name: str) -> TopicIdentity:
-        """Return the ids of a topic and the cluster; empty if no broker responds."""
+        """Return the ids of a topic and the cluster; empty without a response."""
         try:
             return self._run(self._admin.metadata([name])).identity_of(name)
         except (TidegaugeError, TimeLimitError):
@@ -424,7 +424,7 @@ class Hands:
         return self._run(self._switches.wait_held(broker_id, 0))
 
     def release_requests(self, broker_id: int, which: str) -> None:
-        """End the broker's holds: all, those of requests, or those of responses."""
+        """End the broker's holds: all, of requests, or of responses."""
         self._run(self._switches.release_requests(broker_id, which))
 
     def clear_faults(self, broker_id: int) -> None:

@@ -64,9 +64,9 @@ def shipped_names() -> list[str]:
 
 
 def text_of(name_or_file: str) -> tuple[str, str]:
-    """Return the text of a shipped scenario or of a file, and how it is called in errors.
+    """Return the text of a shipped scenario or file, and its name in errors.
 
-    A name without a directory and without ``.yaml`` is that of a shipped scenario, unless there is such a file only.
+    A name without a directory and without ``.yaml`` names a shipped scenario, unless there is such a file only.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, there is neither, or the file can't be read.
@@ -176,20 +176,20 @@ class _Fields:
         return tried(self._problems, default, read, self.node.entries[key])
 
     def need(self, key: str, read: Reader[Read], stand_in: Other) -> Read | Other:
-        """Read an entry that must be there; ``stand_in`` lets the reading continue where it is missing."""
+        """Read an entry that must be there; ``stand_in`` lets the reading continue if it is missing."""
         if key not in self.node.entries:
             self._problems.append(MalformedYaml(self.node.line, f"{self._what} needs {key!r}"))
         return self.take(key, read, stand_in)
 
     def end(self) -> None:
-        """Tell what is unknown."""
+        """Report unknown keys."""
         for key, line in self.node.key_lines.items():
             if key not in self._known:
                 self._problems.append(MalformedYaml(line, unknown(key, self._known, f"in {self._what}")))
 
 
 def tried(problems: list[MalformedYaml], stand_in: Other, read: Reader[Read], node: Node) -> Read | Other:
-    """Read a node; return the stand-in and note the problem where that fails."""
+    """Read a node; return the stand-in and note the problem if that fails."""
     try:
         return read(node)
     except MalformedYaml as problem:
@@ -204,7 +204,7 @@ def unknown(word: str, known: Collection[str], where: str) -> str:
 
 
 class _Cluster(NamedTuple):
-    """What a file says of its cluster; ``Scenario`` has the same fields."""
+    """The cluster of a file; ``Scenario`` has the same fields."""
 
     brokers: int
     controller: int
@@ -356,7 +356,7 @@ class _Loader:
         return step
 
     def _made(self, kind: type[Step], node: Node, line: int, note: str) -> Step | None:
-        """Return a step with these arguments; None if they have problems, which are noted."""
+        """Return a step with these arguments; None if invalid, with noted problems."""
         before = len(self.problems)
         values = self._arguments(kind, node, line)
         if len(self.problems) > before:
@@ -383,13 +383,13 @@ class _Loader:
 
 
 def _is_named(kind: type[Step], node: Node) -> bool:
-    """Return whether a step's arguments stand there by their names; else the node is its main one."""
+    """Return whether a step's arguments are named; else the node is its main one."""
     arguments = kind.arguments()
     return isinstance(node, Mapping) and (not kind.main or any(key in arguments for key in node.entries))
 
 
 def _changed(kind: type[Step], node: Node, in_kraft: Node) -> Node:
-    """Return a step's arguments with those of KRaft mode in their place."""
+    """Return a step's arguments, replaced by KRaft mode's where given."""
     if not _is_named(kind, in_kraft) or not isinstance(in_kraft, Mapping):
         return in_kraft
     if not isinstance(node, Mapping) or not _is_named(kind, node):
@@ -416,7 +416,7 @@ class _Context:
         self._counts = {topic.name: len(topic.assignment) for topic in scenario.topics}
 
     def check(self, *, with_names: bool) -> None:
-        """Look at all; at marks and values only where no step was left out, which might have made them."""
+        """Look at all steps; at marks and values only if no step was left out, which might have made them."""
         for topic in self._scenario.topics:
             self._replicas(topic.line, topic.assignment)
         for step in self._scenario.steps:

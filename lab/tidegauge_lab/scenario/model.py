@@ -1,4 +1,4 @@
-"""What a scenario file says, checked: the cluster, its topics, the steps."""
+"""A scenario file's contents, checked: the cluster, its topics, the steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegauge_lab.scenario.step_base import PartitionStep, Step
 LIMIT_SECONDS = 120.0
 TRUNCATION_RULE = "replica.truncation.rule"
 
-# What every scenario needs to run the same way each time; a file may set them otherwise.
+# Settings by which every scenario runs the same way each time; a file may change them.
 SETTINGS: dict[str, str] = {
     "auto.leader.rebalance.enable": "false",  # no election that no step asked for
     "replica.lag.time.max.ms": "600000",  # a held follower stays in the ISR
@@ -76,7 +76,7 @@ class Scenario:
     is_adapted: bool = False
 
     def in_kraft(self, controllers: int = DEFAULT_CONTROLLERS) -> Scenario:
-        """Return the scenario as it is played in KRaft mode; one that is in it already stays as it is.
+        """Return the scenario for KRaft mode; one that is in it already stays unchanged.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, it shows something of ZooKeeper mode alone.
@@ -108,7 +108,7 @@ class Scenario:
 
     @property
     def first_partition(self) -> TopicPartition:
-        """What a step means that names no partition."""
+        """The partition of a step that names none."""
         return TopicPartition(self.topics[0].name, 0)
 
     def partition_of(self, step: PartitionStep) -> TopicPartition:

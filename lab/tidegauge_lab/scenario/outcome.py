@@ -1,4 +1,4 @@
-"""What came of a scenario: its steps in words, how far it got, and why it failed."""
+"""The outcome of a scenario: its steps in words, how far it got, and why it failed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHORT = frozenset({"leo", "hw", "lso", "isr"})
 
 
 _IN_KRAFT = (
-    "Played in KRaft mode: a quorum of controllers has ZooKeeper's part here, and heartbeats that of its sessions. A "
+    "Played in KRaft mode: a quorum of controllers has ZooKeeper's part here, and heartbeats have its sessions'. A "
     "broker that led nothing costs no leader epoch when it dies, so that epochs may be lower than in ZooKeeper mode."
 )
 
@@ -35,7 +35,7 @@ Speak = Callable[[str], str]
 
 
 class StepFailed(Exception):
-    """A step did not do what it says; ``message`` is what is true instead."""
+    """Raised when a step does not do what it says; ``message`` has the actual state."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -69,10 +69,10 @@ class PlayedStep:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a scenario.
+    """The outcome of a scenario.
 
     Attributes:
-        failure: empty if every expectation held, else ``line N: what is true instead``.
+        failure: empty if every expectation held, else ``line N: ACTUAL STATE``.
     """
 
     name: str
@@ -120,13 +120,13 @@ def headline(step: Step, seconds: float, *, verbose: bool, speak: Speak = str) -
 
 
 def described(step: Step) -> str:
-    """Return a step in one line: the verb, and what differs from the defaults."""
+    """Return a step in one line: the verb, and arguments other than defaults."""
     words = [value if name == step.main else f"{name}={value}" for name, value in _arguments(step)]
     return " ".join([step.verb, *words])
 
 
 def expected_of(step: Step) -> list[str]:
-    """Return what a step expects, a line each: ``LEO 1:2 2:1``; nothing for a step that does something."""
+    """Return a step's expectations, a line each: ``LEO 1:2 2:1``; none for other steps."""
     if not step.is_expectation:
         return []
     return [f"{' '.join(map(_word, name.split('_')))} {value}" for name, value in _arguments(step)]
@@ -137,7 +137,7 @@ def _word(name: str) -> str:
 
 
 def _arguments(step: Step) -> list[tuple[str, str]]:
-    """Return the arguments that differ from the defaults, by attribute or name, as people read them."""
+    """Return the arguments that differ from the defaults, for people."""
     found = [
         (argument.attribute if argument.attribute == step.main else name, step.value_of(argument), argument.default)
         for name, argument in step.arguments().items()

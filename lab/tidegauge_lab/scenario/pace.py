@@ -7,9 +7,9 @@ from tidegauge_lab.scenario.outcome import Outcome
 
 
 class Pace:
-    """Each step at once; a subclass may wait, and look at what was played.
+    """Each step at once; a subclass may wait, and look at the played steps.
 
-    All methods are called in the thread that plays. What one of them raises ends the run: the cluster is taken down.
+    All methods run in the player's thread. An exception of one of them ends the run: the cluster is taken down.
     """
 
     later_ms = 120_000

@@ -3,7 +3,7 @@
 Rules:
 - A step returns when its effect is true; what a step waits for has a limit, and the scenario has one for all.
 - The first step that does not do what it says, or an expectation that does not hold, ends the scenario as failed, with
-  the step's line and what is true instead. An expectation has ten seconds to become true, since brokers learn of each
+  the step's line and the actual state. An expectation has ten seconds to become true, since brokers learn of each
   other's changes a little later; what must not have changed is therefore expected after a wait for what must.
 """
 
@@ -72,14 +72,14 @@ class Player:
     """One run.
 
     Args:
-        scenario: what is played.
+        scenario: the scenario to play.
         cluster: its processes.
         hands: everything over the network.
         tell: takes the story, a line at a time.
         deadline: of a monotonic clock, in seconds.
         outcome: is filled in.
         check: called again and again, and may raise what ends the run.
-        verbose: whether the story has each step as it stands in the file, too.
+        verbose: whether the story also has each step as in the file.
         histories: where histories are written; None: beside the cluster's directory.
         pace: when each step is played.
     """
@@ -209,7 +209,7 @@ class Player:
         self._details.append(text)
         self._tell(f"{_DETAIL}{text}")
 
-    # What the steps share
+    # Common parts of the steps
 
     def _create(
         self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str], *, is_fresh: bool = False
@@ -228,7 +228,7 @@ class Player:
         return self._hands.readable(at, self._look(at).leader, isolation_level)
 
     def _remaining(self, instead: str = "") -> float:
-        """Return the seconds that are left; ``instead`` is what is true while something is waited for."""
+        """Return the remaining seconds; ``instead`` is the actual state during a wait."""
         self._check()
         left = self._deadline - time.monotonic()
         if left <= 0:
@@ -388,7 +388,7 @@ class Player:
         return [one if isinstance(one, int) else self._broker_with(one, fits) for one in brokers]
 
     def _broker_with(self, role: Role, fits: ProcessState) -> int:
-        """Return the broker that has a role now, of several followers one in this state, and report it."""
+        """Return and report the broker that has a role now, in this state."""
         named = role.kind is RoleKind.VOTER
         broker_id = self._quorum.voter(role.name) if named else self._cluster.resolve(role, fits)
         self._detail(f"{brokers([role])} is {brokers([broker_id])}")

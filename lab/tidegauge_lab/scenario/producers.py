@@ -29,7 +29,7 @@ class Producers(Clients[Producer]):
     """All transactional producers of a run.
 
     Args:
-        servers: gives ``host:port`` of the brokers by library: those for Kafka clients, or those of Tidegauge's own.
+        servers: gives ``host:port`` of the brokers by library: for Kafka clients, or for Tidegauge's own.
         directory: where the clients' error output goes.
     """
 

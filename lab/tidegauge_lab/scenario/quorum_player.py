@@ -19,7 +19,7 @@ from tidegauge_lab.scenario.readers import ANY, NONE
 
 QuorumStep: TypeAlias = AddController | RemoveController | LoseDisk | NameVoters | WaitQuorum
 Ids = Callable[..., list[int]]
-"""Returns the nodes that ids and roles name now; of several followers one in the given state."""
+"""Returns the nodes of ids and roles now; a follower in the given state."""
 
 
 class QuorumPlayer:
@@ -50,7 +50,7 @@ class QuorumPlayer:
         self._voters: dict[str, int] = {}
 
     def voter(self, name: str) -> int:
-        """Return the controller to which a step has given a name; the loader has checked that one has."""
+        """Return the controller of a name; the loader has checked that a step gives it."""
         return self._voters[name]
 
     @singledispatchmethod
@@ -114,7 +114,7 @@ class QuorumPlayer:
         self._wait(differing)
 
     def _problem(self, step: WaitQuorum, leader: int | str, view: QuorumView) -> str:
-        """Return what is true of a quorum instead of what a step waits for; empty if nothing is."""
+        """Return the violated part of a step's condition; empty if it holds."""
         if not step.commits and view.high_watermark >= 0:
             return f"controller {view.leader_id} has committed all below offset {view.high_watermark}"
         whole = sum(one.log_end_offset >= view.high_watermark for one in view.voters)

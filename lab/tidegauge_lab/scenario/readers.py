@@ -1,8 +1,8 @@
 """Readers: from a node of a scenario file to a value of the right kind, or a sentence with the line.
 
-Contract: a reader takes a node and gives a value, or raises ``MalformedYaml`` with the node's line and what is
-expected there. They know nothing of the scenario around them; what depends on it (does this broker exist?) is checked
-by the loader afterwards.
+Contract: a reader takes a node and gives a value, or raises ``MalformedYaml`` with the node's line and the value
+expected there. Readers know nothing of the scenario around them; the loader checks the rest
+afterwards (does this broker exist?).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANY, NONE = "any", "none"
 
 
 class LoggedRecord(NamedTuple):
-    """A record as a scenario expects it in a log: its value, and its batch's leader epoch where that was given."""
+    """A record as a scenario expects it in a log: its value, and its batch's leader epoch if given."""
 
     value: str
     leader_epoch: int | None = None
@@ -44,7 +44,7 @@ def shown(node: Node) -> str:
 
 
 def text(node: Node) -> str:
-    """Any text; numbers count as what was written."""
+    """Read any text; numbers count as written."""
     if not isinstance(node, Scalar) or not node.text:
         raise MalformedYaml(node.line, f"a text is expected, not {shown(node)}")
     return node.text
@@ -267,7 +267,7 @@ def assignment(node: Node) -> tuple[tuple[int, ...], ...]:
 
 
 def scalar(node: Node) -> Any:
-    """Whatever stands there, as JSON would have it."""
+    """Read any scalar, as JSON has it."""
     if not isinstance(node, Scalar):
         raise MalformedYaml(node.line, f"a single value is expected, not {shown(node)}")
     return node.value

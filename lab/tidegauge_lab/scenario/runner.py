@@ -28,16 +28,16 @@ def play(
     """Run a scenario on a cluster of its own in a directory.
 
     Args:
-        scenario: what is played.
-        directory: an empty one; data and logs are left in it. Whatever ends this process, nothing of the cluster runs
-            on.
+        scenario: the scenario to play.
+        directory: an empty one; data and logs are left in it. However this process ends, the cluster ends
+            too.
         zookeeper: one that runs; None: one of its own.
         tell: takes the story, a line at a time.
         check: called again and again while it plays; what it raises ends the run.
         verbose: whether the story has each step as it stands in the file, too, and the expectations.
         speak: gives the story's sentences in the reader's language.
         pace: when each step is played.
-        is_temporary: whether the caller deletes the directory: then it goes also where this process is killed.
+        is_temporary: whether the caller deletes the directory: then it is deleted also if this process is killed.
 
     Raises:
         TidegaugeError: the cluster does not start.

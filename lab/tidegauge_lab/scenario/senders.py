@@ -1,7 +1,7 @@
-"""The producers of a scenario: what was sent, what the responses were, and the history of both.
+"""The producers of a scenario: records sent, their responses, and the history of both.
 
-Every produce stands in a history from its hand-over on, so that the accountant can be asked at the end; so does what
-transactional producers send, whatever becomes of their transactions. A file may hold several producers: one for each
+Every produce is in a history from its hand-over on, for the accountant at the end; so are the records of
+transactional producers, whether committed or not. A file may hold several producers: one for each
 topic and acks level, and one for the transactions in each topic.
 """
 
@@ -27,7 +27,7 @@ _ACKS = {-1: "all", 0: "0", 1: "1"}
 
 @dataclass(frozen=True, slots=True)
 class _Producer:
-    """Whose records stand in a file, counted."""
+    """A producer of a history file, with its count of records."""
 
     path: Path
     history: HistoryWriter

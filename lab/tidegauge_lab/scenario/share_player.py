@@ -64,7 +64,7 @@ class _Acknowledging(NamedTuple):
 
 
 class ShareHands(Protocol):
-    """What is asked of the brokers beside the members' own requests."""
+    """Requests to the brokers beside the members' own."""
 
     def new_member(self, group: str, name: str, at: TopicPartition) -> ShareMember:
         """Return a member that has done nothing yet."""
@@ -83,7 +83,7 @@ class ShareHands(Protocol):
         ...
 
     def look_at_share(self, group: str, at: TopicPartition) -> ShareFacts:
-        """Return what is known of a share partition."""
+        """Return the known facts of a share partition."""
         ...
 
 
@@ -191,14 +191,14 @@ class SharePlayer:
         return found
 
     def _history_of(self, process: str) -> OperationHistory:
-        """Return where it is written down what a process does."""
+        """Return the history of a process."""
         if process not in self._histories:
             self._histories[process] = OperationHistory(self._path)
             self._histories[process].writer = process
         return self._histories[process]
 
     def _after_failed_fetch(self, step: steps.ShareFetch, problem: TidegaugeError) -> list[str]:
-        """Return what is to be waited for after an error; nothing where it is the one that is expected."""
+        """Return the problem after an error; empty if it is the expected one."""
         if problem.code is step.error:
             return []
         if problem.code in _PASSING:
@@ -284,7 +284,7 @@ class SharePlayer:
             future.cancel()
             raise StepFailed(f"what {name} asked for was not responded to in time") from None
 
-    # What is true
+    # Facts
 
     @do.register
     def _verify(self, step: steps.VerifyShares) -> None:
@@ -312,7 +312,7 @@ class SharePlayer:
 
 
 async def _in_time(work: Coroutine[Any, Any, None]) -> None:
-    """Await what repeats requests while a coordinator moves; TimeoutError where it takes too long."""
+    """Await work that repeats requests while a coordinator moves; raise TimeoutError if it takes too long."""
     async with asyncio.timeout(JOIN_SECONDS):
         await work
 
@@ -322,7 +322,7 @@ def _counts(found: Mapping[str, int]) -> str:
 
 
 def differences(step: steps.ShareState, facts: ShareFacts) -> list[str]:
-    """Return what is true of a share partition instead of what a step says; nothing if all of it is so."""
+    """Return a share partition's differences from a step's expectation."""
     return [*_in_flight_differences(step, facts), *_durable_differences(step, facts)]
 
 
@@ -350,7 +350,7 @@ def _durable_differences(step: steps.ShareState, facts: ShareFacts) -> list[str]
 
 
 def durable_differences(step: steps.ShareState, kept: KeptShare) -> list[str]:
-    """Return what the share coordinator keeps instead of what a step says; nothing if all of it is so."""
+    """Return the share coordinator's differences from a step's expectation."""
     assert NO_LEADER == NO_START_OFFSET, "a start offset that is not there is read as a leader that is not there"
     found: list[str] = []
     if step.durable_start not in {None, kept.start_offset}:

@@ -1,7 +1,7 @@
 """Ranges of records of a share partition as scenario files write them: read, compared and shown. Pure.
 
 ``4: available x2`` says that offset 4 is available and was delivered twice; ``0-3: acquired x1 by a`` that member a has
-offsets 0 to 3. What is left out is not compared.
+offsets 0 to 3. Omitted parts are not compared.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _range(key: str, value: Node, line: int) -> Range:
 
 
 def difference(wanted: Sequence[Range], found: Sequence[Records], what: str) -> list[str]:
-    """Return what records are instead of what they shall be; nothing if they are so."""
+    """Return the differences of records from the wanted ones."""
     if len(wanted) == len(found) and all(_fits(*pair) for pair in zip(wanted, found, strict=True)):
         return []
     return [f"{what} {_shown(found)}, not {', '.join(map(str, wanted)) or 'none'}"]

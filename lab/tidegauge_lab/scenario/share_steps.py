@@ -109,7 +109,7 @@ class ShareFetch(MemberStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledge(MemberStep):
-    """What becomes of records."""
+    """An acknowledgement of records."""
 
     verb = "acknowledge"
     main = ""
@@ -223,16 +223,16 @@ class WaitShare(ShareState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectShare(ShareState):
-    """What must be so of a share partition now."""
+    """The expected state of a share partition now."""
 
     verb = "expect_share"
-    about = "check what is true of a share partition now"
+    about = "check the present state of a share partition"
     is_expectation = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyShares(Step):
-    """What the accountant finds in what members were given and have said."""
+    """The expected findings of the accountant in the members' histories."""
 
     verb = "verify_shares"
     main = "found"
@@ -240,7 +240,7 @@ class VerifyShares(Step):
 
     found: Mapping[str, int] = argument(
         readers.by_name(readers.positive),
-        "{finding: how often}, such as accepted-again; {} where no guarantee is broken",
+        "{finding: how often}, such as accepted-again; {} if no guarantee is broken",
     )
 
     def expectations(self) -> int:

@@ -47,10 +47,10 @@ def stage(
     """Provide a cluster that is up, with the scenario's settings and controller; take it down at the end.
 
     Args:
-        scenario: what is to be played.
+        scenario: the scenario to play.
         directory: where; it must be empty, and is left with the cluster's data and logs in it.
         zookeeper: ``host:port`` of one that runs; None: one of its own is started.
-        is_temporary: whether the directory is deleted where this process is killed.
+        is_temporary: whether the directory is deleted if this process is killed.
 
     Raises:
         TidegaugeError: the cluster does not start.
@@ -84,7 +84,7 @@ def stage(
 
 
 def _in_kraft(scenario: Scenario, directory: Path, base_port: int) -> LocalCluster:
-    """Return the cluster of a scenario in KRaft mode, whose controllers have the last ports of the block."""
+    """Return the cluster of a KRaft scenario; controllers have the block's last ports."""
     quorum = WantedQuorum(scenario.controllers, features=scenario.features, port=base_port + _BLOCK - MOST_CONTROLLERS)
     return LocalCluster.create(
         directory,
@@ -98,7 +98,7 @@ def _in_kraft(scenario: Scenario, directory: Path, base_port: int) -> LocalClust
 
 @contextlib.contextmanager
 def _ports() -> Iterator[int]:
-    """Return the first of a block of free ports that is this run's alone."""
+    """Yield the first of a block of free ports of this run."""
     first = os.getpid() % _BLOCKS
     for place in range(_BLOCKS):
         base = _FIRST_PORT + (first + place) % _BLOCKS * _BLOCK

@@ -46,11 +46,11 @@ class Table(PartitionStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect(PartitionStep):
-    """What must be so now. Logs, epochs and responses are compared as they are; nothing is waited for."""
+    """The expected state now. Logs, epochs and responses are compared as they are; nothing is waited for."""
 
     verb = "expect"
     main = ""
-    about = "check what is now; the scenario fails with what is true instead"
+    about = "check the present state; the scenario fails with the actual state"
     is_expectation = True
 
     leader: int | None = argument(readers.leader, "a broker id, or none", default=None)
@@ -100,7 +100,7 @@ class Expect(PartitionStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verify(Step):
-    """What the accountant finds."""
+    """The expected findings of the accountant."""
 
     verb = "verify"
     main = "found"

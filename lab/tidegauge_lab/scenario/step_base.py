@@ -31,7 +31,7 @@ class Argument(NamedTuple):
         attribute: the name in Python, which differs where the file's word is no Python name.
         read: its reader.
         about: one line for people.
-        default: its value where the file leaves it out; of no use where it is required.
+        default: its value if the file leaves it out; unused if it is required.
         is_required: whether it must be given.
     """
 
@@ -43,7 +43,7 @@ class Argument(NamedTuple):
 
 
 def in_a_line(meaning: str) -> str:
-    """Return a meaning as a part of a line; an acronym keeps its capitals."""
+    """Return a meaning as part of a line; acronyms keep their capitals."""
     return meaning[0].lower() + meaning[1:] if meaning[1:2].islower() else meaning
 
 
@@ -93,7 +93,7 @@ class Step:
         return getattr(self, argument.attribute)
 
     def sentence(self) -> str:
-        """Return the step in words, without a full stop; empty if its author's note says all."""
+        """Return the step in words, without full stop; empty if its note suffices."""
         if self.is_expectation:
             return ""
         raise NotImplementedError(f"{self.verb} has no sentence: its class declares one, or is_expectation")

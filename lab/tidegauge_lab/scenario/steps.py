@@ -4,7 +4,7 @@ Rules:
 - A step is a mapping with one verb, and beside it ``note`` if it needs a word. The verb's arguments are a mapping; a
   verb with a ``main`` argument takes that one alone too: ``kill: 1`` is ``kill: {brokers: 1}``.
 - ``partition`` may be left out everywhere: it is the first partition of the first topic.
-- Names are those of the command line and of Kafka.
+- Names come from the command line and from Kafka.
 
 ``docs/scenarios.md`` has the table of these steps, made by ``tools/generate-faults.py``.
 """

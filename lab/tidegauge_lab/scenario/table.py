@@ -45,7 +45,7 @@ def rows(
     """Return the table's rows.
 
     Args:
-        phase: what has happened since.
+        phase: the event since.
         before: the state with the old values.
         after: the state with the new ones.
         leader: the leader's broker id.

@@ -1,4 +1,4 @@
-"""What the shipped scenarios are about: themes in their order, pairs of a loss and its cure, and a search by words."""
+"""Subjects of the shipped scenarios: themes in their order, pairs of a loss and its cure, and a search by words."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def theme_of(name: str) -> Theme:
 
 
 def cure_of(name: str) -> str | None:
-    """Return the scenario that shows the cure of another one; None if there is none."""
+    """Return the scenario with the cure of another; None if there is none."""
     return _read()[1].get(name)
 
 
 def is_about(words: str, *texts: str) -> bool:
-    """Return whether every one of some words is in one of the texts, in whatever case."""
+    """Return whether all words occur in the texts, in any case."""
     text = "\n".join(texts).casefold()
     return all(word in text for word in words.casefold().split())

@@ -29,7 +29,7 @@ class TransactionPlayer:
     Args:
         producers: its transactional producers.
         consumers: its consumers, which may be paused too.
-        senders: the histories of what is sent.
+        senders: the histories of sent records.
         hands: ask the coordinators and leaders.
         wait: the run's waits.
         read: reads what a consumer of an isolation level can read of a partition from its leader.

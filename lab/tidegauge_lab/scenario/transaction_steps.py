@@ -231,11 +231,11 @@ class WaitTransaction(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectTransaction(Step):
-    """What must be so of a transactional id now."""
+    """The expected state of a transactional id now."""
 
     verb = "expect_transaction"
     main = ""
-    about = "check what is true of a transactional id now"
+    about = "check the present state of a transactional id"
     is_expectation = True
 
     transactional_id: str = argument(readers.text, "transactional.id")
@@ -248,7 +248,7 @@ class ExpectTransaction(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectRead(PartitionStep):
-    """What a consumer of an isolation level can read."""
+    """The records that a consumer of an isolation level can read."""
 
     verb = "expect_read"
     main = ""

@@ -111,7 +111,7 @@ class WaitEpoch(PartitionStep):
 
     verb = "wait_epoch"
     main = "epoch"
-    about = "wait until the partition's leader epoch is this, by the cluster's view and that of the replicas named"
+    about = "wait until the partition's leader epoch is this, by the cluster's view and the named replicas'"
 
     epoch: int = argument(readers.integer, "leader epoch")
     brokers: tuple[int, ...] = argument(readers.one_or_many(readers.integer), "replicas that know it", default=())

@@ -10,7 +10,7 @@ from tidegauge_lab.local.roles import Role, RoleKind
 
 
 def brokers(ids: Sequence[int | Role]) -> str:
-    """Return ``broker 1``, ``controller 3000``, ``brokers 1 and 0``, or ``broker 1 and the coordinator of group:g``."""
+    """Return names: ``broker 1``, ``controller 3000``, ``brokers 1 and 0``."""
     named = [one.name for one in ids if isinstance(one, Role) and one.name]
     if len(named) == len(ids) > 1:
         return f"controllers {joined([repr(name) for name in named])}"
@@ -31,7 +31,7 @@ def joined(items: Sequence[object]) -> str:
 
 
 def offsets(by_broker: Mapping[int, int]) -> str:
-    """Return ``2 on brokers 1 and 2, 1 on broker 0``: brokers with the same offset together."""
+    """Return offsets in words: ``2 on brokers 1 and 2, 1 on broker 0``."""
     found: dict[int, list[int]] = {}
     for broker, offset in by_broker.items():
         found.setdefault(offset, []).append(broker)

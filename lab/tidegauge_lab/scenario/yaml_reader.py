@@ -25,11 +25,11 @@ _DEEPEST = 50
 
 
 class MalformedYaml(Exception):
-    """The text is not what is read here.
+    """Raised when a text is outside the subset of YAML read here.
 
     Attributes:
         line: where.
-        message: what is wrong, one sentence without the line.
+        message: the defect, one sentence without the line.
     """
 
     def __init__(self, line: int, message: str) -> None:
@@ -125,7 +125,7 @@ def _refuse_tag(found: yaml.Node, expected: str, line: int) -> None:
 
 
 def node_of(value: Any, line: int = 0) -> Node:
-    """Return a JSON value as the tree of a document; the entries of a list on top have the lines 1, 2, ..."""
+    """Return a JSON value as a document's tree; a top list's entries have lines 1, 2, ..."""
     if isinstance(value, dict):
         mapping = Mapping(line)
         for key, one in value.items():

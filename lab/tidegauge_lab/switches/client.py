@@ -1,6 +1,6 @@
 """``Switches``: a typed asynchronous client of the brokers' Lab service.
 
-Whoever writes scenarios or tests codes against this::
+Scenarios and tests use it so::
 
     async with Switches.of_cluster(load_cluster_file(directory)) as lab:
         await lab.hold_fetch(TopicPartition("orders", 0), [2])
@@ -12,11 +12,11 @@ Rules:
     1. Every method returns when what it says is true: a hold when no round that names the partition is in flight, a
        network partition when nothing passes any more, a flush when the bytes are on disk, an expiry when the session
        has ended on the server (the broker notices it a little later).
-    2. What is already so is no error.
-    3. A refused round is no exception: it is a ``Step`` with its ``error``. What can't be asked for (a partition that
+    2. Repeating a switch is no error.
+    3. A refused round is no exception: it is a ``Step`` with its ``error``. An impossible request (a partition that
        isn't held here, a broker that doesn't run, or one without lab.enable=true) raises TidegaugeError.
     4. No fault affects the Lab service itself, so ``observe`` sees through every fault.
-    5. A restart of a broker clears what was in it.
+    5. A restart of a broker clears its faults and holds.
     6. A broker that refuses a connection is down. One that does not finish it within a second is tried once more
        before it counts as silent: if the whole machine stood still, the second attempt succeeds at once.
 """
@@ -97,7 +97,7 @@ class Switches(FaultCalls):
 
     @classmethod
     def of_cluster(cls, file: ClusterFile) -> Self:
-        """Those of all brokers of a cluster, and of its controllers in KRaft mode."""
+        """Return the switches of all brokers of a cluster, and of its controllers in KRaft mode."""
         return cls(file.lab_addresses, file.security, file.unsecured_ids, file.controllers())
 
     def know(self, file: ClusterFile) -> None:
@@ -237,7 +237,7 @@ class Switches(FaultCalls):
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
     async def release_requests(self, broker_id: int, which: str = "all") -> list[Fault]:
-        """End the broker's holds, or those of requests or of responses, which lets go on what they keep.
+        """End the broker's holds, or only those on requests or on responses; held messages go on.
 
         Returns:
             Those that ended.
@@ -261,12 +261,12 @@ class Switches(FaultCalls):
         await self._ask(broker_id, lambda stub: stub.SetRules, lab_pb2.SetRulesRequest(rules=rules))
 
     async def list_rules(self, broker_id: int) -> list[RuleInForce]:
-        """Return the rules for requests of Kafka's clients that are in force at the broker."""
+        """Return the rules for Kafka clients' requests in force at the broker."""
         response = await self._ask(broker_id, lambda stub: stub.ListRules, lab_pb2.ListRulesRequest())
         return [RuleInForce(one.rule_id, one.rule_json, one.held, one.hits) for one in response.rules]
 
     async def requests_after(self, broker_id: int, number: int) -> Sequence[lab_pb2.ArrivedRequest]:
-        """Return the journal of requests that arrived at the broker while rules were in force, after a number."""
+        """Return the broker's journal of requests under rules, after a number."""
         response = await self._ask(broker_id, lambda stub: stub.ListRequests, lab_pb2.ListRequestsRequest(after=number))
         return list(response.requests)
 
@@ -334,7 +334,7 @@ class Switches(FaultCalls):
 
 
 def brokers_in(metadata: metadata_pb2.MetadataResponse) -> set[int]:
-    """Return the brokers that metadata names: live ones of either kind, and those that hold replicas, live or not."""
+    """Return the brokers in metadata: live ones, and all holders of replicas."""
     live = {one.broker_id for one in (*metadata.brokers, *metadata.brokers_without_listener)}
     return live.union(*(state.replicas for topic in metadata.topics for state in topic.partitions))
 

@@ -1,4 +1,4 @@
-"""What is in force inside a broker, and what a step changed: plain values. Pure."""
+"""Active faults inside a broker, and changes by a step: plain values. Pure."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What became of one step of one follower.
+    """The result of one step of one follower.
 
     Attributes:
         error: NONE, or why the round was refused (FENCED_LEADER_EPOCH, NETWORK_EXCEPTION for a leader that is dead).
         leader: who was asked, or None.
         response_withheld: the step stopped at its request.
-        text: what was requested and returned, one line for people.
+        text: request and response, one line for people.
         changes: at the follower and, where its leader responded, there, in this order.
         response: the follower's broker's own words.
     """

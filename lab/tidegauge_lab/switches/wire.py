@@ -144,7 +144,7 @@ class BrokerSilentError(TidegaugeError):
 
 
 def was_never_sent(problem: grpc.aio.AioRpcError) -> bool:
-    """Return whether a call failed because the attempt to connect took too long, rather than was refused."""
+    """Return whether a call failed by a timeout of the connection attempt."""
     return problem.code() is grpc.StatusCode.UNAVAILABLE and was_slow_to_connect(problem.details() or "")
 
 

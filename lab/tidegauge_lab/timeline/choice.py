@@ -5,7 +5,7 @@ Rules:
     2. Events of no partition that may be causes (a broker's start and end, its session, the controller, faults, a
        restore) pass the filters for topics and partitions; ``kinds`` leaves them out. A transaction passes with its
        partitions, a setting with its topic. A group's rebalances are no cause of what happens to a partition, and pass
-       only if ``kinds`` names them: a story of one topic would be buried under those of all groups.
+       only if ``kinds`` names them: a story of one topic would be buried under all groups' rebalances.
     3. The high watermark of the metadata log of KRaft mode moves with each NoOpRecord, twice a second: it passes only
        if its topic is named.
     4. An event is a broker's when the broker wrote it, or when the lab did it to that broker.

@@ -1,7 +1,7 @@
 """Draws a sequence diagram as SVG: time runs down, a lane for the clients, each broker, and the controller. Pure.
 
 Layout: one row for each event; where events are many, runs of log end offsets and high watermarks share rows
-(``timeline.folding``), and a row says how many changes it stands for. Words stand above the row's arrow, right of the
+(``timeline.folding``), and a row says how many changes it stands for. Words are above the row's arrow, right of the
 dot, so that no arrow crosses them; a lane is as wide as the longest words on it. A lane is solid while its broker lives
 (from its start to ``stopped`` or to the lab's ``kill``), dotted while it is paused or dead. A cross marks a process's
 end; a diamond is what else the lab did. With one partition alone a bar on the lane shows who leads, in a colour for
@@ -78,7 +78,7 @@ _STYLE = (
 
 
 class Drawing(NamedTuple):
-    """A picture and what is in it.
+    """A picture and its contents.
 
     Attributes:
         svg: the picture.
@@ -94,7 +94,7 @@ class Drawing(NamedTuple):
 
 
 def draw(events: Iterable[Event], choice: Choice) -> Drawing:
-    """Draw those of the events that are wanted. ``events`` are all, in causal order."""
+    """Draw the wanted events. ``events`` are all, in causal order."""
     wanted = [step for step in steps(events) if choice.wants(step.event)]
     rows = folded(wanted)
     drawn = rows[-MOST_ROWS:]
@@ -240,7 +240,7 @@ class _Picture:
 
 
 def _colour_of(step: Step) -> str:
-    """Return the colour of an event; a repair has not that of the fault that it ends."""
+    """Return the colour of an event; a repair's differs from its fault's."""
     kind = str(step.event.get("kind"))
     if kind == "fault" and not is_harm(step.event):
         return _REPAIR_COLOUR

@@ -26,7 +26,7 @@ def event_line(number: int, event: Mapping[str, Any]) -> Json:
 
 
 def mark_of(event: Event) -> str:
-    """Return what the time line marks: a new leader or controller, a kill or another fault, a truncation."""
+    """Return the event's mark on the time line: an election, a fault, a truncation."""
     kind = event.get("kind")
     if kind == "controller" and event.get("state") == "elected":
         return "election"

@@ -6,7 +6,7 @@ Rules:
     2. Folded rows are a sample of what happened, in which no high watermark exceeds its replica's log end offset
        (``tidegauge.merged_offsets``).
     3. The window is the shortest of 0, 100 ms, 200 ms, 400 ms, ... by which ``GOOD_ROWS`` rows remain, and without an
-       end where none does. Few events are therefore shown one by one.
+       end if none does. Few events are therefore shown one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_END_MS = 1 << 62
 
 
 def folded(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps in about ``GOOD_ROWS`` rows, if offsets alone are many (rule 3)."""
+    """Return the steps in about ``GOOD_ROWS`` rows (rule 3)."""
     rows, window_ms = list(steps), FIRST_WINDOW_MS
     longest_ms = max((step.event.get("time_ms", 0) for step in steps), default=0) - min(
         (step.event.get("time_ms", 0) for step in steps), default=0

@@ -1,4 +1,4 @@
-"""Who talked to whom: each event with the lane on which it happened and the lane from which it came. Pure.
+"""Senders and receivers: each event with the lane on which it happened and the lane from which it came. Pure.
 
 Lanes are ``clients``, one for each broker, and ``controller``, whichever broker that is. An event names its cause; the
 sender follows from it: a produce comes from clients, a fetch's response from the leader that this broker then

@@ -3,9 +3,9 @@
 Rules:
 - A line belongs to its file's latest time stamp: the lines of a traceback stay behind the line that they explain.
 - Order is by time, then by file; within a file nothing is ever exchanged.
-- Time stamps are those of the brokers (``[2026-11-20 12:00:00,123]``, local time) and of ZooKeeper's logger (ISO, ``Z``
+- Time stamps are the brokers' (``[2026-11-20 12:00:00,123]``, local time) and ZooKeeper's logger's (ISO, ``Z``
   for UTC). A line before the first stamp of its file comes first.
-- Following reads what is appended; a half line waits for its end.
+- Following reads appended lines; a half line waits for its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogLine(NamedTuple):
 
 
 def time_of(line: str) -> float | None:
-    """Return the time at the line's beginning, in seconds since 1970; None when there is none."""
+    """Return the time at a line's start, in seconds since 1970, if any."""
     found = _STAMP.match(line)
     if found is None:
         return None
@@ -64,7 +64,7 @@ class FollowedFile:
         self._rest = b""
 
     def new_lines(self) -> Iterator[str]:
-        """Return the complete lines since the last call; a file that is new or was truncated is read from its start."""
+        """Yield the complete lines since the last call; new or truncated files are read from the start."""
         try:
             with self._path.open("rb") as file:
                 if self._path.stat().st_size < self._at_bytes:
@@ -79,5 +79,5 @@ class FollowedFile:
             return
 
     def last_line(self) -> str | None:
-        """Return what stands after the last line end, if anything."""
+        """Return the text after the last line end, if any."""
         return self._rest.decode("utf-8", errors="replace") if self._rest else None

@@ -1,16 +1,16 @@
 """The cluster at a moment of the past: a fold over the events up to then, in causal order. Pure.
 
 Rules:
-    1. What no event says is unknown (null), never guessed. A replica's log is known from its first ``role`` event,
+    1. A fact in no event is unknown (null), never guessed. A replica's log is known from its first ``role`` event,
        which says what it holds; brokers of versions before that say less.
-    2. Leader and ISR are the controller's (``election``) until the leader tells of a later one (``isr``); what is of an
+    2. Leader and ISR are the controller's (``election``) until the leader reports a later one (``isr``); one of an
        older leader epoch counts for nothing. They stay as they are when the leader dies: that is what Kafka's clients
        see until the controller elects another.
     3. The replicas of a broker that is down or paused, or that has started and not taken a role yet, stay as they were
        reported last, and are marked ``old``.
     4. Without an event of its own the last stable offset is the high watermark. No high watermark is shown above its
        replica's log end offset: where an event log says so, the log end offset is unknown.
-    5. What a share partition has in flight is in its leader's memory: it is lost with the broker's process.
+    5. Records in flight of a share partition are in its leader's memory: they are lost with the broker's process.
     6. An event that lacks a field, as of another version, changes nothing.
 
 The result has the form that ``tidegauge_lab.watch.view.view_of`` gives the page.
@@ -39,7 +39,7 @@ _WHOLE = ("controller", "controllerEpoch", "zookeeper")
 
 
 class _Broker:
-    """One broker: its process, what is in force inside it."""
+    """One broker: its process, its active faults."""
 
     __slots__ = ("faults", "held", "incarnation", "session", "state")
 
@@ -117,7 +117,7 @@ class ClusterMoment:
         )
 
     def _spoken(self, said: Json | None) -> Json | None:
-        """Return what a coordinator said last, ``old`` where it does not respond."""
+        """Return a coordinator's last report, ``old`` if it does not respond."""
         return None if said is None else said | {"old": self._state(said["coordinator"]) != "up"}
 
     def _state(self, broker_id: int) -> str:
@@ -168,7 +168,7 @@ class ClusterMoment:
             },
         }
 
-    # What changes together
+    # Changes that belong together
 
     def _of_broker(self, broker_id: int) -> set[Entry]:
         """Return a broker, and all that shows whether it responds."""
@@ -190,7 +190,7 @@ class ClusterMoment:
         return None if name in self._deleted else (name, self._partitions.setdefault(name, PartitionMoment()))
 
     def _replica_of(self, event: Event) -> tuple[str, PartitionMoment, ReplicaMoment] | None:
-        """Return the replica of an event; a broker that has a replica is assigned one, as far as is known."""
+        """Return the replica of an event; its broker counts as assigned."""
         source = broker_of(event)
         found = self._partition_of(event)
         if source is None or found is None:

@@ -1,4 +1,4 @@
-"""What changes from one JSON document to the next, and back into a document. Pure.
+"""Patches: the changes from one JSON document to the next, and their application. Pure.
 
 A patch is a list of changes, each ``[path, value]``, or ``[path]`` for a deleted entry; a path is a list of keys.
 Objects are compared key by key, everything else as a whole.
@@ -29,7 +29,7 @@ def changes(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[list[Any]]:
 
 
 def patched(document: Any, patch: Patch) -> Any:
-    """Return a document after a patch; the document stays as it was, and shares what did not change."""
+    """Return a patched document, which shares the unchanged parts with the original."""
     for path, *value in patch:
         document = _set(document, path, value)
     return document

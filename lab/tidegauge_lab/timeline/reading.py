@@ -3,7 +3,7 @@
 Rules:
     1. Each file is in the order of its process; all are merged by ``tidegauge.event_log.causal_key``.
     2. Writers keep a line back for a moment (``MERGE_MS`` of the broker's writer). So while following, an event is
-       given only when one that was read ``PATIENCE_SECONDS`` ago, or earlier, stands at or behind it in the order.
+       given only when one that was read ``PATIENCE_SECONDS`` ago, or earlier, comes at or behind it in the order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Timeline:
         self._count = 0
 
     def written(self) -> Iterator[dict[str, Any]]:
-        """Return what has been written since the last call, in causal order."""
+        """Yield the events written since the last call, in causal order."""
         for path in sorted(self._directory.glob(_PATTERN)):
             self._tails.setdefault(path, EventTail(path))
         return heapq.merge(*(tail.new_events() for tail in self._tails.values()), key=causal_key)

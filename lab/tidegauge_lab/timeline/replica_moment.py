@@ -20,7 +20,7 @@ class PartitionMoment:
         partition_epoch: of the ISR that a leader reported last; -1 before.
         isr: None if it is not known.
         assigned: brokers that hold a replica, by id.
-        replicas: what is known of them, by broker.
+        replicas: their known state, by broker.
     """
 
     __slots__ = ("assigned", "isr", "leader", "leader_epoch", "partition_epoch", "replicas")
@@ -67,7 +67,7 @@ class ReplicaMoment:
 
     @property
     def shown_log_end(self) -> int | None:
-        """The log end offset; None where what is known of it is below the high watermark, which can't be."""
+        """The log end offset; None if the known one is below the high watermark, which can't be."""
         if self.log_end is None or (self.high_watermark is not None and self.high_watermark > self.log_end):
             return None
         return self.log_end
@@ -103,11 +103,11 @@ class ReplicaMoment:
         for (epoch, _), start, end in zip(self.epochs, starts, [*starts, self.shown_log_end][1:], strict=True):
             yield [epoch, start, max(start, end)]
 
-    # What events say
+    # Reading events
 
     @staticmethod
     def log_in(event: Event) -> _Log | None:
-        """Return what a ``role`` event says of the log; None if it says nothing.
+        """Return the log of a ``role`` event; None if it has none.
 
         Raises:
             TypeError, ValueError: it is of another version.

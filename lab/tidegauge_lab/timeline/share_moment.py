@@ -3,7 +3,7 @@
 Rules:
     1. A share partition is what the leader of the highest leader epoch has in flight. A former leader that serves it
        still is shown beside, named.
-    2. What is on disk at the share coordinator, and what the log has beyond, no event says: the entries lack it.
+    2. No event has the state on disk at the share coordinator, nor the log's end: the entries lack both.
 
 The entries have the form that ``tidegauge_lab.watch.share_view`` gives the page.
 """
@@ -30,7 +30,7 @@ class ShareMoments:
         return iter(self._entries)
 
     def get(self, name: str) -> Json | None:
-        """Return an entry; None where there is none (any more)."""
+        """Return an entry; None if there is none (any more)."""
         return self._entries.get(name)
 
     def take(self, event: Event, broker: int) -> set[str]:

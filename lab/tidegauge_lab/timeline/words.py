@@ -18,7 +18,7 @@ NO_LEADER = -1
 
 
 def line(event: Event, zone: tzinfo | None = None) -> str:
-    """Return an event as a line; the time is in this zone, None: local time."""
+    """Return an event as a line, in a time zone; None: local time."""
     moment = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, zone)
     source = str(event.get("source", "?"))
     about = subject_of(event) or "-"
@@ -29,7 +29,7 @@ def line(event: Event, zone: tzinfo | None = None) -> str:
 
 
 def subject_of(event: Event) -> str:
-    """Return the group or the transactional id of such an event, else the partition; nothing for an event of none."""
+    """Return the group, transactional id or partition of an event, if any."""
     return group_of(event) or transactional_id_of(event) or partition_of(event)
 
 
@@ -40,7 +40,7 @@ _MAX_NAMED = 5
 
 
 def group_of(event: Event) -> str:
-    """Return the id of the consumer group of an event; nothing for any other event."""
+    """Return the consumer group of an event; empty if it has none."""
     return str(event["group"]) if event.get("kind") in _OF_GROUPS and "group" in event else ""
 
 
@@ -55,7 +55,7 @@ def partition_of(event: Event) -> str:
 
 
 def sentence(event: Event) -> str:
-    """Return what happened, with its cause, and how many changes a merged line stands for."""
+    """Return what happened, with its cause and the count of merged changes."""
     cause = event.get("cause")
     if not cause or event.get("kind") in _SELF_EXPLAINING:
         return happening(event)
@@ -63,7 +63,7 @@ def sentence(event: Event) -> str:
 
 
 def merged_happening(event: Event) -> str:
-    """Return what happened, and how many changes a merged line stands for; its cause is shown in another way."""
+    """Return what happened with the count of merged changes, without the cause."""
     return " ".join([happening(event), *(f"({changes})" for changes in _merged(event))])
 
 
@@ -73,7 +73,7 @@ def _merged(event: Event) -> list[str]:
 
 
 def whole_sentence(event: Event) -> str:
-    """Return what happened where lines may be long: also a rebalance's members and reason, a refusal's topic ids."""
+    """Return what happened at length: with a rebalance's reason, a refusal's topic ids."""
     if event.get("kind") == "refusal" and "own_topic_id" in event:
         return f"{sentence(event)}: topic id {event.get('topic_id')}, this replica's is {event['own_topic_id']}"
     if not group_of(event) or event.get("new") != "PreparingRebalance":
@@ -83,7 +83,7 @@ def whole_sentence(event: Event) -> str:
 
 
 def happening(event: Event) -> str:
-    """Return what happened; a kind that this version does not know is described by its fields."""
+    """Return what happened; an unknown kind is described by its fields."""
     words = _WORDS.get(str(event.get("kind")))
     try:
         return str(event.get("kind")) if words is None else words(event)
@@ -129,7 +129,7 @@ def _role(event: Event) -> str:
 
 
 def _truncation(event: Event) -> str:
-    """Return what was removed: the end of a log, or, where it begins again elsewhere, all of it."""
+    """Return the removed part: the end of a log, or all of it."""
     old, new = event["old"], event["new"]
     if new >= old or (new > 0 and event.get("log_start_offset") == new):
         return f"starts its log again, LEO {old} -> {new}"
@@ -166,7 +166,7 @@ _MAX_RANGES = 2
 
 
 def _share(event: Event) -> str:
-    """Return where the records are now that changed; of a share partition that is no longer served, that it is."""
+    """Return the new states of changed records, or the end of the share partition."""
     group, state = event["group"], event["state"]
     if state != "active":
         return f"share {group}: {_SHARE_STATES.get(state, state)}"
@@ -189,7 +189,7 @@ def _share_records(records: Sequence[object]) -> str:
 
 
 _LOADED = {"groups": "groups", "transactions": "ids"}
-"""What a coordinator has read, in words that leave room for the name of the partition."""
+"""A coordinator's loaded items, in words that leave room for the name of the partition."""
 
 
 def _coordinator(event: Event) -> str:
@@ -207,7 +207,7 @@ def _fault(event: Event) -> str:
 
 
 def _refusal(event: Event) -> str:
-    """Return which request was refused, and with which error; a broker's own request is refused by the controller."""
+    """Return the refused request and the error."""
     if event["request"] == "AlterPartition":
         return f"AlterPartition refused: {event['error']}"
     return f"refuses {event['request']}: {event['error']}"
@@ -218,7 +218,7 @@ def _moved(name: str) -> Callable[[Event], str]:
 
 
 def _stable(event: Event) -> str:
-    """Return what transactions do to readers of committed records: hold them below the HW, or let them go."""
+    """Return the move of the last stable offset, and whether readers are held."""
     old, new, high_watermark = event["old"], event["new"], event["high_watermark"]
     moved = f"LSO {new}" if old == new else f"LSO {old} -> {new}"
     return moved if new == high_watermark else f"{moved}, held below HW {high_watermark}"

@@ -1,4 +1,4 @@
-"""What a button of the page, or its form, does to the lab's cluster: the same as the verbs of the command line.
+"""Actions of the page's buttons and form on the lab's cluster: the same as the verbs of the command line.
 
 An action is JSON: the name of a declared fault or action, its target, and its parameters beside them:
 ``{"action": "kill", "broker": 1}``, ``{"action": "isolate", "broker": 1, "from": "brokers"}``,

@@ -1,4 +1,4 @@
-"""What the page is made of: what processes, brokers and ZooKeeper say at one moment. Plain values."""
+"""The page's input: reports of processes, brokers and ZooKeeper at one moment. Plain values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BrokerFacts:
         session: the ZooKeeper session that owns its registration; None without one.
         session_state: ``connected``, ``suspended`` or ``lost`` by its event log; empty when it never said.
         session_left_ms: of a broker that is down or paused: after how long its session has ended at the latest; None
-            where that is not known.
+            if that is not known.
     """
 
     id: int

@@ -3,8 +3,8 @@
 Rules:
     1. ``Host`` must be 127.0.0.1 or localhost with the server's port: a name that someone else's DNS points here
        (rebinding) gets nothing, neither the page with its token nor the events.
-    2. What changes state must bear the page's own ``Origin`` (browsers send it with every POST; another site can't
-       forge it), the token that stands in the page, and JSON as its type (no form of another site can send that).
+    2. A changing request must bear the page's own ``Origin`` (browsers send it with every POST; another site can't
+       forge it), the token of the page, and JSON as its type (no form of another site can send that).
     3. The token is random, of one run of the server, and compared in constant time.
 """
 

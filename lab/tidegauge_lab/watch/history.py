@@ -90,7 +90,7 @@ class History:
         self.base = patched(self.base, self.steps.popleft()["patch"])
 
     def recorded(self) -> Recorded:
-        """Return the run so far; what is added later does not change it."""
+        """Return the run so far; later steps do not change it."""
         return Recorded(self.base, list(self.steps), self._last_number)
 
 
@@ -98,7 +98,7 @@ def history_of(events: Iterable[Event], *, since_ms: int | None = None, until_ms
     """Return the history of a run from its events, in causal order.
 
     Args:
-        events: all of them, from the start: what was before ``since_ms`` is in the base.
+        events: all of them, from the start: earlier ones than ``since_ms`` are in the base.
         since_ms: of the first step wanted, ms since 1970.
         until_ms: of the last one.
     """

@@ -90,7 +90,7 @@ class Hub:
         self.soon()
 
     def show_beside(self, what: Callable[[], Json]) -> None:
-        """Add to each view what is not the cluster's, as ``teaching``."""
+        """Add to each view a part that is not the cluster's, as ``teaching``."""
         self._beside = what
 
     async def _turn(self) -> None:
@@ -103,7 +103,7 @@ class Hub:
         self._runs[before] = self._run
         if before is not self._home:
             await before.close()
-        # A source gives each event once: the run of a cluster that is shown again goes on where it was left.
+        # A source gives each event once: the run of a cluster that is shown again continues from its last step.
         self._run = self._runs.get(self._source, _Run())
         self._runs = {source: run for source, run in self._runs.items() if source is self._home}
 
@@ -127,7 +127,7 @@ class Hub:
 
     @property
     def name(self) -> str:
-        """What the cluster is called; empty before the first look."""
+        """The name of the cluster; empty before the first look."""
         return str(self._view.get("name", ""))
 
     @property

@@ -1,4 +1,4 @@
-"""What there is to read beside the cluster: the labs' pages, and the pages of ``docs`` where there is a checkout."""
+"""Pages to read beside the cluster: the labs' pages, and in a checkout the pages of ``docs``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PAGE = """\
 
 
 def contents() -> Json:
-    """Return what there is to choose from: labs and stories, each with its name and one sentence."""
+    """Return the choice of labs and stories, each with one sentence."""
     return {
         "labs": [{"name": lab.name, "number": lab.number, "title": text_of(lab).title} for lab in LABS],
         "stories": [
@@ -90,7 +90,7 @@ def fragment_of(lab: Lab) -> str:
 
 
 def document(name: str) -> tuple[str | bytes, str] | None:
-    """Return a file of ``docs`` and its media type, a page as HTML; None where there is no such page or picture."""
+    """Return a file of ``docs`` and its media type, pages as HTML; None if absent."""
     path = _file(name)
     if path is None:
         return None

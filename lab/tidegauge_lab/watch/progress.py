@@ -1,11 +1,11 @@
-"""How far a story is that the page plays step by step: what was asked for, what was played. Pure.
+"""Progress of a story that the page plays step by step: requested and played steps. Pure.
 
 Rules:
     1. A step is played when it was asked for: one by "next", all that follow by "play on"; "pause" takes the rest
        back, and a step that has begun goes on.
     2. The first step that does not do what it says is the last one. The cluster stays until the story is ended, so that
        one can look.
-    3. What goes wrong outside of a step (the cluster does not start, the limit is over) is a problem in one sentence.
+    3. A failure outside of a step (the cluster does not start, the limit is over) is a problem in one sentence.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Progress:
     """One run of a story.
 
     Attributes:
-        story: what is played.
-        phase: where it is.
+        story: the story that is played.
+        phase: its present phase.
         asked: so many steps may be played.
         is_on: whether all that follow were asked for.
         begun: so many steps have begun.
@@ -137,7 +137,7 @@ class Progress:
         }
 
     def _verdict(self) -> list[Json]:
-        """Return what the accountant has found last, in the form of the stage's verdict; empty before it looks."""
+        """Return the accountant's last verdict, as for the stage; empty before."""
         return verdict_of([(number, one.details) for number, one in enumerate(self.played) if one.verb == "verify"])
 
     def _step(self, number: int) -> Json:
@@ -172,7 +172,7 @@ class Progress:
 
 
 def verdict_of(audits: Sequence[tuple[int, Sequence[str]]]) -> list[Json]:
-    """Return what the accountant has found last, in the form of the stage's verdict; empty before it looks.
+    """Return the accountant's last verdict, as for the stage; empty before.
 
     Args:
         audits: the steps ``verify`` that were played, by their places from 0, with their details.

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 Link = Callable[[str], str]
-"""Takes a link's target as it stands in the source, and gives where it goes on the page; empty: nowhere."""
+"""Maps a link's target in the source to its target on the page; empty: none."""
 _EXTERNAL = ("http://", "https://")
 # Without ``html`` each < of the source is text; the parser lets no javascript: or data: through as a link's target.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -37,7 +37,7 @@ def _slug(heading: str) -> str:
 
 
 def _linked(tokens: Sequence[Token], link: Link) -> list[Token]:
-    """Return the tokens of a text with their links as the page has them."""
+    """Return the tokens of a text with the page's links."""
     kept: list[Token] = []
     open_links: list[bool] = []
     for token in tokens:

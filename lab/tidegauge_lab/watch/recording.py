@@ -1,7 +1,7 @@
 """A run as one HTML file that needs no cluster, no server and no network: the page, its time line, and the steps.
 
 Rules:
-    1. Scripts, styles and steps stand in the file. Its content security policy names the hash of each of its scripts
+    1. Scripts, styles and steps are in the file. Its content security policy names the hash of each of its scripts
        and of its style, and nothing else: it loads and sends nothing, and a name in the steps can't become a script.
     2. Its sentences in Chinese stand in it, too; its language is the browser's, or that of the address (``?lang=zh``).
     3. It has what the event logs have (docs/events.md): no token of the page, no address, no path of the cluster.
@@ -58,5 +58,5 @@ def recording_of(
 
 
 def _source_of(text: str) -> str:
-    """Return how a content security policy names an inline script or style (CSP level 3, hash-source)."""
+    """Return the hash-source of an inline script or style (CSP level 3)."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

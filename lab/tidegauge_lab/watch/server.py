@@ -48,7 +48,7 @@ from tidegauge_lab.watch.teaching import Teaching
 
 MAX_ACTION_BYTES = 4096
 LAST_BYTES_SECONDS = 1.0
-"""How long browsers have to take what was sent to them when the server ends."""
+"""How long browsers have to take pending bytes when the server ends."""
 RECORDING = "tidegauge-recording.html"
 _TOKEN_PLACE = "{{token}}"  # noqa: S105 - where the token goes
 _TYPES = {**dict.fromkeys(STYLES, "text/css"), **dict.fromkeys(SCRIPTS, "text/javascript")}

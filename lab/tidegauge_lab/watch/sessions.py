@@ -40,7 +40,7 @@ class Sessions:
             self._first_connection = None
         if not self._client.connected:
             return None
-        # Whatever goes wrong (no response in time, a lost connection), there is none.
+        # On any failure (no response in time, a lost connection) there is none.
         with contextlib.suppress(Exception):
             names = self._names()
             asked = {name: self._client.exists_async(f"{BROKER_IDS}/{name}") for name in names if name.isdecimal()}

@@ -3,7 +3,7 @@
 Rules:
     1. A share partition is what the leader of its partition has in flight. A broker that takes itself for the leader
        still, and serves it, is shown beside, named.
-    2. Of a broker that does not respond nothing is shown: what is in flight is in its memory alone.
+    2. Of a broker that does not respond nothing is shown: records in flight are in its memory alone.
     3. Nothing that changes with time alone is shown: the page is sent what changed. So it is not said how long a lock
        lasts; ``explain share:G/T-P`` says that.
 """
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def shares_of(brokers: Sequence[BrokerFacts], partitions: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the share partitions by ``GROUP/T-P``, those at former leaders with the broker behind it.
+    """Return the share partitions by ``GROUP/T-P``, with a former leader's id behind it.
 
     Args:
         brokers: with the share partitions that each has.

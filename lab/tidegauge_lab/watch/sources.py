@@ -62,7 +62,7 @@ class Silence:
         self._since: dict[int, float] = {}
 
     def left_ms(self, silent: Collection[int], now: float, timeout_ms: int) -> dict[int, float]:
-        """Return the rest of the timeout by broker, for those that are silent now (``now`` in monotonic seconds)."""
+        """Return the rest of the timeout of each silent broker (``now``: monotonic)."""
         self._since = {broker_id: self._since.get(broker_id, now) for broker_id in silent}
         return {broker_id: timeout_ms - (now - since) * 1000 for broker_id, since in self._since.items()}
 
@@ -81,7 +81,7 @@ class LabSource:
         self._silence = Silence()
 
     async def look(self) -> Facts:
-        """Return the cluster now; a directory that was removed is a problem in words."""
+        """Return the cluster now; a removed directory is a problem in words."""
         try:
             file = load_cluster_file(self.directory)
         except TidegaugeError as gone:
@@ -128,7 +128,7 @@ class LabSource:
         return self._observer
 
     def _look_beside_brokers(self, file: ClusterFile) -> tuple[QuorumFacts | None, ZooKeeperFacts, Mapping[int, int]]:
-        """Return the quorum, ZooKeeper, and the sessions of brokers; in a thread, since it waits for responses."""
+        """Return the quorum, ZooKeeper and the brokers' sessions; blocks, so in a thread."""
         if file.quorum is None:
             return None, *self._look_at_zookeeper(file)
         found = topology_of(self.directory, file).status(lambda _: None)
@@ -181,7 +181,7 @@ class RemoteSource:
         self._last_groups: dict[int, Sequence[lab_pb2.ObservedGroup]] = {}
 
     async def look(self) -> Facts:
-        """Return the cluster now; one that does not respond is a problem in words."""
+        """Return the cluster now; a silent one is a problem in words."""
         name = ",".join(self._servers)
         try:
             if self._admin is None:
@@ -237,7 +237,7 @@ def broker_facts(
     session_state: str = "",
     session_left_ms: float | None = None,
 ) -> BrokerFacts:
-    """Return what is known of a broker; without a response its replicas are those it reported last."""
+    """Return a broker's facts; without a response, its last reported replicas."""
     return BrokerFacts(
         id=known.id,
         address=known.address,
@@ -258,7 +258,7 @@ def broker_facts(
 
 
 async def status_now(file: ClusterFile, up: Collection[int]) -> dict[str, Any]:
-    """Return ``status_view`` of a cluster of the lab; what only brokers that do not respond know is missing.
+    """Return ``status_view`` of a cluster of the lab, from responding brokers.
 
     Args:
         file: names the cluster's brokers.

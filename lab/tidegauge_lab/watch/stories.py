@@ -30,7 +30,7 @@ VERBS = ("next", "on", "pause", "end")
 
 
 class Ended(Exception):
-    """The story is to end where it is."""
+    """Raised to end the story at the present step."""
 
 
 class Reins(Pace):
@@ -168,7 +168,7 @@ class Stories:
         self._reins.ask(verb)
 
     async def end(self) -> None:
-        """End the story where it is, and take its cluster down; nothing happens without one."""
+        """End the story at the present step, and take its cluster down; nothing happens without one."""
         reins, playing = self._reins, self._playing
         if reins is None or playing is None:
             return

@@ -1,4 +1,4 @@
-"""What the page does beside showing a cluster: labs in its directory, and stories on clusters of their own.
+"""Tasks of the page beside showing a cluster: labs in its directory, and stories on clusters of their own.
 
 Both are asked by JSON: ``{"do": "start", "lab": "acks-all"}``, ``{"do": "check"}``, ``{"do": "stop"}``;
 ``{"do": "start", "story": "loss-high-watermark"}``, ``{"do": "next"}``, ``on``, ``pause``, ``end``.
@@ -59,7 +59,7 @@ class Teaching:
             return None
 
     async def do_lab(self, value: object) -> Json:
-        """Start, check or stop a lab; return what to say, and of a check what was found.
+        """Start, check or stop a lab; return a sentence, and a check's findings.
 
         Raises:
             TidegaugeError: it can't be done, and why.

@@ -35,7 +35,7 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
 
     Args:
         facts: the cluster now.
-        transactions: by transactional id, as the coordinators' event logs say; None where those can't be read.
+        transactions: by transactional id, as the coordinators' event logs say; None if those can't be read.
     """
     newest = _newest(facts.brokers)
     controller, epoch = _controller(facts, newest)
@@ -70,7 +70,7 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
 
 
 def _controller(facts: Facts, newest: ClusterInfo | None) -> tuple[int | None, int | None]:
-    """Return the active controller and its epoch, as the quorum has them, or the brokers' metadata."""
+    """Return the active controller and its epoch, by the quorum or by metadata."""
     if facts.quorum is not None:
         return facts.quorum.leader, facts.quorum.epoch
     if newest is None:
@@ -79,7 +79,7 @@ def _controller(facts: Facts, newest: ClusterInfo | None) -> tuple[int | None, i
 
 
 def status_view(brokers: Sequence[BrokerFacts]) -> Json:
-    """Return what ``status -o json`` shows beside processes: groups by id, and where transactions hold readers.
+    """Return the groups and held readers for ``status -o json``.
 
     ``held_readers`` has the partitions whose leader says that its last stable offset is below its high watermark:
     readers of committed records stand still there until a transaction ends.
@@ -109,7 +109,7 @@ def _metadata(brokers: Sequence[BrokerFacts]) -> dict[int, ClusterInfo]:
 
 
 def difference(old: Json, new: Json) -> Json:
-    """Return what the page must change; empty when nothing (rule 5). A removed partition or broker is null."""
+    """Return the changes for the page (rule 5); a removed entry is null."""
     changed: Json = {key: value for key, value in new.items() if key not in _ENTRIES and old.get(key) != value}
     for key in _ENTRIES:
         before, after = old.get(key, {}), new.get(key, {})
@@ -139,7 +139,7 @@ def _broker(broker: BrokerFacts, facts: Facts, controller: int | None, partition
 
 
 def _is_fenced(broker: BrokerFacts, facts: Facts, newest: ClusterInfo | None) -> bool:
-    """Return whether a broker whose process is there is fenced: the newest metadata do not have it (KIP-631)."""
+    """Return whether a running broker is fenced: the newest metadata lack it (KIP-631)."""
     return facts.quorum is not None and newest is not None and broker.state != "down" and broker.id not in newest.live
 
 
@@ -157,7 +157,7 @@ def session_text(broker: BrokerFacts, *, zookeeper_responds: bool) -> str:
 
 
 def waiting_for_members(facts: Facts, controller: int | None = None) -> str:
-    """Return what the cluster waits for after a broker stopped responding; empty where nothing is waited for.
+    """Return what the cluster awaits from a silent broker; empty if nothing.
 
     A broker's death is known to the controller by the end of its membership, and by nothing else. A leader may be
     replaced before by an election on demand, and a follower leaves the ISR before if it has lagged for long enough.
@@ -175,7 +175,7 @@ def waiting_for_members(facts: Facts, controller: int | None = None) -> str:
 
 
 def waiting_of(partition: Json, waited: Mapping[int, BrokerFacts]) -> str:
-    """Return what a partition waits for: the membership of its leader, or of others in its ISR; empty for nothing.
+    """Return which memberships a partition waits for; empty for nothing.
 
     Args:
         partition: as the page has it.
@@ -190,7 +190,7 @@ def waiting_of(partition: Json, waited: Mapping[int, BrokerFacts]) -> str:
 
 
 def _members_to_end(facts: Facts) -> list[BrokerFacts]:
-    """Return the brokers that do not respond and are still members; none if ZooKeeper does not respond."""
+    """Return silent brokers that are still members; none if ZooKeeper is silent."""
     if not facts.zookeeper.responds:
         return []
     return [broker for broker in facts.brokers if broker.state in SILENT and broker.session is not None]

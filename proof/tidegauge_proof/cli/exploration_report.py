@@ -1,4 +1,4 @@
-"""What every report of an exhaustive search has, whatever it explored."""
+"""Common parts of the reports of exhaustive searches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def states_per_second(result: Exploration, seconds: float) -> int:
 
 
 def figures(result: Exploration, seconds: float) -> dict[str, object]:
-    """Return the figures of a search for its JSON, in the order in which they are printed."""
+    """Return the figures of a search for its JSON, in printed order."""
     return {
         "states": result.states,
         "transitions": result.transitions,

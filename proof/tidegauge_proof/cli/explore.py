@@ -6,7 +6,7 @@ first schedule of each broken invariant follows, none of which can be shorter. W
 ``{"truncation","bounds":{NAME: VALUE},"states","transitions","depth","complete","digest","seconds","states_per_second",
 "violations":[{"invariant","steps","schedule":[WORDS]}],"fault"}``, where ``fault`` is what went wrong in a rule of
 one's own; ``complete`` says that there is no other state within the
-bounds. ``--svg`` draws the first schedule. A terminal shows how far it is; Ctrl-C prints what was found until then.
+bounds. ``--svg`` draws the first schedule. A terminal shows the progress; Ctrl-C prints the findings until then.
 ``--world group`` and ``--world transaction`` are in ``explore_coordinators``.
 """
 
@@ -61,7 +61,7 @@ class RuleOrFile(click.ParamType["str | OwnRules"]):
         return "NAME|FILE.py"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | OwnRules:
-        """Return the name, or the file's rules; the file is not run before that is said."""
+        """Return the name, or the file's rules; the file runs after a notice."""
         if isinstance(value, OwnRules) or value in _NAMES:
             return cast("str | OwnRules", value)
         if not str(value).endswith(".py"):

@@ -1,12 +1,12 @@
 """``tidegauge explore --world group|transaction``: every schedule of clients on a coordinator that dies.
 
-Exit codes are those of ``explore``. With ``-o json`` one document: ``{"world","bounds":{NAME: VALUE},"states",
+Exit codes are the same as for ``explore``. With ``-o json`` one document: ``{"world","bounds":{NAME: VALUE},"states",
 "transitions","depth","complete","digest","seconds","states_per_second","violations":[{"invariant","message","steps",
-"schedule":[WORDS]}]}``. ``steps`` are those until the faults end; a schedule may go on from there, to where it is found
-that nothing comes to rest in order.
+"schedule":[WORDS]}]}``. ``steps`` counts until the faults end; a schedule may go on from there, until it shows
+that clients do not come to rest in order.
 
 It always runs interpreted: the states of a coordinator are copied with the functions that it keeps for later
-(snapshot.py), and the functions of machine code can't be copied. Where this process is compiled, it says so on stderr
+(snapshot.py), and the functions of machine code can't be copied. If this process is compiled, it says so on stderr
 and starts itself again without.
 """
 
@@ -31,7 +31,7 @@ from tidegauge_proof.exhaustive.transaction_cluster import TransactionCluster
 
 
 def explore_coordinators(bounds: CoordinatorBounds, *, max_states: int, fail_fast: bool, output: str) -> int:
-    """Explore a world with a coordinator, print what was found, and return the exit code."""
+    """Explore a world with a coordinator, print the findings, and return the exit code."""
     if IN_USE.is_compiled:
         _run_interpreted()
     world = GroupCluster(bounds) if bounds.world == GROUP else TransactionCluster(bounds)

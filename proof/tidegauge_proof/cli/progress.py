@@ -23,7 +23,7 @@ class ProgressLine:
     """A context manager; the line is there while its body runs.
 
     Args:
-        text: returns what is to be said now; called from another thread, and must be quick.
+        text: returns the line's text; called from another thread, and must be quick.
         stream: where the line goes.
     """
 

@@ -287,7 +287,7 @@ def _print(plan: SearchPlan, result: SearchResult) -> None:
 
 
 class _Files(NamedTuple):
-    """What is to be written of the first violation."""
+    """Files to write for the first violation."""
 
     svg: Path | None
     scenario: Path | None

@@ -3,7 +3,7 @@
 With ``-o json`` one document: ``{"world","requests","seed","runs","steps","events","seconds","events_per_second",
 "loads","died_with":{WHAT: HISTORIES},"violations":[{"seed","step","invariant","message"}],"compiled"}`` and the
 world's own counts: of groups ``commits`` and ``rebalances``. In text the last steps before the first violation are
-printed; its seed gives the same history with ``--runs 1``. A search that is interrupted prints what was done; where it
+printed; its seed gives the same history with ``--runs 1``. An interrupted search prints its progress; if it
 keeps a record, the next call goes on after the last whole piece.
 """
 

@@ -11,7 +11,7 @@ against 0.33), and named tuples of two kinds with the same fields would be equal
 |---|---|
 | leader_and_isr, letter | the controller's request arrives |
 | produce, number | a record, acks=1 |
-| ask, number | the follower's next request, under this number; None where it has nothing to ask |
+| ask, number | the follower's next request, under this number; None if it has nothing to ask |
 | fetch, follower, question, may_join | a request arrives; ``may_join``: the leader takes the follower for live |
 | ``answer``, leader, number, response | the response arrives |
 | fail, leader, number | the follower waits for it no longer |
@@ -74,14 +74,14 @@ CONTROLLER_EPOCH = 1
 
 
 class Setting:
-    """What all brokers of an exploration have in common.
+    """Settings that all brokers of an exploration share.
 
     Attributes:
         replicas: their ids.
         rule: the truncation rule.
         election: an election that is tried after the loss of a leader; None: Kafka's.
         power: whether power losses can come, so that states tell what one would take.
-        liberal: the rule with the liberties of the published models, where they are granted (see replay.py).
+        liberal: the rule with the liberties of the published models, if they are granted (see replay.py).
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class BrokerMachine:
         self.broker.reported.proposals.clear()
         return out
 
-    # What the controller says
+    # Requests of the controller
 
     def _leader_and_isr(self, letter: Letter) -> str:
         state = PartitionState(
@@ -320,7 +320,7 @@ _NUMBERS: dict[int, int] = {header_of(batch_of(number)).crc: number for number i
 
 @lru_cache(maxsize=4096)
 def batch_at(offset: int, epoch: int, number: int) -> tuple[BatchHeader, bytes]:
-    """Return a record as it stands in a log."""
+    """Return a record as a log has it."""
     data = batch_of(number)
     header = header_of(data)._replace(base_offset=offset, leader_epoch=epoch)
     return header, patched(data, header)

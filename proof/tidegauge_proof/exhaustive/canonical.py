@@ -2,13 +2,13 @@
 
 Objects are numbered in the order in which they are reached, so that two graphs of the same form have the same name. Two
 states with the same name behave alike whatever comes; the other way round need not be so, which costs states only.
-What is left out, or replaced:
+Parts left out, or replaced:
 
 - counts for metrics and reports, texts for logs, the time of the last event, which the next one replaces, and the
-  tables of what is done with which event;
-- numbers of appends, markers and timers: their order counts; requests without a response, which a checker knows;
+  tables of handlers by event;
+- numbers of appends, markers and timers: their order counts. Requests without a response, which a checker knows;
 - timers that were cancelled, and how far off a timer is that lies beyond all explored time;
-- the order of a set, and that of what a checker remembers.
+- the order of a set, and of a checker's memory.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Walk:
         self._seen = seen
         self._ranks = ranks
         self._kept: list[object] = []
-        """What was reached: an object that nothing holds could give its identity to another."""
+        """Objects that were reached: one that nothing holds could give its identity to another."""
 
     def of(self, one: Any) -> None:
         """Walk through whatever it is."""
@@ -83,7 +83,7 @@ class _Walk:
         handler(self, one)
 
     def is_new(self, one: object) -> bool:
-        """Note an object, and where it was before if it was reached already."""
+        """Note an object, or a reference to it if it was reached already."""
         number = self._seen.get(id(one))
         if number is not None:
             self.out.append(f"@{number}")
@@ -155,7 +155,7 @@ def _slots_of(kind: type) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-# What differs by type
+# Differences by type
 
 _Handler = Callable[[_Walk, Any], None]
 

@@ -1,7 +1,7 @@
 """The cluster as a state, what may happen in it next, and the state after that.
 
 Nothing here knows a rule of replication: an action is a few events of brokers and the controller (broker_machine.py,
-controllers/zookeeper.py), and their responses carried from one to the other. Who executes the events is an argument, so
+controllers/zookeeper.py), and their responses carried from one to the other. Events are executed by an argument, so
 that the same actions drive brokers that are remembered (memo.py) and brokers that live on (live.py).
 
 | action | what happens |
@@ -42,7 +42,7 @@ from tidegauge_proof.own_rules import OwnRules
 
 Action = tuple[Any, ...]
 MODEL, KAFKA = "model", "kafka"
-"""Who elects: the controller of the published models, at will; or Kafka's, as sessions end and begin."""
+"""The electing controller: the published models', at will; or Kafka's, as sessions end and begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Bounds:
 
 
 class Used(NamedTuple):
-    """What has been used of the bounds."""
+    """The used part of the bounds."""
 
     records: int = 0
     crashes: int = 0
@@ -108,7 +108,7 @@ class ClusterState(NamedTuple):
 
 
 class Executor(Protocol):
-    """Who executes events."""
+    """Executes events."""
 
     cells: Cells
 
@@ -159,7 +159,7 @@ class Step:
 
 
 class Cluster:
-    """What may happen, and what comes of it."""
+    """The possible actions, and their effects."""
 
     def __init__(self, bounds: Bounds, executor: Executor) -> None:
         self.bounds = bounds
@@ -173,7 +173,7 @@ class Cluster:
         of = self.cells.of
         return ClusterState(tuple(brokers), controller, of(tuple(sorted(letters))), of(()), of(Used()), of(()))
 
-    # What may happen
+    # Possible actions
 
     def actions(self, state: ClusterState) -> Iterator[Action]:
         """All that may happen next. Not everything changes something."""
@@ -224,7 +224,7 @@ class Cluster:
 
     @staticmethod
     def _join_choices(state: ClusterState, follower: int, leader: int) -> tuple[bool, ...]:
-        """Whether the leader takes the follower for live matters where it may propose it for the ISR only."""
+        """Return the choices; two only if the leader may propose the follower."""
         replica = state.brokers[leader - 1].value.replica
         leads = None if replica is None else replica.leads
         return (False, True) if leads and leads.pending is None and follower not in leads.isr else (False,)
@@ -273,10 +273,10 @@ class Cluster:
                 for keep in range(least, len(own.records)):
                     yield ("power", broker, keep)
 
-    # What comes of it
+    # Effects of actions
 
     def apply(self, state: ClusterState, action: Action) -> ClusterState | None:
-        """Return the state after an action; None where it goes beyond the bounds.
+        """Return the state after an action; None if it goes beyond the bounds.
 
         Raises:
             AssertionError: the core finds one of its invariants broken.
@@ -380,7 +380,7 @@ class Cluster:
         self._judged_at_once(step, leader)
 
     def _judged_at_once(self, step: Step, leader: int) -> None:
-        """Where no message is on its way, a proposal and its verdict are one step, too."""
+        """If no message is on its way, a proposal and its verdict are one step, too."""
         replica = step.state(leader).replica
         if not self.bounds.messages and replica is not None and replica.leads is not None and replica.leads.pending:
             self._alter(step, leader, reported=True)

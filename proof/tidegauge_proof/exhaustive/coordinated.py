@@ -1,4 +1,4 @@
-"""What explored worlds with a coordinator have in common: bounds, states, the broker's faults, and the search.
+"""Common parts of explored worlds with a coordinator: bounds, states, the broker's faults, and the search.
 
 A state is the coordinator with its log and checker, its clients, the messages on their way, and how much of the bounds
 is used. Breadth first, each state once; from each the faults end and everything must come to rest as well.
@@ -138,7 +138,7 @@ def without_message(messages: tuple[Message, ...], taken: Message) -> tuple[Mess
 
 
 class CoordinatedWorld(Protocol):
-    """What a world tells the search."""
+    """A world as the search sees it."""
 
     machines: Machines
 
@@ -159,7 +159,7 @@ class CoordinatedWorld(Protocol):
         ...
 
     def towards_rest(self, state: WorldState) -> tuple[Action, WorldState] | None:
-        """Return what comes next when the faults are over; None where all is at rest and was found in order."""
+        """Return the next step without faults; None when all is at rest and in order."""
         ...
 
     def words_of(self, action: Action) -> str:
@@ -214,7 +214,7 @@ USES = {
     "lose marked": "losses",
     "fail markers": "failures",
 }
-"""What of the bounds an action uses."""
+"""The bound that an action uses."""
 
 BROKER_WORDS = {
     "commit": "the next batch of the log is committed",
@@ -232,7 +232,7 @@ class CoordinatorExplorer:
     """One exploration of a world with a coordinator.
 
     Attributes:
-        result: what was found so far.
+        result: the findings so far.
     """
 
     def __init__(self, world: CoordinatedWorld, *, max_states: int = 10_000_000, fail_fast: bool = False) -> None:
@@ -252,7 +252,7 @@ class CoordinatorExplorer:
         return len(self._numbers)
 
     def run(self) -> Exploration:
-        """Explore until there is nothing new; an interruption leaves what was found in ``result``."""
+        """Explore until there is nothing new; an interruption leaves the findings in ``result``."""
         self.result.complete = False
         first = self._world.begin()
         self._enter(first, -1, ())
@@ -348,7 +348,7 @@ class CoordinatorExplorer:
 
 
 def words_of(world: CoordinatedWorld, found: Found) -> list[str]:
-    """Return a schedule in words: its own steps, and those that follow when the faults end in them."""
+    """Return a schedule in words: its steps, and the ones after the faults."""
     lines = [world.words_of(action) for action in found.schedule]
     if found.steps < len(lines):
         lines.insert(found.steps, "here the faults end")

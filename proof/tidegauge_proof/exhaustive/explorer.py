@@ -2,7 +2,7 @@
 
 A state is known by its hash: the hashes of its parts, put together. Partition epochs count by their order alone. Where
 brokers differ in their names only (the models' controller), one hash stands for all of them, so that one of up to six
-states is explored; the schedule is that of the state really reached. Nothing depends on time, chance or the order of a
+states is explored; the schedule leads to the state really reached. Nothing depends on time, chance or the order of a
 dictionary: the same bounds give the same states, transitions and ``digest`` (all hashes of states, xored) in every run.
 """
 
@@ -41,7 +41,7 @@ _RECENT = 200_000
 
 @dataclass(slots=True)
 class Found:
-    """An invariant, a shortest schedule after which it does not hold, and what is wrong then, where that was said."""
+    """A violation: the invariant, a shortest schedule that breaks it, and the checker's message, if any."""
 
     invariant: str
     schedule: list[Action]
@@ -52,7 +52,7 @@ class Found:
 
 @dataclass(slots=True)
 class Exploration:
-    """What came of it.
+    """The result of an exploration.
 
     Attributes:
         states: how many different ones were found.
@@ -130,7 +130,7 @@ def _plain(value: object, _: object) -> Shape:
 
 
 def _nameless(state: BrokerState, _: object) -> Shape:
-    """Return what describes a broker whatever the brokers are called, as far as that is cheap to compute."""
+    """Return a cheap description of a broker that is independent of names."""
     replica = state.replica
     if replica is None:
         return state, ()
@@ -158,7 +158,7 @@ class Explorer:
         acquits: another rule; then only what it survives by the same schedule counts as found.
 
     Attributes:
-        result: what was found so far; its counts are those of the end, or of the moment of an interruption.
+        result: the findings so far; its counts are final at the end or at an interruption.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Explorer:
         self.result = Exploration()
 
     def run(self) -> Exploration:
-        """Explore until there is nothing new; an interruption leaves what was found in ``result``."""
+        """Explore until there is nothing new; an interruption leaves the findings in ``result``."""
         first = self._cluster.begin()
         self._enter(self._namer.key(first), -1, ())
         frontier = [(0, first)]
@@ -267,7 +267,7 @@ class Explorer:
         return True
 
     def schedule_to(self, number: int) -> list[Action]:
-        """Return a shortest schedule to a state; states count from 0, in the order in which they were found."""
+        """Return a shortest schedule to a state; states count from 0 as found."""
         actions = list(self._actions)
         schedule = []
         while self._parents[number] >= 0:

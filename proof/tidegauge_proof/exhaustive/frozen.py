@@ -1,13 +1,13 @@
 """States as values: what one broker, the controller and the messages between them are, so that they can be compared.
 
-Contract: two brokers with equal values do the same for ever, whatever is done to them; ``freeze`` leaves nothing out
-that their core or their disk may still act on. What it does leave out: times (more than the lag time passes between two
+Contract: two brokers with equal values do the same for ever, under any events; ``freeze`` leaves nothing out
+that their core or their disk may still act on. It does leave out times (more than the lag time passes between two
 steps, so no follower counts as caught up for having been it lately, and every pause has ended), the numbers of requests
 that no caller waits for, and the order of an ISR. ``tests/unit/exhaustive`` compares with brokers that are never
 frozen.
 
 A record is its epoch and its number, a batch holds one record. ``Cell`` keeps a value once, with its hashes (blake2b of
-its text), so that a state of the cluster is a few references, and its hash is that of a few hashes.
+its text), so that a state of the cluster is a few references, and its hash is made of a few hashes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BrokerState(NamedTuple):
         records: its log, (epoch, number) each.
         epochs: the epoch file, (epoch, start offset) each; ``safe_epochs``: what a power loss leaves of it.
         checkpoint: the high watermark on disk.
-        reported: the end that it has reported to its leaders, ``safe_end`` what is flushed; 0 where no power loss can
+        reported: the end that it has reported to its leaders, ``safe_end`` the flushed end; 0 if no power loss can
             come.
         replica: None before the process was notified of it.
         rounds: requests that are in flight or whose responses are: (number, leader).
@@ -72,7 +72,7 @@ class ControllerState(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A follower's request. ``kind`` is fetch (at ``offset``, of the log's last ``epoch``) or epoch (where it ends)."""
+    """A follower's request. ``kind`` is fetch (at ``offset``, of the log's last ``epoch``) or epoch (its end)."""
 
     kind: str
     leader: int
@@ -84,7 +84,7 @@ class Question(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What a leader says. ``end``: where logs part, or the asked epoch ends; ``record``: offset, epoch and number."""
+    """A leader's response. ``end``: where logs part, or the asked epoch ends; ``record``: offset, epoch and number."""
 
     error: str
     high_watermark: int
@@ -144,7 +144,7 @@ class Cells:
 Naming = Sequence[int]
 """``naming[b]`` is the new name of broker b; -1, none, stays itself by way of the last place."""
 Shape = tuple[Any, tuple[int, ...]]
-"""A value with brokers renamed and without its partition epochs; and these, in the order in which they stand there.
+"""A value with brokers renamed and without its partition epochs; and these, in their order there.
 
 Of a partition epoch only its order among the others counts, so states are compared by their ranks.
 """
@@ -222,7 +222,7 @@ HashedShape = tuple[bytes, tuple[int, ...]]
 
 
 def hashed(cell: Cell, name: object, naming: Naming | None, shape: Callable[[Any, Any], Shape]) -> HashedShape:
-    """Return the hash of the cell's shape under a naming, which is remembered under a name of the naming."""
+    """Return the hash of the cell's shape under a naming, remembered by name."""
     known = cell.shapes.get(name)
     if known is None:
         value, versions = shape(cell.value, naming)

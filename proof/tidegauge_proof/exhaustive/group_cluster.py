@@ -49,7 +49,7 @@ class GroupCluster:
         self._messages = Messages()
 
     def begin(self) -> WorldState:
-        """Return the cluster with an empty group, and the first request of m0 on its way."""
+        """Return the cluster with an empty group, and m0's first request in flight."""
         static = self._bounds.static
         members = tuple(
             self.machines.of(GroupMember(name, is_static=place < static)) for place, name in enumerate(_MEMBERS)
@@ -58,7 +58,7 @@ class GroupCluster:
         state = self._member(state, 0, "start")
         return state if static != 1 else self._member(state, 1, "start")
 
-    # What may happen
+    # Possible actions
 
     def actions(self, state: WorldState) -> Iterator[Action]:
         """Return what may happen next."""
@@ -188,7 +188,7 @@ class GroupCluster:
             server.is_judged = True
 
     def towards_rest(self, state: WorldState) -> tuple[Action, WorldState] | None:
-        """Return what comes next when the faults are over: members that are heard of, and all that is due."""
+        """Return the next step without faults: a member's request, or a due timer."""
         action = self._next(state)
         if action is not None:
             return action, self.apply(state, action)

@@ -63,7 +63,7 @@ class Out(NamedTuple):
 
 
 class GroupFacts(NamedTuple):
-    """What can be seen of the coordinator's broker.
+    """The visible state of the coordinator's broker.
 
     Attributes:
         awaits: whether it waits for an append.
@@ -91,7 +91,7 @@ class _Groups(GroupWorld):
         return coordinator
 
     def event_of(self, token: Token) -> object:
-        """Return the event of a request; ids are numbered for each client, so that the order of others is nothing."""
+        """Return the event of a request, with ids numbered for each client."""
         request = token.call.request
         if not isinstance(request, JoinGroup) or request.member_id:
             return RequestArrived(token, request, "-")
@@ -123,7 +123,7 @@ class GroupServer:
         )
 
     def handle(self, event: tuple[Any, ...]) -> tuple[Out, ...] | bool:
-        """Take an event, run what is due, and return the responses that a member waits for; of ``rest`` its result."""
+        """Take an event, run due timers, and return the responses that a member waits for; of ``rest`` its result."""
         kind, *rest = event
         if kind == "rest":
             return self._rests(*rest)
@@ -154,7 +154,7 @@ class GroupServer:
         self._world.now_ms += TICK_MS
 
     def _fetch(self) -> None:
-        """Have the offsets of the group fetched, which the checker compares with what was acknowledged (G5)."""
+        """Have the offsets of the group fetched, which the checker compares with acknowledged commits (G5)."""
         partitions = tuple(TopicPartition(TOPIC, index) for index in range(PARTITIONS))
         self._arrive(GroupCall("", "fetch", OffsetFetch(GROUP, partitions), is_orphan=True))
 
@@ -191,7 +191,7 @@ def orphan_of(call: GroupCall) -> GroupCall:
 
 
 class MemberFacts(NamedTuple):
-    """What can be seen of a member.
+    """The visible state of a member.
 
     Attributes:
         waits: for what kinds of requests.

@@ -1,12 +1,12 @@
-"""Which invariants a state breaks: those of the published models, and with Kafka's controller more.
+"""Finds the invariants that a state breaks: the published models', and with Kafka's controller more.
 
-The first eight are those of ``tidegauge replay`` (model_invariants.py). With crashes a leader takes its high watermark
-along, so the explored state remembers what was ever committed:
+The first eight are ``tidegauge replay``'s (model_invariants.py). With crashes a leader takes its high watermark
+along, so the explored state remembers all records ever committed:
 
 | name | statement |
 |---|---|
 | CommittedInIsr | every member of the controller's ISR holds all that was ever committed, be its process alive or not |
-| CommittedForEver | no replica has anything else below its high watermark than what was committed there first |
+| CommittedForEver | no replica has another record below its high watermark than the one committed there first |
 | IsrNotEmpty | the controller's ISR has a member |
 """
 

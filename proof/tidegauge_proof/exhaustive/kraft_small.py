@@ -184,7 +184,7 @@ def perform(world: KRaftWorld, act: Act) -> bool:
 
 
 def played(bounds: KRaftBounds, schedule: Sequence[Step]) -> KRaftWorld | None:
-    """Return the cluster at rest after a schedule; None if an act of it can't happen.
+    """Return the cluster at rest after a schedule; None if an act is impossible.
 
     Raises:
         Violation: an invariant is broken on the way.

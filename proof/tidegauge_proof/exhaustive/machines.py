@@ -1,6 +1,6 @@
 """Parts of a cluster as values: a machine is set to a state, takes one event, and is read again; all once.
 
-A machine is any object with ``handle`` and ``facts``; what it does depends on its state and the event alone. What came
+A machine is any object with ``handle`` and ``facts``; it depends on its state and the event alone. The result
 of an event in a state is remembered, and so is that an invariant broke.
 """
 
@@ -63,7 +63,7 @@ class Machines:
         return cell
 
     def ask(self, cell: Cell, *event: Any) -> Any:
-        """Return what comes out of an event, and leave it at that: what follows from it is of no interest.
+        """Return the result of an event, and discard the state after it.
 
         Raises:
             Violation: an invariant is broken.

@@ -1,7 +1,7 @@
-"""Events executed once: what came of an event in a state is remembered, for it comes of it again.
+"""Events executed once: the result of an event in a state is remembered, since it would be the same again.
 
 The core is a function of its state and the event. In a million states of a cluster a single broker has some thousands,
-so nearly everything was executed before. Where it was not, a broker is set to its state (``BrokerMachine.thaw``), and
+so nearly everything was executed before. Otherwise a broker is set to its state (``BrokerMachine.thaw``), and
 Kafka's controller is brought there by the first known events, from the beginning.
 """
 

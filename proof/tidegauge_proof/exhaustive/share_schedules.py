@@ -1,6 +1,6 @@
 """Every schedule of a small share group (KIP-932): two members, a few records, changes of the leader.
 
-The share partitions and the decisions of the share coordinator are those of the brokers. A write of a leader is stored,
+The share partitions and the decisions of the share coordinator are the brokers' own. A write of a leader is stored,
 stored without a response, or not stored. The former leader goes on writing what it had decided. All locks of a leader
 end at once, at any moment. The states are explored breadth first, so that the first schedule that breaks an
 invariant is a shortest one; states that differ in the names of the members alone count as one.
@@ -62,7 +62,7 @@ class ShareBounds:
 
 @dataclass(slots=True)
 class ShareExploration:
-    """What came of an exploration.
+    """The result of an exploration.
 
     Attributes:
         states: how many were found.
@@ -292,7 +292,7 @@ def _held(core: SharePartition) -> Iterator[tuple[int, str]]:
 
 
 def _key(state: _State) -> Hashable:
-    """Return what tells a state from others: the smaller of its two forms under the names of the members."""
+    """Return a state's key: the smaller of its forms under the members' names."""
     return min((_form(state, names) for names in ({}, {"a": "b", "b": "a"})), key=repr)
 
 

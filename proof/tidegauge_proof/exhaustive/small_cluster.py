@@ -1,7 +1,7 @@
 """One broker that leads one partition of an internal topic, or does not: the cluster under an explored coordinator.
 
-It stands in for ``World`` below the shell of ``CoordinatorWorld``. What replication does is left to the caller: batches
-that were appended become committed one by one, in their order; a coordinator that ends leaves behind what is committed
+It stands in for ``World`` below the shell of ``CoordinatorWorld``. Replication is left to the caller: batches
+that were appended become committed one by one, in their order; a coordinator that ends leaves the committed batches
 and as much of the rest as the caller says. Nothing is decided here, and time passes when the caller says so.
 """
 
@@ -54,7 +54,7 @@ class SmallLog:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What the replica knows of its leadership."""
+    """The replica's view of its leadership."""
 
     leader_epoch: int
     partition: SmallPartition = field(compare=False, repr=False)
@@ -68,7 +68,7 @@ class Role:
 
 
 class State(NamedTuple):
-    """What ZooKeeper has of the partition."""
+    """The partition's state in ZooKeeper."""
 
     leader: int
     leader_epoch: int
@@ -84,7 +84,7 @@ class SmallReplica:
 
 @dataclass(slots=True, eq=False)
 class SmallPartition:
-    """The partition, and its checker in one: what is committed is known here.
+    """The partition and its checker in one: it knows the committed batches.
 
     Attributes:
         batches: how many batches are committed.
@@ -118,7 +118,7 @@ class SmallBroker:
 
     @property
     def core(self) -> SmallBroker:
-        """What takes produces."""
+        """The part that takes produces."""
         return self
 
     def produce(self, request: ProduceRequest, token: object, now_ms: int) -> tuple[object, ...]:
@@ -166,11 +166,11 @@ class SmallWorld:
         result = ProduceResult(self.partition.at, error, base_offset=base_offset)
         self.coordinators.produced(self.broker, token, [result])
 
-    # What happens to it
+    # Events of the partition
 
     @property
     def state_now(self) -> State:
-        """What ZooKeeper has."""
+        """The state in ZooKeeper."""
         return self.partition.state_now
 
     @property
@@ -247,4 +247,4 @@ EVENTS: dict[str, Callable[..., None]] = {
     "resign": SmallWorld.resign,
     "time out": SmallWorld.time_out,
 }
-"""What happens to it, by name."""
+"""Events of the world, by name."""

@@ -1,6 +1,6 @@
 """A machine's whole state as bytes, and back: what pickle does, for object graphs that hold functions as well.
 
-The coordinators keep what is to be done later as functions: timers, outcomes of appends. Such a function is its code,
+The coordinators keep later work as functions: timers, outcomes of appends. Such a function is its code,
 which is kept in a table of this process, and the variables that it has from around it, which are a part of the state.
 Bytes made here mean something in this process only.
 """

@@ -61,14 +61,14 @@ class TransactionCluster:
         self._messages = Messages()
 
     def begin(self) -> WorldState:
-        """Return the cluster without a transactional id, and the first request of p0 on its way."""
+        """Return the cluster without a transactional id, and p0's first request in flight."""
         producers = tuple(
             self.machines.of(TransactionProducer(name, self._bounds.transactions, self._bounds.restarts))
             for name in _PRODUCERS
         )
         return self._producer(WorldState(self.machines.of(TransactionServer()), producers, (), (), Used()), 0, "start")
 
-    # What may happen
+    # Possible actions
 
     def actions(self, state: WorldState) -> Iterator[Action]:
         """Return what may happen next."""
@@ -195,7 +195,7 @@ class TransactionCluster:
         """Nothing is left to ask: the checker looks at every event."""
 
     def towards_rest(self, state: WorldState) -> tuple[Action, WorldState] | None:
-        """Return what comes next when the faults are over, and the producers have ended: timeouts do the rest."""
+        """Return the next step without faults; after the producers' end, timeouts."""
         facts = state.server.facts
         action = self._next(state)
         if action is None and facts.is_over and state.used.ticks > 0:

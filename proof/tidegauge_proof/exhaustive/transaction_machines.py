@@ -1,7 +1,7 @@
 """The machines of an explored transaction: the coordinator with log, data and checker, and each producer.
 
 The coordinator is the real one in the shell of the simulator's histories; the partitions of data, the producers and the
-``TransactionChecker`` are those of the histories, too. A producer sends what it can at once.
+``TransactionChecker`` are the same as in the histories. A producer sends what it can at once.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Out(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a producer hears of a record."""
+    """The response about a record to a producer."""
 
     producer: str
     partition: TopicPartition
@@ -84,13 +84,13 @@ class Written(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """What a leader of data asks the coordinator before a record is written."""
+    """A data leader's question to the coordinator before a record is written."""
 
     call: TransactionCall
 
 
 class TransactionFacts(NamedTuple):
-    """What can be seen of the coordinator's broker, and of the network between it and the data.
+    """The visible state of the coordinator's broker, and of the network between it and the data.
 
     Attributes:
         markers: for each request for markers whether its connection has ended.
@@ -158,7 +158,7 @@ class TransactionServer:
         )
 
     def _retry_ms(self) -> int | None:
-        """Return when markers are sent again that have failed; None if there are none."""
+        """Return when failed markers are sent again; None if there are none."""
         due = [process.coordinator.next_deadline_ms() for process in self._cluster.processes.values()]
         return next((ms for ms in due if ms is not None and ms <= self._world.now_ms + RETRY_BACKOFF_MS), None)
 
@@ -167,7 +167,7 @@ class TransactionServer:
         return all(view.pending_state is None and view.state.value.startswith(("Empty", "Complete")) for view in views)
 
     def handle(self, event: tuple[Any, ...]) -> tuple[Out | Written | Verification, ...]:
-        """Take an event, run what is due, and return what goes to producers."""
+        """Take an event, run due timers, and return the messages to producers."""
         kind, *rest = event
         out: list[Out | Written | Verification] = []
         if kind in self._EVENTS:
@@ -318,7 +318,7 @@ def orphan_of(call: TransactionCall) -> TransactionCall:
 
 
 class ProducerFacts(NamedTuple):
-    """What can be seen of a producer.
+    """The visible state of a producer.
 
     Attributes:
         waits: for the response to a request.

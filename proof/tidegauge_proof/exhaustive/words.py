@@ -1,4 +1,4 @@
-"""A schedule in words, as ``tidegauge simulate`` tells one: what was done in each step, and which logs it changed."""
+"""A schedule in words, as ``tidegauge simulate`` tells one: the action of each step, and the logs it changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegauge_proof.exhaustive.frozen import BrokerState, ControllerState, Exch
 
 
 def tell(schedule: Sequence[Action], states: Sequence[ClusterState]) -> list[str]:
-    """Return a line for each step; ``states`` are those before the first step and after each; the last may lack."""
+    """Return a line for each step; ``states``: before the first and after each."""
     lines = []
     for number, action in enumerate(schedule):
         before = states[number]

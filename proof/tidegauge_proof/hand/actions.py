@@ -20,7 +20,7 @@ MOST_CLIENTS = 4
 MOST_MEMBERS = 4
 MOST_OFFSET = 99_999
 ACKS = (0, 1, -1)
-"""Acknowledgements by their number in a schedule: none, the leader's, those of all in-sync replicas."""
+"""Acknowledgements by their number in a schedule: none, the leader's, all in-sync replicas'."""
 
 
 class ActionError(ValueError):
@@ -28,7 +28,7 @@ class ActionError(ValueError):
 
 
 class Parameter(NamedTuple):
-    """A whole number of an action, from ``least`` to ``most``; for a broker ``most`` is that of the cluster."""
+    """A whole number of an action, from ``least`` to ``most``; for a broker ``most`` is the cluster's."""
 
     name: str
     least: int

@@ -60,7 +60,7 @@ class TransactionalProducer:
 
 
 class Applications:
-    """See the module; each method of the name of an action does it, and returns a sentence.
+    """Producers and consumers; each method named as an action does it, and returns a sentence.
 
     Args:
         coordination: the cluster's coordinators.

@@ -5,7 +5,7 @@ Rules:
        are the time line of both.
     2. An action that has no object on the second cluster (its message is not in flight there) is left out there, and
        its refusal is kept.
-    3. What has been played is not played again: while the schedule only grows, the second cluster follows it.
+    3. Actions are not played twice: while the schedule only grows, the second cluster follows it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Beside:
         self._moments: list[Json] = []
 
     def follow(self, schedule: Schedule) -> list[Json]:
-        """Return what the second cluster shows at the start and after each action of a schedule.
+        """Return the second cluster's view at the start and after each action.
 
         ``refused`` is why an action had no object there; else it is empty.
         """

@@ -1,6 +1,6 @@
-"""What follows by itself in a cluster that is driven by hand, after each action of a person.
+"""Consequences of a person's actions in a cluster that is driven by hand.
 
-Broker cores, effect executor and controller decisions are those of broker processes.
+Broker cores, effect executor and controller decisions are the same as in broker processes.
 
 Rules:
     1. After an action the controllers decide all they can, and whoever has something to send sends it: these are
@@ -72,7 +72,7 @@ class _Configured:
 
 
 class Read:
-    """What a consumer has read: from which broker, in which action, the records' numbers."""
+    """A consumer's read: the broker, the action, and the records' numbers."""
 
     def __init__(self, broker: int, step: int, numbers: list[int]) -> None:
         self.broker, self.step, self.numbers = broker, step, numbers
@@ -178,13 +178,13 @@ class HandCluster:
             return f"A core's own assertion failed: {broken}"
 
     def date_events(self) -> None:
-        """Date to now what has happened since the last call."""
+        """Date the events since the last call to now."""
         for event in reversed(self.events):
             if "time_ms" in event:
                 return
             event["time_ms"] = self.world.now_ms
 
-    # What follows by itself (rule 1)
+    # Consequences (rule 1)
 
     def rest(self, *, at_start: bool = False) -> None:
         """Let messages arrive until there is none that can (rule 1)."""
@@ -201,7 +201,7 @@ class HandCluster:
                 return
 
     def send_all(self) -> None:
-        """Let controllers decide, and everybody send what is due."""
+        """Let controllers decide, and send all due requests."""
         self._elect()
         for broker_id in [b for b in self.world.controllers if b not in self.world.paused]:
             while (term := self.world.controllers.get(broker_id)) is not None and term.is_busy:
@@ -256,7 +256,7 @@ class HandCluster:
     # Messages
 
     def may_arrive(self, message: Message, *, by_hand: bool) -> bool:
-        """Return whether a message can arrive now, by itself or by hand; note why it can't."""
+        """Return whether a message can arrive now; note why it can't."""
         message.note = self.obstacle(message)
         return not message.note and (by_hand or not message.is_held)
 

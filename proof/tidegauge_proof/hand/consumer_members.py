@@ -23,7 +23,7 @@ REBALANCE_TIMEOUT_MS = 60_000
 
 
 class ConsumerMembers:
-    """See the module; each method of the name of an action does it, and returns a sentence.
+    """Members of a consumer group; each method named as an action does it, and returns a sentence.
 
     Args:
         coordination: the cluster's coordinators.
@@ -34,7 +34,7 @@ class ConsumerMembers:
         self._world = coordination.world
         self.members: dict[int, Consumer] = {}
         self.news: list[str] = []
-        """What responses have brought since the last action, as sentences."""
+        """News from responses since the last action, as sentences."""
         self._processes: dict[int, int] = {}
         self._sent_ms: dict[int, int] = {}
         self._said: dict[int, frozenset[int]] = {}
@@ -127,7 +127,7 @@ class ConsumerMembers:
     # By itself
 
     def act(self) -> None:
-        """Let members do what is due now."""
+        """Let members take their due steps."""
         for number in list(self.members):
             self._act_as(number)
 

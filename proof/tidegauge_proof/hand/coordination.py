@@ -1,7 +1,7 @@
 """Transaction, group and share coordinators in a cluster that is driven by hand, and the requests that concern them.
 
-The coordinators are those of broker processes, on every broker; their logs are replicated partitions of the same
-cluster (``CoordinatorWorld``). What a broker's shell does around them is done here as there: a transactional batch is
+The coordinators are broker processes' own, on every broker; their logs are replicated partitions of the same
+cluster (``CoordinatorWorld``). The work of a broker's shell around them is done here too: a transactional batch is
 verified before it is appended (``ProduceVerification``, KIP-890), a marker is appended as a control batch. Each request
 and each response is a message in flight (``Post``).
 
@@ -72,7 +72,7 @@ TOPICS = {
     TOPIC: TopicDescription(TOPIC, TOPIC_ID, ((),) * PARTITIONS),
     AT.topic: TopicDescription(AT.topic, ORDERS_ID, ((),)),
 }
-"""What coordinators know of topics that groups read."""
+"""The coordinators' view of topics that groups read."""
 TRANSACTION_TIMEOUT_MS = 60_000
 """transaction.timeout.ms of a producer by default."""
 _PRODUCE_TIMEOUT_MS = 30_000
@@ -87,7 +87,7 @@ class Call:
 
     Attributes:
         source: the broker that sent it, or ``CLIENT``.
-        request: what is sent.
+        request: the message to send.
         done: takes the result, each time that a response arrives.
         lost: called if no response will arrive: a message was lost, or the process ended.
     """
@@ -175,7 +175,7 @@ class _Groups(CoordinatorWorld[GroupCoordinator]):
         super().__init__(world, unjudged(), owner.partitions[OFFSETS])
 
     def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
-        """Return the coordinator of a new process, after the first retention run, which finds nothing."""
+        """Return the coordinator of a new process, after an empty retention run."""
         settings = GroupSettings(
             partitions=1,
             offsets_retention_ms=_RETENTION_MS,
@@ -189,7 +189,7 @@ class _Groups(CoordinatorWorld[GroupCoordinator]):
         return coordinator
 
     def event_of(self, token: Arrived[GroupCoordinator]) -> object:
-        """Return the event of a request that arrives, with a member id of its own."""
+        """Return the event of an arriving request, with a new member id."""
         self._member_ids += 1
         return RequestArrived(token, token.call.request, f"{self._member_ids}")
 
@@ -227,7 +227,7 @@ class Coordination:
         self.world.coordinators = self
         self.settle()
 
-    # What the replica cores report
+    # Reports of the replica cores
 
     def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
         """Hand a leadership that was gained or lost to the coordinators."""
@@ -243,10 +243,10 @@ class Coordination:
         for one in self._of.values():
             one.produced(broker, token, results)
 
-    # What follows by itself
+    # Consequences
 
     def settle(self) -> None:
-        """Carry out what is to be done inside the processes, and put the responses into flight."""
+        """Carry out the pending work inside the processes, and put the responses into flight."""
         kinds_of = self._of.values()
         if self.shares is not None:
             self.shares.settle()
@@ -284,7 +284,7 @@ class Coordination:
         self.settle()
 
     def coordinator(self, at: TopicPartition) -> Process[Any] | None:
-        """Return the process whose coordinator serves a partition of an internal topic; None: none does now."""
+        """Return the process that coordinates an internal partition, if any."""
         process = self._of[at].processes.get(self.leader_of(at))
         serves = process is not None and process.load is None and self.world.is_up(process.broker.broker_id)
         return process if serves else None

@@ -27,7 +27,7 @@ def view_of(coordination: Coordination) -> Json:
 
 
 def transactions_of(coordination: Coordination) -> Json:
-    """Return the transactional ids, as their coordinator has them; empty while no broker coordinates them."""
+    """Return the transactional ids by their coordinator; empty without one."""
     process = coordination.coordinator(TRANSACTIONS)
     if process is None:
         return {}
@@ -47,7 +47,7 @@ def transactions_of(coordination: Coordination) -> Json:
 
 
 def groups_of(coordination: Coordination) -> Json:
-    """Return the groups, as their coordinator has them; empty while no broker coordinates them."""
+    """Return the groups by their coordinator; empty without one."""
     process = coordination.coordinator(OFFSETS)
     if process is None:
         return {}
@@ -61,7 +61,7 @@ def groups_of(coordination: Coordination) -> Json:
 
 
 def shares_of(coordination: Coordination) -> Json:
-    """Return the share partitions by ``GROUP/T-P``: what each broker that takes itself for the leader has in flight."""
+    """Return the share partitions by ``GROUP/T-P``, as each self-declared leader has them."""
     if coordination.shares is None:
         return {}
     leader, found = coordination.leader_of(AT), {}
@@ -129,7 +129,7 @@ def _group(view: Any, coordinator: int) -> Json:
 
 
 def _consumer_group(view: Any, coordinator: int) -> Json:
-    """Return a group of the consumer protocol (KIP-848), with how far each member has been reconciled."""
+    """Return a consumer group (KIP-848), with the reconciliation of its members."""
     readers = {at.partition: one.member_id for one in view.members for at in (*one.assigned, *one.revoking)}
     committed = {at.partition: one.offset for at, one in view.offsets.items()}
     members = [
@@ -212,7 +212,7 @@ def _plain_member(member_id: str, client_id: str, partitions: list[str]) -> Json
 
 
 def _rows(readers: dict[int, str], committed: dict[int, int]) -> list[Json]:
-    """Return the partitions of topic ``t`` with who reads them; they have no records, so no lag."""
+    """Return the partitions of topic ``t`` with readers, without lag."""
     return [
         {
             "partition": f"t-{index}",

@@ -49,7 +49,7 @@ from tidegauge_broker.share.states import RecordState
 
 
 def text_of_response(request: Any, result: Any) -> str:
-    """Return a result in words; that of a share coordinator has the name of its request's API."""
+    """Return a result in words; a share coordinator's names its request's API."""
     if not isinstance(result, ShareStateResult):
         return text_of(result)
     name = _STATE_APIS[type(request)]
@@ -62,7 +62,7 @@ def text_of_response(request: Any, result: Any) -> str:
 
 
 def text_of(message: Any) -> str:
-    """Return a request, or a result, in words: its API and what matters in it."""
+    """Return a request or a result in words: its API and main fields."""
     text = _TEXTS.get(type(message))
     return type(message).__name__ if text is None else text(message)
 
@@ -94,7 +94,7 @@ def _member(member_id: str) -> str:
 
 
 def _batches(batches: Iterable[StateBatch]) -> str:
-    """Return states of records in words: ``0 to 2 acknowledged, 3 available after 1 delivery``."""
+    """Return record states in words: ``0 to 2 acknowledged, 3 available``."""
     found = []
     for one in batches:
         offsets = (

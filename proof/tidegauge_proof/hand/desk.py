@@ -59,7 +59,7 @@ class Desk(Session):
         return self._whole() | {"story": found | {"failed": self._story.failed}}
 
     def _on_beside(self, wanted: Json) -> Json:
-        """Return what a second cluster shows after each action of the schedule, by another rule."""
+        """Return a second cluster's view after each action, by another rule."""
         rule = whole_number(wanted, "rule", len(RULE_NAMES) - 1)
         if self._beside is None or self._beside.rule != rule:
             self._beside = Beside(rule)

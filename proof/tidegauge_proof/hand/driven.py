@@ -185,7 +185,7 @@ class HandDriven(HandCluster):
         raise ActionError(f"broker {broker_id} is up")
 
     def power_loss(self, action: Action) -> str:
-        """End the power of a machine: each log keeps what was flushed."""
+        """End the power of a machine: each log keeps its flushed part."""
         broker_id = self._need_running(action)
         self._need_replica(broker_id)
         broker = self.world.brokers[broker_id]
@@ -352,7 +352,7 @@ class HandDriven(HandCluster):
         said: str = self.applications.do(action)
         return said
 
-    # What actions need
+    # Preconditions of actions
 
     def _need_running(self, action: Action) -> int:
         broker_id = action.value("broker")

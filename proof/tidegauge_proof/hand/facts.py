@@ -1,8 +1,8 @@
-"""What the page shows of a cluster that is driven by hand, in the form that ``tidegauge watch`` gives it. Pure.
+"""The view of a cluster that is driven by hand, in the form of ``tidegauge watch``. Pure.
 
-``view_of`` has the form of the lab's view (docs/watch.md): brokers, partitions and replicas. Beside it stands what only
-a cluster in memory can say: which record is at which offset of which replica, which acknowledged record is where no
-more, which message is in flight.
+``view_of`` has the form of the lab's view (docs/watch.md): brokers, partitions and replicas. It adds facts that only
+a cluster in memory has: which record is at which offset of which replica, which acknowledged record is lost,
+and which message is in flight.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def view_of(cluster: HandDriven) -> Json:
 
 
 def _coordinated(cluster: HandDriven) -> Json:
-    """Return groups, share partitions and transactions; their module is read when there are coordinators."""
+    """Return groups, share partitions and transactions; load their module if needed."""
     if cluster.coordination is None:
         return {"groups": {}, "shares": {}, "transactions": {}}
     found: Json = import_module("tidegauge_proof.hand.coordinator_facts").view_of(cluster.coordination)
@@ -94,7 +94,7 @@ def _left(left_ms: int) -> str:
 
 
 def session_left_ms(cluster: HandDriven, broker_id: int) -> int | None:
-    """Return how long the session of a silent broker lasts; None of a broker that is up or has none."""
+    """Return the rest of a silent broker's session in ms, if any."""
     since = cluster.silent_since.get(broker_id)
     if since is None or broker_id in cluster.world.without_session:
         return None
@@ -173,7 +173,7 @@ def _replica(cluster: HandDriven, stored: StoredReplica, *, in_isr: bool) -> Jso
 
 
 def value_of(cluster: HandDriven, log: MemoryLog, name: RecordName) -> str:
-    """Return what the page calls a record: ``m3``; a marker of a transaction ``COMMIT`` or ``ABORT``."""
+    """Return a record's name on the page: ``m3``; a marker's: ``COMMIT`` or ``ABORT``."""
     first = cluster.world.clients.number_of.get(name.batch_crc)
     if first is not None:
         return f"m{first + name.place}"
@@ -184,7 +184,7 @@ def value_of(cluster: HandDriven, log: MemoryLog, name: RecordName) -> str:
 
 
 def logs_of(cluster: HandDriven) -> Json:
-    """Return the records of each replica: value, leader epoch, whether they lie below its high watermark, on disk."""
+    """Return each replica's records: value, leader epoch, committed, on disk."""
     world = cluster.world
     found: Json = {}
     for broker_id in world.replicas:
@@ -204,7 +204,7 @@ def logs_of(cluster: HandDriven) -> Json:
 
 
 def books_of(cluster: HandDriven) -> list[Json]:
-    """Return each record that a client has sent: what the client knows, who holds it, and whether it is lost.
+    """Return each sent record: the client's outcome, its holders, whether it is lost.
 
     A record is lost if it was acknowledged (acks=1 or all) and no living or dead replica has it, and ``missing`` if
     the leader lacks it while another replica still has it.
@@ -240,7 +240,7 @@ def books_of(cluster: HandDriven) -> list[Json]:
 
 
 def verdict_of(cluster: HandDriven) -> Json:
-    """Return what is wrong, in words: the broken invariant, and the acknowledged records that are lost."""
+    """Return the defects in words: the broken invariant, and lost acknowledged records."""
     books = books_of(cluster)
     lost = [one for one in books if one["lost"]]
     said = [
@@ -265,7 +265,7 @@ def _holds(cluster: HandDriven, broker_id: int, number: int) -> bool:
 
 
 def _numbers(cluster: HandDriven, broker_id: int) -> list[int]:
-    """Return the numbers of the clients' records that a replica holds, in its log's order."""
+    """Return the numbers of clients' records in a replica, in log order."""
     number_of = cluster.world.clients.number_of
     names = cluster.world.brokers[broker_id].log.records
     return [number_of[name.batch_crc] + name.place for name in names if name.batch_crc in number_of]

@@ -1,7 +1,7 @@
 """A search for a schedule that breaks an invariant under a truncation rule, piece by piece. Pure.
 
-The histories are those of coarse steps that also become scenario files (``simulator.lab_story``): produce, one fetch of
-a held follower, kill, start, a preferred election, a leader that nothing reaches. What is found is shortened there and
+The histories have coarse steps that also become scenario files (``simulator.lab_story``): produce, one fetch of
+a held follower, kill, start, a preferred election, a leader that nothing reaches. A violation is shortened there and
 turned into a schedule of a cluster that is driven by hand, which must break as well before it is reported.
 """
 
@@ -107,7 +107,7 @@ def _act(cluster: HandDriven, do: _Do, name: str, broker: int) -> None:
 
 
 def standstill(own: OwnRules) -> Flaw | None:
-    """Return what does not go on by rules of the caller: nothing is committed, or there is no leader; else None.
+    """Return a flaw if a cluster by these rules commits nothing or has no leader.
 
     No invariant is broken by a cluster that does nothing.
     """

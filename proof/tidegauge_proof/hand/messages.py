@@ -1,6 +1,6 @@
 """The messages of a cluster that is driven by hand: numbered, in flight until they arrive or are lost, then kept.
 
-What is in flight is what the simulated world has in flight: requests and responses of followers, the first request of
+In flight are the simulated world's messages: requests and responses of followers, the first request of
 each of a controller's queues, ISR proposals and their verdicts, and a client's batches. Each has a number that the same
 schedule always gives it.
 """
@@ -44,12 +44,12 @@ class Message:
         source: the sending broker, or ``CLIENT``.
         target: the receiving broker, or ``CLIENT``.
         text: name and content, for people.
-        payload: what is handed over.
+        payload: the object that is handed over.
         is_held: whether it waits for a hand.
         sent: number of the action in which it was sent; 0: at the start.
         ended: number of the action in which it arrived or was lost; -1 while it is in flight.
         fate: in flight, arrived or lost.
-        note: why it can't arrive now, or what came of it; empty where there is nothing to say.
+        note: why it can't arrive now, or its result; else empty.
     """
 
     number: int

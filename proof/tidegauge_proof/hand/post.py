@@ -18,7 +18,7 @@ _FREE = frozenset({kinds.PRODUCE, kinds.COORDINATOR_REQUEST, kinds.COORDINATOR_R
 
 
 class Post:
-    """See the module.
+    """The messages in flight.
 
     Args:
         world: whose messages they are.
@@ -220,7 +220,7 @@ class Post:
                 return "; the client gets no response"
 
     def numbers_read(self, reading: Reading) -> tuple[list[int], str]:
-        """Return the numbers of the records that a consumer has read, and the error's name if the fetch was refused."""
+        """Return the numbers of the records read, and the name of a refusal's error."""
         clients: Clients = self._world.clients
         numbers: list[int] = []
         for result, records in reading.results or ():

@@ -1,6 +1,6 @@
 """A schedule as a scenario file, to be played on real processes: ``tidegauge scenario run FILE`` (docs/scenarios.md).
 
-What a person does to a process has a step there. What only a cluster in memory can do (hold one message, lose it,
+An action on a process has a step there. An action that only a cluster in memory has (hold one message, lose it,
 repeat it) becomes a comment, and the file says so.
 """
 
@@ -56,7 +56,7 @@ def as_scenario(session: Session) -> str:
 
 
 def _end(session: Session) -> list[str]:
-    """Return what the logs hold in the end, as a comment: on real processes more time passes between two steps."""
+    """Return the final logs as a comment: real processes take more time for a step."""
     logs = facts.logs_of(session.cluster)
     named = [f"{broker}: [{', '.join(str(one['value']) for one in log)}]" for broker, log in logs.items()]
     return [f"  # in the browser the logs were {{{', '.join(named)}}}"]

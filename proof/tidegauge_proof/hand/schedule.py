@@ -5,7 +5,7 @@ Rules:
     2. A version that is not known is refused by a sentence, never guessed at.
     3. Reading is bounded: text above ``MOST_CHARACTERS`` or with more than ``MOST_ACTIONS`` is refused before it is
        looked into.
-    4. Settings that are left out have their defaults, and what is at its default is left out when written.
+    4. Settings that are left out have their defaults, and defaults are left out when written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Schedule:
 
 
 def write_schedule(schedule: Schedule) -> str:
-    """Return a schedule as text that an address may hold as it is (RFC 3986, unreserved characters)."""
+    """Return a schedule as text of RFC 3986's unreserved characters."""
     settings = write_settings(schedule.settings)
     actions = ".".join(KINDS[kind].letter + "-".join(map(str, values)) for kind, values in schedule.actions)
     return f"{VERSION}~{settings}~{actions}"

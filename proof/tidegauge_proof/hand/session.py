@@ -102,7 +102,7 @@ class Session:
         self.play(self.schedule.first(count))
         return self._whole()
 
-    # What it does
+    # Actions
 
     def play(self, schedule: Schedule) -> None:
         """Begin again, and do a schedule's actions; one that has no object any more is left out.

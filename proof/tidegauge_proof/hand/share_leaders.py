@@ -1,13 +1,13 @@
 """Share partitions (KIP-932) at the leaders of ``orders-0`` in a cluster that is driven by hand.
 
-The decisions are those of broker processes: ``SharePartition`` (acquisition, locks, acknowledgements),
-``ShareSessions`` and the share coordinator, which keeps states in ``__share_group_state``. What a broker's shell does
-around them is done here as there (``server.share``):
+The decisions are broker processes' own: ``SharePartition`` (acquisition, locks, acknowledgements),
+``ShareSessions`` and the share coordinator, which keeps states in ``__share_group_state``. The work of a broker's shell
+around them is done here too (``server.share``):
 
 Rules:
     1. A share partition is made when a member first fetches it, in the leader epoch of that moment, and its state is
        read. It is dropped when its state cannot be read, when its writes are fenced, and when this broker no longer
-       leads; what is acquired is in memory only.
+       leads; acquisitions are in memory only.
     2. A fetch is served as soon as records can be acquired, and with none when ``FETCH_WAIT_MS`` are over. It acquires
        as many records as it asks for (share.acquire.mode=record_limit, KIP-1206).
     3. States are written one after the other.
@@ -113,7 +113,7 @@ class _ShareStates(CoordinatorWorld[ShareCoordinator]):
         super().__init__(coordination.world, unjudged(), coordination.partitions[SHARE_STATES])
 
     def new_coordinator(self, broker: MemoryBroker) -> ShareCoordinator:
-        """Return the coordinator of a new process; it prunes no log while a person looks."""
+        """Return the coordinator of a new process; it never prunes its log."""
         settings = ShareStateSettings(partitions=1, prune_interval_ms=1 << 40, cold_interval_ms=1 << 40)
         coordinator = ShareCoordinator(settings, self.world.now_ms, broker.wall)
         coordinator.handle(TopicsChanged(TOPICS), self.world.now_ms)
@@ -125,7 +125,7 @@ class _ShareStates(CoordinatorWorld[ShareCoordinator]):
 
 
 class ShareLeaders:
-    """See the module.
+    """The share partitions at their leaders.
 
     Args:
         coordination: of the cluster; from now on it serves share groups.
@@ -196,7 +196,7 @@ class ShareLeaders:
             released = hosted.core.release(_no_response, member_id, self._world.now_ms)
             self._step(process, hosted, released)
 
-    # What follows by itself
+    # Consequences
 
     def settle(self) -> None:
         """Take note of processes that have ended and of lost leaderships, and serve the fetches that are due."""
@@ -209,7 +209,7 @@ class ShareLeaders:
                 self._serve_all(process)
 
     def step_timers(self) -> None:
-        """End the locks whose time is over, and send again what is due."""
+        """End the locks whose time is over, and repeat due requests."""
         for broker_id, process in list(self._processes.items()):
             hosted = process.hosted
             if hosted is None or not self._world.is_up(broker_id):
@@ -290,7 +290,7 @@ class ShareLeaders:
         return Fetched(_NONE, acquired, self._numbers_in(records))
 
     def _numbers_in(self, records: Any) -> dict[int, int]:
-        """Return the number of each client's record by its offset; a marker has none."""
+        """Return the numbers of clients' records by offset; a marker has none."""
         number_of = self._world.clients.number_of
         return {
             header.base_offset + place: number_of[header.crc] + place

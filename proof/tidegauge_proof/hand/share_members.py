@@ -65,7 +65,7 @@ class ShareMember:
 
 
 class ShareMembers:
-    """See the module; each method of the name of an action does it, and returns a sentence.
+    """Members of a share group; each method named as an action does it, and returns a sentence.
 
     Args:
         coordination: the cluster's coordinators.
@@ -80,7 +80,7 @@ class ShareMembers:
         self._send = send
         self.members: dict[int, ShareMember] = {}
         self.news: list[str] = []
-        """What responses have brought since the last action, as sentences."""
+        """News from responses since the last action, as sentences."""
         self._processes: dict[int, int] = {}
         leaders.disconnected = self._disconnected
 

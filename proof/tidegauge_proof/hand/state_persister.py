@@ -39,7 +39,7 @@ class _Asking:
 
 
 class StatePersister:
-    """See the module.
+    """Sends states of share partitions to their share coordinator.
 
     Args:
         coordination: has the share coordinators.
@@ -54,7 +54,7 @@ class StatePersister:
         self._send(_Asking(broker, broker.incarnation, request, done))
 
     def step_timers(self) -> None:
-        """Send again what is due."""
+        """Repeat due requests."""
         now_ms = self._coordination.world.now_ms
         due = [one for one in self._waiting if one.due_ms is not None and one.due_ms <= now_ms]
         self._waiting = [one for one in self._waiting if one not in due]

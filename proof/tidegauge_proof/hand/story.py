@@ -35,13 +35,13 @@ _EXPECTED = frozenset(
 _OF_PRODUCE = frozenset({"values", "acks", "via", "answer", "error"})
 _MOST_VALUES = 20
 _ASIDE = frozenset({"note", "kraft"})
-"""What a step has beside its verb; ``kraft`` says what differs in KRaft mode, and this cluster has ZooKeeper's."""
+"""Keys of a step beside its verb; ``kraft`` is for KRaft mode, and this cluster is in ZooKeeper mode."""
 _OWN = frozenset({"act", "note"})
-"""What a step of the page's own stories may have."""
+"""Keys of a step of the page's own stories."""
 
 
 def unplayable(scenario: Mapping[str, Any]) -> str:
-    """Return why a scenario can't be played by hand, in a few words; empty if it can."""
+    """Return why a scenario can't be played by hand; empty if it can."""
     if "settings" in scenario:
         return next((f"has a step {name}" for step in scenario["steps"] for name in step if name not in _OWN), "")
     topics = scenario.get("topics", [])
@@ -83,7 +83,7 @@ def _unplayable_step(name: str, value: Any) -> str:
 
 
 def _settings_of(scenario: Mapping[str, Any]) -> Settings | None:
-    """Return the settings that give the same brokers their parts; None if none do."""
+    """Return the settings that give the same brokers their parts, if any."""
     if "settings" in scenario:
         return read_schedule(f"{VERSION}~{scenario['settings']}~").settings
     cluster, topic = scenario["cluster"], scenario["topics"][0]
@@ -128,7 +128,7 @@ class Story:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a person has done something else since: the schedule is not that of the story any more."""
+        """Whether a person has done something else since: the schedule is no longer the story's."""
         return self._session.schedule is not self._schedule
 
     @property
@@ -151,7 +151,7 @@ class Story:
         self.failed += bool(wrong)
         return {"done": said, "wrong": wrong, "place": self.place, "over": self.is_over}
 
-    # What steps are made of
+    # Parts of steps
 
     def _act(self, kind: str, *values: int) -> str:
         return self._session.do(Action(kind, values))
@@ -200,7 +200,7 @@ class Story:
         return [self._act(kind, wanted["broker"])], []
 
     def kill(self, value: Any) -> tuple[list[str], list[str]]:
-        """Kill brokers; if the scenario then drops what is not synced, the machine loses power."""
+        """Kill brokers; if the scenario then drops unsynced data, the machine loses power."""
         coming = self._steps[self.place + 1 : self.place + 6]
         drops = {one for step in coming for one in _list(step.get("drop_unsynced", []))}
         return [self._act("power_loss" if one in drops else "kill", one) for one in _list(value)], []

@@ -23,7 +23,7 @@ from tidegauge_proof.hand.settings import RULE_NAMES
 
 Json = dict[str, Any]
 BY_ACKS, BY_POWER, BY_UNCLEAN_ELECTION, BY_TRUNCATION = "acks", "power", "unclean", "truncation"
-"""What lost a record: the leader alone had acknowledged it; power was lost; an election was unclean; a truncation."""
+"""Causes of a loss: the leader alone had acknowledged it, power was lost, an election was unclean, a truncation."""
 
 
 class Verdicts:
@@ -72,7 +72,7 @@ class Verdicts:
 
 
 def _with_values(cluster: HandDriven) -> str:
-    """Return the broken invariant in words, with values where the checker names a batch by its CRC."""
+    """Return the broken invariant in words, with values in place of CRCs."""
     number_of = cluster.world.clients.number_of
 
     def value(match: re.Match[str]) -> str:
@@ -83,7 +83,7 @@ def _with_values(cluster: HandDriven) -> str:
 
 
 def _cause(book: Json, cluster: HandDriven) -> str:
-    """Return what lost a record, by the strongest of the things that have happened."""
+    """Return the cause of a record's loss: the strongest of the possible ones."""
     if book["acks"] != "all":
         return BY_ACKS
     if any(one.get("kind") == "election" and one.get("strategy") == "unclean" for one in cluster.events):

@@ -1,4 +1,4 @@
-"""What the actions of simulated histories have in common (``actions``, ``disk_actions``)."""
+"""Common parts of the actions of simulated histories (``actions``, ``disk_actions``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegauge_proof.simulator.swarm import Swarm
 from tidegauge_proof.simulator.world import World
 
 Action = Callable[[World, Dice, Swarm], Act | None]
-"""Does it, and returns what was done (UNDESCRIBED where ``World.tells`` is off); None where there was nothing to do."""
+"""Performs an action, and returns its act (UNDESCRIBED if ``World.tells`` is off); None if it has no object."""
 
 
 def brokers_up(world: World) -> list[int]:

@@ -1,7 +1,7 @@
-"""What may happen in a simulated history: one function for each kind of event, and how often it is tried.
+"""Actions of a simulated history: one function for each kind of event, and how often it is tried.
 
-An action draws what it needs (which broker, which message) and does nothing where it has no object. The weights are for
-histories in which records flow, epochs pass, and faults overlap. What happens to disks is in ``disk_actions``.
+An action draws what it needs (which broker, which message) and does nothing if it has no object. The weights are for
+histories in which records flow, epochs pass, and faults overlap. ``disk_actions`` has the events of disks.
 """
 
 from __future__ import annotations
@@ -378,7 +378,7 @@ def heal_links(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def elect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Elect a broker as the controller, where there is none."""
+    """Elect a broker as the controller, if there is none."""
     del swarm
     if world.elected is not None:
         return None
@@ -391,7 +391,7 @@ def elect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def rebalance(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Run the automatic preferred election, where it has something to do."""
+    """Run the automatic preferred election, if it has something to do."""
     del swarm
     able = [b for b, term in world.controllers.items() if term.has_to_rebalance()]
     if not able:
@@ -453,7 +453,7 @@ DISK_ACTIONS: tuple[tuple[Action, float, bool], ...] = (
     (raise_defect, 0.4, True),
     (mend, 1, False),
 )
-"""What is added where brokers have more than one log directory."""
+"""Actions that are added if brokers have more than one log directory."""
 SEVERAL_DIRECTORIES = 0.4
 """The part of the histories in which they do."""
 
@@ -465,7 +465,7 @@ def swarm_of(seed: int, rule: str, power: str, directories: int | None = None) -
     several there are as many partitions, or one more, so that a directory can hold two.
 
     In a history that must survive, a power loss takes what lies below no replica's high watermark, or, where
-    ``log.flush.interval.messages=1``, whatever is not flushed. In one that may lose, any record that is not flushed.
+    ``log.flush.interval.messages=1``, all that is unflushed. In one that may lose, any record that is not flushed.
     """
     random = Random(f"swarm {seed}")
     replicas = list(range(1, random.choice((3, 3, 3, 2, 4)) + 1))

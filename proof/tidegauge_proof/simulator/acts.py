@@ -1,4 +1,4 @@
-"""What happened in one step of a simulated history, as a value: its kind, and what it happened to.
+"""The event of one step of a simulated history, as a value: its kind and its objects.
 
 Everything that is said about a step is derived from its act: the sentence for people (``words_of``) and the steps of a
 scenario file (``schedule_scenario``). ``None`` stands for a step that found nothing to do.
@@ -41,7 +41,7 @@ UNDESCRIBED = Act("undescribed", {})
 
 
 def words_of(done: Act | None) -> str:
-    """Return the sentence for people; empty where nothing was done."""
+    """Return the sentence for people; empty if nothing was done."""
     if done is None:
         return ""
     words = WORDS[done.kind]
@@ -58,7 +58,7 @@ def _produce(done: Act) -> str:
 
 
 def _to(partitions: Sequence[int]) -> str:
-    """Which partitions: nothing where it is the first, which may be the only one."""
+    """Return the partitions in words; empty for the first one."""
     return "" if list(partitions) == [0] else f" to partition {_ids(partitions)}"
 
 

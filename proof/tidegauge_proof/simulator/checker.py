@@ -1,12 +1,12 @@
-"""What must hold of one partition of a simulated cluster, looked at after every event.
+"""Invariants of one partition of a simulated cluster, checked after every event.
 
 ``committed`` is the truth: the records that any replica has had below its high watermark, in order. It only grows.
 
-Where histories may lose records, a power loss may take what is committed. An ISR member whose own power loss took a
+If histories may lose records, a power loss may take committed ones. An ISR member whose own power loss took a
 record may be without it until it has it again; a member that lost it in any other way breaks StrongIsr. Once no member
 of the ISR has it, it is lost, and named; ``committed`` ends before it, and who still has it (a broker out of the ISR, a
 zombie) has not seen yet that it is one: that must end, too (Converges). Before that, different records below two high
-watermarks are forgiven only where one of them is such a lost record, or was written on top of one. Should one who still
+watermarks are forgiven only if one of them is such a lost record, or was written on top of one. Should one who still
 has it, or the first of it, enter the ISR before anything else is committed, by a proposal that was in flight, so much
 was not lost after all.
 
@@ -14,7 +14,7 @@ was not lost after all.
 |---|---|
 | HwLeLeo | high watermark <= log end offset, and the core's log end is the log's |
 | HwMonotone | a leader's high watermark never falls within its leadership |
-| LogMatchingHw | what stands below any replica's high watermark is the same everywhere and for ever |
+| LogMatchingHw | the records below any replica's high watermark are the same everywhere and for ever |
 | StrongIsr | every member of the ISR in ZooKeeper holds all that is committed, be its process alive or not |
 | OneLeaderPerEpoch | no two brokers lead in the same leader epoch |
 | LeadershipReported | a leadership that a broker takes over or loses is reported once; one broker at most in an epoch |
@@ -23,7 +23,7 @@ was not lost after all.
 | EpochLaw | leader and partition epoch in ZooKeeper never fall; another leader has another leader epoch |
 | AckedIsCommitted | an acks=all response names the place at which the record is committed |
 | MinIsr | nothing is committed on fewer disks than min.insync.replicas |
-| ConsumerSeesCommitted | a consumer gets committed records only, those of the offsets it asked for |
+| ConsumerSeesCommitted | a consumer gets committed records only, at the offsets it asked for |
 | WholeBatches | a log is truncated between two batches, never inside one |
 | ClientHistory | in the end the accountant finds no record lost, twice, reordered or invented, no read that changed |
 | FailsAlone | a replica goes offline when its own directory fails or its own log meets a defect, never else |
@@ -64,7 +64,7 @@ class Violation(Exception):
 
 @dataclass(slots=True)
 class _Loss:
-    """What went with the last in-sync copy: ``names`` from offset ``begin`` on, as ``lost[place]`` tells."""
+    """Records lost with the last in-sync copy: ``names`` from offset ``begin`` on, as ``lost[place]`` tells."""
 
     begin: int
     names: list[RecordName]
@@ -211,8 +211,8 @@ class Checker:
     def _stands_on_a_former_incarnation(self, broker: StoredReplica, offset: int) -> bool:
         """Whether a leader of a former epoch hears only now of a replica whose record a power loss has taken since.
 
-        The report was on its way when the power went, and the leader can't know: it was paused, perhaps. What it
-        commits is lost with that replica's disk, and another record may stand at its place.
+        The report was on its way when the power went, and the leader can't know: it was paused, perhaps. The records it
+        commits are lost with that replica's disk, and other records may take their place.
         """
         partition = broker.partition
         assert partition is not None
@@ -221,7 +221,7 @@ class Checker:
         return any(broker.log.records[offset] in taken for taken in self._taken.values())
 
     def _lose_beside(self, broker: StoredReplica, offset: int, high_watermark: int) -> None:
-        """Name what is lost though its leader, of a former epoch, commits it only now."""
+        """Name records that are lost though their leader, of a former epoch, commits them only now."""
         lost = broker.log.records[offset:high_watermark]
         self.lost.append(
             f"{len(lost)} from offset {offset} on, which broker {broker.broker_id} commits in a former epoch on the "
@@ -260,7 +260,7 @@ class Checker:
             self._lose()
 
     def _lose(self) -> None:
-        """No member of the ISR has all that is committed any more, and power losses took it: name what is lost."""
+        """Name the committed records that no member of the ISR has any more, after power losses."""
         isr = self.world.state_now.isr
         keep = max(self._first_difference(self.world.brokers[member]) for member in isr)
         loss = self._newest_loss = _Loss(keep, self.committed[keep:], isr, len(self.lost))
@@ -302,7 +302,7 @@ class Checker:
         self.lost_numbers.update(self._numbers_of(names))
 
     def _numbers_of(self, names: Iterable[RecordName]) -> list[int]:
-        """Return the numbers of clients' records; what a coordinator has written, and a marker, have none."""
+        """Return the numbers of clients' records; others have none."""
         number_of = self.world.clients.number_of
         return [number_of[name.batch_crc] + name.place for name in names if name.batch_crc in number_of]
 

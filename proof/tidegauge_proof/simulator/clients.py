@@ -1,4 +1,4 @@
-"""What the clients of a simulated cluster sent, heard and read; in the end the accountant audits it.
+"""The clients of a simulated cluster: records sent, responses and reads; in the end the accountant audits it.
 
 The same audit judges real clusters (``tidegauge verify``): lost, duplicated, reordered, misplaced and phantom records,
 reads that changed. With acks=1 a record may be lost; nothing else is forgiven. Of records that power losses took with
@@ -79,7 +79,7 @@ class Clients:
         return self._send(acks, record_count, batch_of(self.numbers, record_count))
 
     def send_idempotent(self, record_count: int) -> Produced:
-        """Return the idempotent producer's batch in flight, to be sent again; the next one where there is none."""
+        """Return the idempotent producer's batch in flight, else its next one."""
         if self.under_way is None:
             data = idempotent_batch(self.numbers, record_count, self._sequence)
             self.under_way = self._send(ACKS_ALL, record_count, data, self._sequence)
@@ -135,7 +135,7 @@ class Clients:
         self._reads.clear()
 
     def complaint(self, log: MemoryLog, lost: Collection[int]) -> str:
-        """Return what the accountant finds wrong with a log that is committed to its end; empty where nothing is.
+        """Return the accountant's complaint about a fully committed log; empty if none.
 
         ``lost`` are the numbers of records that may be lost.
         """

@@ -1,4 +1,4 @@
-"""What histories of groups and of transactions have in common: the cluster that fails, and the choice of each step."""
+"""Common parts of histories of groups and of transactions: the cluster that fails, and the choice of each step."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _FAULT_WEIGHT = 0.1
 _ATTEMPTS = 12
 
 Act = Callable[[Any, Any, Dice], str | None]
-"""Does something to clients and cluster, and returns what in words; None where there was nothing to do."""
+"""Acts on clients and cluster, and returns the act in words; None if it has no object."""
 
 
 class History:
-    """What came of a seed; histories of one kind add what they count.
+    """The result of a seed; each kind of history adds its counts.
 
     Attributes:
         steps: how many were done; with a violation, its number.
         loads: how many loads of coordinators were completed.
         inputs: what the code under test was given: ``World.inputs`` and calls of coordinators.
         died_with: what coordinators were in the middle of when their processes died.
-        story: what each step did, in words, where that was asked for.
+        story: each step in words, if requested.
     """
 
     def __init__(self, seed: int) -> None:
@@ -60,7 +60,7 @@ class History:
         Args:
             steps: how many at most.
             step: does one, and returns it in words.
-            heal: ends the faults, and checks what is left.
+            heal: ends the faults, and checks the end.
             tells: whether to keep the words.
             is_over: whether no further step is to be done.
         """
@@ -88,7 +88,7 @@ class Stage(NamedTuple):
 
 
 def staged(seed: int) -> Stage:
-    """Return the cluster of a seed; its one partition is that of the internal topic."""
+    """Return the cluster of a seed; its one partition is the internal topic's."""
     swarm = swarm_of(seed, "kip-320", MUST_SURVIVE, directories=1)
     settings = CoreSettings(
         replica_lag_time_max_ms=_LAG_MS,
@@ -112,14 +112,14 @@ def acted(
     actions: Sequence[tuple[Act, float]],
     cluster_share: float,
 ) -> Iterator[str]:
-    """Do one step after the other and yield each in words; empty where no attempt found anything to do.
+    """Do one step after the other and yield each in words; empty if no attempt found anything to do.
 
     Args:
         stage: the cluster.
         dice: chooses.
         clients: what the actions are given.
         cluster: its coordinators.
-        actions: those of clients, network and coordinators, with their weights.
+        actions: of clients, network and coordinators, with their weights.
         cluster_share: the part of the steps that happen to the cluster.
     """
     weights = [

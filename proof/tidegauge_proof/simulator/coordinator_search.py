@@ -2,9 +2,9 @@
 
 A world is one kind of history; each has counts of its own. Histories do not depend on each other: their seed, their
 world and how late requests may be is all that they are made of. With a record a search is done in pieces, each a line
-of JSON in a file: what was searched (``world``, ``requests``, ``steps_each``, ``seed``, ``runs``) and what came of it
+of JSON in a file: the plan (``world``, ``requests``, ``steps_each``, ``seed``, ``runs``) and its result
 (``steps``, ``events``, ``counts``, ``died_with``, ``violations``, ``seconds``, ``cpu_seconds``, ``compiled``). A piece
-that stands there is not run again, and counts as if it had been.
+in the file is not run again, and counts as if it had been.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorPlan:
-    """What to search: a history for each seed from the first on.
+    """The plan of a search: a history for each seed from the first on.
 
     Attributes:
         world: a name of ``KINDS``.
@@ -199,7 +199,7 @@ class CoordinatorFinding:
 
 @dataclass(slots=True)
 class CoordinatorResult:
-    """What came of the histories.
+    """The result of the histories.
 
     Attributes:
         runs, steps: how many were done.
@@ -207,7 +207,7 @@ class CoordinatorResult:
             calls of coordinators.
         seconds: that they took.
         loads: completed loads of a coordinator.
-        counts: those of the world, by field of its histories.
+        counts: the world's, by field of its histories.
         died_with: what coordinators were in the middle of when their processes died, with the number of histories.
         findings: violations, by seed.
     """
@@ -317,7 +317,7 @@ def search_coordinators_in_pieces(
     report: Report = lambda _: None,
     piece_runs: int = PIECE_RUNS,
 ) -> CoordinatorResult:
-    """Run what the file does not have yet; the result is that of all pieces.
+    """Run what the file does not have yet; the result covers all pieces.
 
     Raises:
         OSError: the file can't be read or written.

@@ -1,7 +1,7 @@
 """The shell of coordinators in a simulated cluster: leaderships, loads, appends, and a network to the clients.
 
-Nothing moves by itself, as in ``World``: requests and responses stand in lists until the caller delivers, repeats or
-loses them, and a load goes on when the caller says so. What happens inside a broker's process is carried out at once.
+Nothing moves by itself, as in ``World``: requests and responses are in lists until the caller delivers, repeats or
+loses them, and a load goes on when the caller says so. Work inside a broker's process is carried out at once.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tidegauge_proof.simulator.world import World
 _MAX_TURNS = 20
 """Maximum number of turns of the timers while no time passes: a phase that is over at once begins the next one."""
 _READ_BYTES = 600
-"""What a step of a load reads: a few batches."""
+"""Bytes that a step of a load reads: a few batches."""
 
 
 class Coordinator(Protocol):
-    """What the shell calls of a coordinator, of groups or of transactions."""
+    """A coordinator, of groups or of transactions, as the shell calls it."""
 
     def handle(self, event: Any, now_ms: int) -> list[Effect]:
         """Take an event."""
@@ -140,7 +140,7 @@ class CoordinatorChecker(Protocol):
         """Check a complete load."""
 
     def look(self, cluster: Any) -> None:
-        """Check what is visible after an event."""
+        """Check the visible state after an event."""
 
 
 class CoordinatorWorld(Generic[CoordinatorT]):
@@ -149,7 +149,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
     Args:
         world: the cluster.
         checker: looks at the coordinators.
-        partition: that of the internal topic; None: the first of the cluster.
+        partition: the internal topic's; None: the first of the cluster.
 
     Attributes:
         inputs: how many events and timer runs the coordinators were given.
@@ -173,7 +173,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 self.processes[broker_id].events.append(Elected(0, role.leader_epoch))
         self.run()
 
-    # What differs
+    # Differences between worlds
 
     def new_coordinator(self, broker: MemoryBroker) -> CoordinatorT:
         """Return the coordinator of a new process of a broker."""
@@ -184,9 +184,9 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         raise NotImplementedError
 
     def carry_out_other(self, process: Process[CoordinatorT], effect: Effect) -> None:
-        """Carry out an effect that is none of those of every coordinator."""
+        """Carry out an effect that not every coordinator has."""
 
-    # What the replica cores report
+    # Reports of the replica cores
 
     def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
         """Keep a leadership that was gained or lost until the event is over."""
@@ -228,7 +228,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
                 process.paused_ms = world.now_ms
 
     def run(self) -> None:
-        """Carry out what is to be done inside the processes, until nothing is."""
+        """Carry out the work inside the processes, until none is left."""
         self.look_at_processes()
         is_quiet = False
         while not is_quiet:
@@ -275,7 +275,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
     def step_timers(self) -> bool:
         """Run the timers of the coordinators whose processes run; return whether any was due.
 
-        What is due at once runs in a turn of its own, as in a broker, which must come to rest while no time passes.
+        A timer due at once runs in a turn of its own, as in a broker, which must come to rest while no time passes.
         """
         is_due = False
         for broker_id, process in list(self.processes.items()):
@@ -301,7 +301,7 @@ class CoordinatorWorld(Generic[CoordinatorT]):
         return [p for broker_id, p in self.processes.items() if p.load is not None and self.world.is_up(broker_id)]
 
     def go_on_loading(self, process: Process[CoordinatorT]) -> None:
-        """Read the next part of the log; where there is none, or the leadership is lost, the load is complete."""
+        """Read the next part of the log; if there is none, or the leadership is lost, the load is complete."""
         load = process.load
         assert load is not None
         log, role = process.log, process.replica.partition

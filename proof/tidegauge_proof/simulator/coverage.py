@@ -1,8 +1,8 @@
-"""What a search has seen: states of replicas, and what brought each from one into the next.
+"""The coverage of a search: states of replicas, and the events between them.
 
 A replica's state is looked at from outside: what it does (dead, paused, offline, of no role, follower, leader), whether
 ZooKeeper has it in the ISR and as the leader, whether it has a session, whether its leader epoch is ZooKeeper's, and
-whether its log ends before, at or behind the end of what is committed. A transition is a state, the kind of event after
+whether its log ends before, at or behind the committed end. A transition is a state, the kind of event after
 which it was another, and that one. If more histories show nothing new, other weights are needed, not more histories.
 """
 
@@ -24,7 +24,7 @@ Transition = tuple[State, str, State]
 
 @dataclass(slots=True)
 class Coverage:
-    """What was seen. ``events`` counts what happened, by kind."""
+    """The states and transitions seen. ``events`` counts what happened, by kind."""
 
     states: set[State] = field(default_factory=set)
     transitions: set[Transition] = field(default_factory=set)

@@ -19,7 +19,7 @@ _FINE = 1_000_000
 
 
 class Dice:
-    """Draws numbers; ``step`` holds those of the current step; ``is_recorded`` says that there is no seed."""
+    """Draws numbers; ``step`` holds the current step's; ``is_recorded`` says that there is no seed."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._draw = None if seed is None else Random(seed).random
@@ -28,7 +28,7 @@ class Dice:
         self.step: list[int] = []
 
     def begin(self, recorded: Step = ()) -> None:
-        """Begin a new step; ``recorded`` are its numbers where there is no seed."""
+        """Begin a new step; ``recorded`` are its numbers if there is no seed."""
         self.step = []
         self._recorded = recorded
 

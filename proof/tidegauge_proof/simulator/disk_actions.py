@@ -1,4 +1,4 @@
-"""What may happen to the disks of simulated brokers, as in ``actions``: early writes, losses of power, faults."""
+"""Actions on the disks of simulated brokers, as in ``actions``: early writes, losses of power, faults."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _let_one(world: World, dice: Dice, name: str, write: Callable[[MemoryBroker]
 def cut_power(world: World, dice: Dice, swarm: Swarm) -> Act | None:
     """End a machine's power supply, which loses records that were never flushed.
 
-    By the swarm's ``power`` these are any ("any"), those that are not committed ("uncommitted"), those of them that the
-    broker has not reported as a follower ("unreported"), for what is reported may be committed any moment; or those
+    By the swarm's ``power`` these are any ("any"), uncommitted ones ("uncommitted"), the uncommitted ones that the
+    broker has not reported as a follower ("unreported"), for a reported one may be committed any moment; or the ones
     that it has not given away as a leader either ("unseen").
     """
     running = [b for b, broker in world.brokers.items() if broker.is_running]
@@ -119,7 +119,7 @@ def raise_defect(world: World, dice: Dice, swarm: Swarm) -> Act | None:
 
 
 def mend(world: World, dice: Dice, swarm: Swarm) -> Act | None:
-    """Repair a broker's disks. What is offline comes back when the broker restarts."""
+    """Repair a broker's disks. Offline replicas come back when the broker restarts."""
     del swarm
     faulty = [b for b, broker in world.brokers.items() if broker.has_faults]
     if not faulty:

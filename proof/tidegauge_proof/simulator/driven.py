@@ -1,4 +1,4 @@
-"""What ``replay`` and the exhaustive search have in common: brokers that are driven one message at a time.
+"""Common parts of ``replay`` and the exhaustive search: brokers that are driven one message at a time.
 
 Both hold the clock and the leaders' view of who lives in their own hands, and both can grant the liberties of the
 published models: a truncation at every new epoch, although the leader is the same broker; and an epoch question
@@ -52,7 +52,7 @@ def with_liberties(rule: TruncationRule) -> TruncationRule:
 
 
 def end_of_epoch(broker: MemoryBroker, question: EpochLookup, liberal: TruncationRule | None) -> EpochEndResult:
-    """Return where an epoch ends in a broker's log; under a liberal rule also where the broker does not lead."""
+    """Return an epoch's end in a broker's log; a liberal rule asks non-leaders too."""
     response = broker.core.offset_for_leader_epoch(question)
     if response.error is ErrorCode.NONE or liberal is None:
         return response

@@ -24,7 +24,7 @@ class FollowerRounds:
 
     Attributes:
         brokers: by id.
-        traffic: what is on its way.
+        traffic: the messages on their way.
         open_rounds: of each broker, the rounds without an outcome.
         now_ms: the time.
     """
@@ -35,7 +35,7 @@ class FollowerRounds:
     now_ms: int
 
     def ask(self, broker_id: int) -> list[Exchange]:
-        """Let the broker send a fetch to each leader that it follows, where one is due."""
+        """Let the broker send a fetch to each leader that it follows, if one is due."""
         broker = self.brokers[broker_id]
         asked: list[Exchange] = []
         followed = broker.core.leaders_followed()

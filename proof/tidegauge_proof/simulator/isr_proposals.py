@@ -43,7 +43,7 @@ class IsrProposals:
         return bool(self.outbox[broker_id]) and broker_id not in self.asking
 
     def forget(self, broker_id: int) -> None:
-        """Drop what a process had, which has died; what is on its way back finds another one."""
+        """Drop the state of a process that has died; responses on their way find another one."""
         self.outbox[broker_id] = []
         self.asking.pop(broker_id, None)
         self._questions.pop(broker_id, None)
@@ -52,12 +52,12 @@ class IsrProposals:
         """Whether a broker may take a controller for the one there is: ``/controller`` never goes back for a reader.
 
         So a proposal that a later controller may have written is not refused by an earlier one, on which the rule for
-        a rejection stands (AlterPartitionManager).
+        a rejection relies (AlterPartitionManager).
         """
         return self._controllers[controller].epoch >= self._asked_epochs[broker_id]
 
     def propose(self, broker_id: int, controller: int) -> None:
-        """Deliver the broker's next proposal to a controller, where it waits for its turn."""
+        """Deliver the broker's next proposal to a controller, if it waits for its turn."""
         self._asked_epochs[broker_id] = self._controllers[controller].epoch
         broker = self._brokers[broker_id]
         proposal = self.outbox[broker_id].pop(0)
@@ -83,7 +83,7 @@ class IsrProposals:
         self.outbox[broker_id].insert(0, self.asking.pop(broker_id))
 
     def tell(self, verdict: Verdict, now_ms: int) -> None:
-        """Deliver a verdict to the leader. Where there is none, the same proposal is sent again."""
+        """Deliver a verdict to the leader. Without a verdict the same proposal is sent again."""
         broker = verdict.broker
         if self._questions.get(broker.broker_id) is not verdict.request:
             return  # given up while the verdict was on its way, or the process is another

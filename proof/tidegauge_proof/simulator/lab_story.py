@@ -46,12 +46,12 @@ class Tried(TriedRules, Protocol):
 
 
 Act = tuple[str, int]
-"""What is done, and to which broker."""
+"""An action, and its broker."""
 
 
 @dataclass(slots=True)
 class Story:
-    """What came of some acts.
+    """The result of some acts.
 
     Attributes:
         done: the acts that had an object.
@@ -93,7 +93,7 @@ def tell(replicas: Sequence[int], acts: Sequence[Act], rule: str, tried: Tried |
 
 
 def _do(world: World, name: str, broker_id: int) -> bool:
-    """One act, and all that follows from it; False where it has no object."""
+    """Do one act with its consequences; return False if it has no object."""
     state = world.state_now
     broker = world.brokers[broker_id]
     if name == "produce" and state.leader != NO_LEADER:
@@ -168,7 +168,7 @@ def _rest(world: World) -> None:
 
 
 def _state(world: World) -> dict[str, Any]:
-    """Return what the file expects; the leader only if it leads, as it does not while the controller can't reach it."""
+    """Return the file's expectations; the leader only if it leads."""
     state = world.state_now
     live = {b: p for b in world.replicas if (p := world.brokers[b].partition) is not None}
     expected: dict[str, Any] = {}
@@ -194,7 +194,7 @@ def find_story(seed: int, rule: str, limit: int = LIMIT) -> tuple[int, Story] | 
 
 
 def acts_of(seed: int) -> list[Act]:
-    """Return the acts of a seed; one seed in four tries a fast fail-over."""
+    """Return the acts of a seed; some try a fast fail-over."""
     random = Random(f"story {seed}")
     if seed % 4 == 1:
         return _around_a_fast_fail_over(random)
@@ -240,7 +240,7 @@ _FAST_FAIL_OVER: tuple[Act, ...] = (
 
 
 def shortened(story: Story, rule: str, tried: Tried | None = None) -> Story:
-    """Return the story without the acts that it does not need to break the same invariant."""
+    """Return the story without acts that its broken invariant does not need."""
     assert story.broken is not None
     invariant = story.broken.invariant
 

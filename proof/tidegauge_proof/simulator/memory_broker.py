@@ -88,7 +88,7 @@ class MemoryMetadata:
         return topic_partition in self.states
 
     def leader_hint(self, topic_partition: TopicPartition) -> LeaderHint | None:
-        """Who leads it."""
+        """Return the known leader of a partition."""
         state = self.states.get(topic_partition)
         return None if state is None or state.leader < 0 else LeaderHint(state.leader, state.leader_epoch)
 
@@ -103,7 +103,7 @@ class MemoryMetadata:
 
 @dataclass(slots=True)
 class Reported:
-    """What a broker's core responded and asked for, until the driver takes it.
+    """Responses and requests of a broker's core, until the driver takes them.
 
     ``has_failures`` says that replicas are offline and the controller must be notified. ``committed`` has the high
     watermarks of partitions when appends to them were reported as committed, while a disk is about to fail: the same
@@ -227,7 +227,7 @@ class MemoryBroker:
 
     @property
     def partition(self) -> Partition | None:
-        """The first replica in the core; None before the process was notified of it, and where it is offline."""
+        """The first replica in the core; None before the process was notified of it, and if it is offline."""
         return self.replica.partition
 
     @property
@@ -296,7 +296,7 @@ class MemoryBroker:
         self.executor.execute(effects)
         self._looked_at(self)
 
-    # What effects reach besides the logs
+    # Targets of effects besides the logs
 
     def limit_bytes(self, token: object, max_bytes: int) -> int:
         """Return the request's own limit: memory has no bounds here."""
@@ -328,7 +328,7 @@ class MemoryBroker:
         self._reported.add(change.topic_partition)
 
     def effect_failed(self, effect: Effect, topic_partition: TopicPartition | None, problem: Exception) -> None:
-        """Only what was injected may fail."""
+        """Raise the failure unless it was injected."""
         del effect, topic_partition
         if problem is not self._injected:
             raise problem
@@ -336,7 +336,7 @@ class MemoryBroker:
     def aborted_transactions(
         self, topic_partition: TopicPartition, from_offset: int, size_bytes: int
     ) -> Sequence[AbortedTransaction]:
-        """Find the aborted transactions that overlap what was read from an offset."""
+        """Find the aborted transactions that overlap a read from an offset."""
         return self.replicas[topic_partition].log.aborted_transactions(from_offset, size_bytes)
 
     def lost_with(self, topic_partition: TopicPartition, problem: Exception) -> Collection[TopicPartition]:

@@ -4,7 +4,7 @@ Contract: batches are the real bytes that brokers exchange, with the real CRC; o
 its broker's process. It begins at offset 0 and nothing is ever deleted from its start.
 
 As a log on disk it keeps the producers' state, and which transactions were aborted (.txnindex). Where
-``snapshot_every`` says so, the state is written to a snapshot at times, and what is rebuilt, after a truncation or in a
+``snapshot_every`` says so, the state is written to a snapshot at times, and a rebuild, after a truncation or in a
 new process, begins at the newest snapshot: that no longer knows a completed transaction, nor more than a producer's
 last batch.
 
@@ -36,7 +36,7 @@ START_MS = 1_000_000
 
 
 class RecordName(NamedTuple):
-    """What tells one record from all others: where two logs have the same name, they have the same record."""
+    """The identity of a record: logs with the same name have the same record."""
 
     leader_epoch: int
     batch_crc: int
@@ -45,7 +45,7 @@ class RecordName(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def names_of(leader_epoch: int, batch_crc: int, record_count: int) -> list[RecordName]:
-    """Return the names of a batch's records; the list is shared by all logs that hold the batch."""
+    """Return the names of a batch's records, shared by all logs."""
     return [RecordName(leader_epoch, batch_crc, place) for place in range(record_count)]
 
 
@@ -87,7 +87,7 @@ class MemoryLog:
         """How often it was truncated."""
         self._torn = b""
         self.aborted: list[AbortedTransaction] = []
-        """What .txnindex holds, by marker."""
+        """The contents of .txnindex, by marker."""
         self.snapshot_every = 0
         """After how many batches the producers' state is written; 0: never."""
         self._snapshots: dict[int, bytes] = {}
@@ -96,7 +96,7 @@ class MemoryLog:
 
     @classmethod
     def of(cls, records: Iterable[tuple[int, int]]) -> MemoryLog:
-        """Return a log of records (epoch, number), one batch each, with the epochs that belong to it."""
+        """Return a log of records (epoch, number), one batch each."""
         log = cls()
         for epoch, number in records:
             log.append_new(epoch, number)
@@ -111,7 +111,7 @@ class MemoryLog:
         self.append(header, patched(data, header))
 
     def append(self, header: BatchHeader, data: bytes) -> None:
-        """Add a batch; ``header`` is that of ``data``."""
+        """Add a batch; ``header`` is ``data``'s."""
         assert header.base_offset == self.log_end_offset, "I7: a batch that does not begin at the log's end"
         if self.snapshot_every and self._bases and len(self._bases) % self.snapshot_every == 0:
             self._snapshots[header.base_offset] = encode_snapshot(self.producer_state.entries())
@@ -162,7 +162,7 @@ class MemoryLog:
     def lose_beyond(self, to_offset: int, torn: int) -> None:
         """Lose the batches from an offset on, but for ``torn`` bytes of the next, as a power loss does.
 
-        Where that is more than it has, all its pages were written but the last.
+        If that is more than it has, all its pages were written but the last.
         """
         data = self._batches[bisect_left(self._bases, to_offset)][1]
         self.truncate_to(to_offset)
@@ -216,7 +216,7 @@ class MemoryLog:
         return found
 
     def whole_batches_below(self, offset: int) -> int:
-        """Return the end of the last batch that lies below an offset as a whole."""
+        """Return the end of the last whole batch below an offset."""
         if offset >= self.log_end_offset:
             return self.log_end_offset
         place = bisect_right(self._bases, offset)
@@ -241,14 +241,14 @@ class MemoryLog:
         return sum(len(self._batches[place][1]) for place in self._places(from_offset, end_offset))
 
     def _places(self, from_offset: int, end_offset: int) -> range:
-        """Return which batches hold offsets of a range: they begin before its end, and end behind its start."""
+        """Return the places of the batches that overlap a range of offsets."""
         if from_offset >= self.log_end_offset:
             return range(0)
         bases = self._bases
         return range(max(0, bisect_right(bases, from_offset) - 1), bisect_left(bases, end_offset))
 
     def loaded(self, high_watermark: int, former_epoch: int = -1) -> LoadedLog:
-        """Return what a new process finds; ``high_watermark`` is what stands in the checkpoint."""
+        """Return what a new process finds; ``high_watermark`` comes from the checkpoint."""
         self._rebuild_producers()
         return LoadedLog(
             0,
@@ -267,7 +267,7 @@ def header_of(data: bytes) -> BatchHeader:
 
 
 def patched(data: Buffer, header: BatchHeader) -> bytes:
-    """Return the batch as a leader writes it: with the base offset and the leader epoch of the header."""
+    """Return the batch as a leader writes it, with the header's offset and epoch."""
     buffer = bytearray(data)
     patch(buffer, 0, header.base_offset, header.leader_epoch)
     return bytes(buffer)

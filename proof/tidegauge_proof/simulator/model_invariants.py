@@ -15,7 +15,7 @@ are compared record by record; a record that a power loss took from some replica
 | EpochsMonotone | record epochs never fall along a log |
 
 Source: hachikuji/kafka-specification (WeakIsr, StrongIsr); the others are additions. LeaderInIsr and TypeOk as
-published cannot be checked: the first is false where there is no leader yet, the second compares record and number.
+published cannot be checked: the first is false before there is a leader, the second compares record and number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaImage:
-    """One replica as it is. ``isr`` is set where it believes that it leads, ``leader`` where it follows.
+    """One replica. ``isr`` is set if it believes that it leads, ``leader`` if it follows.
 
     Attributes:
         reconciled: whether it has found out, in its current epoch, where its log and the leader's part.
@@ -66,7 +66,7 @@ class ClusterImage:
                 yield name
 
     def differ(self, one: ReplicaImage, other: ReplicaImage, end: int) -> bool:
-        """Whether they differ below an offset, what was lost by power left out."""
+        """Whether they differ below an offset, apart from records lost with power."""
         mine, theirs = one.records[:end], other.records[:end]
         if mine == theirs and len(mine) == end:
             return False

@@ -1,10 +1,10 @@
 """A long search in pieces, each with a line in a file, so that it can be done in several sittings.
 
-The file is a list of JSON objects, one a line: what was searched (``truncation``, ``mode``, ``steps_each``, ``seed``,
-``runs``, ``directories``: null where each seed chose) and what came of it (``steps``, ``events``, ``acknowledged``,
-``leader_epochs``, ``losses``, ``violations``, ``seconds``, ``cpu_seconds``, ``compiled``). A piece that stands there is
+The file is a list of JSON objects, one a line: the plan (``truncation``, ``mode``, ``steps_each``, ``seed``,
+``runs``, ``directories``: null if each seed chose) and the result (``steps``, ``events``, ``acknowledged``,
+``leader_epochs``, ``losses``, ``violations``, ``seconds``, ``cpu_seconds``, ``compiled``). A piece in the file is
 not run again, and counts as if it had been. A piece that was broken off leaves no line; half a line (the power failed)
-is passed over. What power losses took is counted and not listed: the seed lists it again.
+is passed over. Records lost with power are counted and not listed: the seed lists them again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def search_in_pieces(
     piece_runs: int = PIECE_RUNS,
     ongoing: Ongoing | None = None,
 ) -> SearchResult:
-    """Run what the file does not have yet; the result is that of all pieces, and its coverage that of those run now.
+    """Run what the file does not have yet; the result covers all pieces, its coverage only the ones run now.
 
     Raises:
         SimulatorFailed: the simulator has a fault of its own.
@@ -63,7 +63,7 @@ def _pieces(plan: SearchPlan, piece_runs: int) -> Iterator[SearchPlan]:
 
 
 def lines_of(record: Path) -> list[dict[str, Any]]:
-    """Return the lines of a record, without those that were broken off; none where there is no file yet."""
+    """Return the complete lines of a record; none if there is no file yet."""
     if not record.exists():
         return []
     lines: list[dict[str, Any]] = []
@@ -121,6 +121,6 @@ def _add(result: SearchResult, line: dict[str, Any], first_seed: int) -> None:
 
 
 def cpu_seconds() -> float:
-    """Return the processor time of this process and of those of its children that have ended."""
+    """Return the processor time of this process and its ended children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

@@ -9,13 +9,13 @@ fetch: a whole round with one record at most, divergences and truncations includ
 response is
     lost: only by a request does a leader learn a log end offset.
 evaluate_hw: everybody who follows sends such a request; then the leader looks at its high watermark.
-leader_isr: the same requests; then the leader proposes this ISR. Who lags is the driver's word, all else is the core's
+leader_isr: the same requests; then the leader proposes this ISR. The driver decides who lags, all else is the core's
     and the controller's. Not ``accepted``: the proposal never arrives and stays pending.
 truncate: the follower asks until nothing is left to truncate; no records come.
 power_loss: the process dies, the log keeps what lay below ``keep_leo``, the controller takes the replica out of the
     ISR (but for the last member) in a new epoch, a new process starts.
 
-What the driver holds in its hands: the clock (more than the lag time passes between two steps, so no follower counts as
+The driver controls the clock (more than the lag time passes between two steps, so no follower counts as
 caught up for having been it lately), and whom a leader takes for live (so that it proposes ISR changes only where the
 trace does). It never touches the join conditions, the rule of one change in flight, or the controller's checks.
 
@@ -78,7 +78,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a trace. Steps count from 1; an invariant is named at the first step at which it does not hold."""
+    """The result of a trace. Steps count from 1; an invariant is named at the first step at which it does not hold."""
 
     rule: str
     violations: list[dict[str, Any]] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What the controller decided in one epoch: the state, and the incarnation of each replica to which it was sent."""
+    """A controller's decision in one epoch: the state, and the incarnation of each replica to which it was sent."""
 
     leadership: Leadership
     lives: Mapping[int, int]
@@ -160,7 +160,7 @@ class Replay:
                 self.outcome.violations.append({"step": number, "invariant": invariant})
         return True
 
-    # What can be seen
+    # Visible state
 
     def image(self) -> ClusterImage:
         """Return the cluster as it is now."""
@@ -186,7 +186,7 @@ class Replay:
 
     @property
     def current(self) -> Leadership:
-        """What the controller holds."""
+        """The controller's view."""
         return self._context.leadership[AT]
 
     def _name(self, broker_id: int) -> str:

@@ -1,10 +1,10 @@
 """A short schedule as a scenario file: what of it a person can do to real processes, the rest as comments.
 
-Contract: ``as_scenario`` takes the acts of a history (``History.story``), one after the other. What the lab
-has a verb for becomes that verb: produces, rounds of held followers, kills, starts, shutdowns, pauses, network
-partitions, power losses, flushes, the end of a session, preferred elections. What can't be forced on real processes
-(which message comes first, when a controller decides, who becomes it) stands as a comment at its place, and so does
-what the simulated cluster came to. The file is sound, so that ``tidegauge scenario run`` plays it, but it promises no
+Contract: ``as_scenario`` takes the acts of a history (``History.story``), one after the other. An act for which the lab
+has a verb becomes that verb: produces, rounds of held followers, kills, starts, shutdowns, pauses, network
+partitions, power losses, flushes, the end of a session, preferred elections. Acts not to be forced on real processes
+(which message comes first, when a controller decides, who becomes it) become comments at their places, and so does
+the result of the simulated cluster. The file is sound, so that ``tidegauge scenario run`` plays it, but it promises no
 more than its verbs do: where the invariant broke by the order of messages, real processes may well keep it. Stories
 that break the invariant to the last expectation come from ``lab_story``.
 """
@@ -27,7 +27,7 @@ _SEVERAL = "  There were {} partitions in {} log directories of each broker; her
 
 @dataclass(slots=True)
 class _Stage:
-    """What the file has done so far."""
+    """The state of the file so far."""
 
     running: set[int]
     leader: int
@@ -265,4 +265,4 @@ _TRANSLATIONS: dict[str, Callable[[_Stage, Act], None]] = {
     "rebalance": _elect,
     FAULTS_END: _end,
 }
-"""What the lab has a verb for; every other kind of act becomes a comment."""
+"""Acts for which the lab has a verb; every other kind of act becomes a comment."""

@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 
 
 class RunSummary(NamedTuple):
-    """What a process tells of one run."""
+    """A process's report of one run."""
 
     run: int
     steps: int
@@ -50,7 +50,7 @@ class RunSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """What to search: runs ``0 .. runs - 1`` of so many steps each, from a first seed on.
+    """The plan of a search: runs ``0 .. runs - 1`` of so many steps each, from a first seed on.
 
     ``directories``: log directories of each broker; None: what each seed says.
     """
@@ -65,9 +65,9 @@ class SearchPlan:
 
 @dataclass(slots=True)
 class SearchResult:
-    """What came of it. ``runs`` and ``steps`` are those done; ``lost`` names what power losses took, by seed.
+    """The result of a search. ``runs`` and ``steps`` are done ones; ``lost`` names what power losses took, by seed.
 
-    ``losses`` counts those, also where they are not named (record.py).
+    ``losses`` counts them, also if they are not named (record.py).
     ``events`` is what the state machines under test were given: calls of brokers' cores, and controllers' requests to
     ZooKeeper.
     """
@@ -89,7 +89,7 @@ class Ongoing:
     """A running search, for those who watch it or interrupt it.
 
     Attributes:
-        done: what came of the pieces that have ended (record.py); empty where there are none.
+        done: the result of the pieces that have ended (record.py); empty if there are none.
         now: what came of the runs since.
     """
 
@@ -118,7 +118,7 @@ def search(plan: SearchPlan, *, jobs: int = 1, fail_fast: bool = False, ongoing:
         plan: what to search.
         jobs: how many processes share the work.
         fail_fast: stop at the first violation.
-        ongoing: is kept up to date with what was done; a search that is interrupted leaves it there.
+        ongoing: is kept up to date; a search that is interrupted leaves it there.
 
     Raises:
         SimulatorFailed: the simulator has a fault of its own.
@@ -174,7 +174,7 @@ def without_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    resource_tracker.ensure_running()  # where it is started later, it unblocks the signal
+    resource_tracker.ensure_running()  # if started later, it unblocks the signal
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,7 +1,7 @@
 """Make short what breaks an invariant: steps are taken out as long as the same invariant breaks.
 
 ``shortest`` does it for any list of steps: numbers drawn by a simulated history, acts of a story for real processes,
-steps of a trace. ``shrink`` does it for a history, and then sets the numbers within the steps that are left to 0 where
+steps of a trace. ``shrink`` does it for a history, and then sets the numbers within the remaining steps to 0 if
 that changes nothing (0 is "nothing special happens").
 """
 

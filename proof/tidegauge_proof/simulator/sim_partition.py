@@ -45,12 +45,12 @@ class SimPartition:
         self.state_now = Leadership(NO_LEADER, -1, replicas, recovering=False, partition_epoch=0, controller_epoch=0)
         self.checker = checker
         self._last_change = -1
-        """The change that wrote what was taken over."""
+        """The change that wrote the state taken over."""
         checker.at = at
         checker.world = self
 
     def read_state(self) -> None:
-        """Take over what is stored, and check it; what was written already has been checked."""
+        """Take over the stored state, and check it unless it is unchanged."""
         change = self.store.last_change_of(self.at)
         if change is None:
             return
@@ -63,6 +63,6 @@ class SimPartition:
 
 
 def rotated(replicas: tuple[int, ...], places: int) -> tuple[int, ...]:
-    """Return the assignment of a further partition: led by another broker, as Kafka spreads leaders."""
+    """Return the assignment of a further partition, led by another broker."""
     places %= len(replicas)
     return replicas[places:] + replicas[:places]

@@ -27,7 +27,7 @@ from tidegauge_proof.simulator.world import World
 
 DEFAULT_RULE = "kip-320"
 POWER_MODES = (MUST_SURVIVE, MAY_LOSE, "none", "unseen", "unreported", "uncommitted", "any")
-"""What a power loss may take: see ``actions.swarm_of`` for the first two, ``actions.cut_power`` for the others."""
+"""Records a power loss may take: see ``actions.swarm_of`` for the first two, ``actions.cut_power`` for the others."""
 DEFAULT_POWER = MUST_SURVIVE
 _LAG_MS = 2000
 _HEAL_ROUNDS = 30
@@ -38,14 +38,14 @@ _CORE_INVARIANT = re.compile(r"I\d+|WholeBatches")
 
 @dataclass(slots=True)
 class History:
-    """What came of a seed.
+    """The result of a seed.
 
     Attributes:
         directories: log directories of each broker.
-        steps: how many were done; with a violation its number, counted from 1, and one more than all where it showed
+        steps: how many were done; with a violation its number, counted from 1, and one more than all if it showed
             only after the faults had ended.
         schedule: the numbers drawn, step by step.
-        story: what was done in each step (None: nothing), where that was asked for.
+        story: the act of each step (None: nothing), if requested.
         events: the brokers' and controllers' events as their logs would have them, where the story was asked for.
         lost: what power losses took with the last in-sync copy, where histories may lose that.
         inputs: what cores and ZooKeeper were given in it (``World.inputs``).
@@ -73,7 +73,7 @@ def history_of(
     coverage: Coverage | None = None,
     directories: int | None = None,
 ) -> History:
-    """Run a seed; ``coverage`` takes what is seen, ``directories`` overrides what the seed says of them."""
+    """Run a seed; ``coverage`` collects states and transitions, ``directories`` overrides the seed's number."""
     dice = Dice(seed)
     swarm = swarm_of(seed, rule, power, directories)
     with collections_off():  # a history makes few cycles, and a search costs a tenth of the time
@@ -137,7 +137,7 @@ def _run(
 
 
 def _new_world(swarm: Swarm, rule: str, *, tells: bool) -> World:
-    """Return a healthy cluster of the kind that a swarm asks for, with a checker for each partition."""
+    """Return a healthy cluster by a swarm, with a checker for each partition."""
     may_lose = swarm.power == "any" and not swarm.flushes
     checkers = [Checker(swarm.min_insync_replicas, may_lose=may_lose) for _ in range(swarm.partitions)]
     settings = CoreSettings(
@@ -166,7 +166,7 @@ def _sum_up(history: History, world: World) -> None:
 
 
 def _date(events: list[dict[str, object]] | None, world: World) -> None:
-    """Date to now what has happened since the last call."""
+    """Date the events since the last call to now."""
     for event in reversed(events or []):
         if "time_ms" in event:
             return
@@ -256,7 +256,7 @@ def rest(world: World) -> None:
 
 
 def _check_proceeds(world: World, partition: SimPartition) -> None:
-    """Check that each partition proceeds whatever is wrong with other partitions.
+    """Check that each partition proceeds, independent of other partitions' faults.
 
     A member that is offline may stay in the ISR while it has all of the leader's log: a proposal that was on its way
     when its directory failed put it there, and it leaves with the next record, for which it is too late (Kafka's

@@ -1,4 +1,4 @@
-"""What a broker keeps of one replica on its disk, and what is wrong with it there.
+"""One replica on a broker's disk, with its faults there.
 
 A replica outlives the broker's process. Three things can go wrong with it: its log directory fails (every write in the
 directory does, from then on), one batch becomes unreadable, or the code that writes its log meets a defect.
@@ -27,15 +27,15 @@ class StoredReplica:
         directory: the number of the broker's log directory that holds it.
         log: its log.
         checkpoint: the high watermark that a new process finds.
-        flushed: the end offset of what is on disk for good, whatever happens to the power.
+        flushed: the end offset of the flushed part, which survives a power loss.
         flushed_epochs: the leader epochs that are.
         reported: the end offset that it has reported to its leaders by its requests.
         given: the end offset of what it has given to others as a leader.
         former_epoch: the newest leader epoch that the files knew when the last process ended without a clean shutdown.
         damaged: the offset of the batch that no read gets past; None where all can be read.
-        writes_left: writes before a defect strikes; None where there is none.
+        writes_left: writes before a defect strikes; None without a defect.
         is_struck: whether one has struck in this process.
-        led_epoch: the epoch of the leadership that this process's coordinators were notified of; None where they know
+        led_epoch: the epoch of the leadership that this process's coordinators were notified of; None if they know
             of none.
     """
 
@@ -86,7 +86,7 @@ class StoredReplica:
 
     @property
     def partition(self) -> Partition | None:
-        """The core's replica; None where there is none, or where it is offline."""
+        """The core's replica; None if there is none, or it is offline."""
         broker = self.broker
         if not broker.is_running:
             return None
@@ -112,7 +112,7 @@ class StoredReplica:
         """Do what a new process does: keep whole batches, and lower a checkpoint above the log's end.
 
         Epochs are written before the batches in which they begin, so an append that failed leaves some beyond the end,
-        which a new process drops. Where nothing failed they stay: a truncation that leaves them is to be found.
+        which a new process drops. If nothing failed they stay: a truncation that leaves them is to be found.
         """
         has_failed = self.is_offline
         self.is_struck = False

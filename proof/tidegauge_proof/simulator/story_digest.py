@@ -10,7 +10,7 @@ from tidegauge_proof.simulator.simulation import DEFAULT_POWER, history_of, repl
 
 
 def digest_of(seed: int, rule: str, steps: int = 1000, power: str = DEFAULT_POWER) -> str:
-    """Return the digest of what a seed does under a truncation rule, and the invariant that it breaks.
+    """Return the digest of a seed's history, and its broken invariant.
 
     The digest covers the schedule that was drawn, each step in words, and each event of brokers and controllers with
     its time: the history is run by its seed, then its schedule is replayed, as the search does with a violation.

@@ -1,8 +1,8 @@
 """A trace: the steps by which a replication protocol was driven into the ground, to be tried on the core.
 
-The format is JSON: ``id``, ``weakness``, ``breaks``, ``replicas`` (names) and ``steps``; a step says what is done
-(``do``), to whom, and perhaps what the weaker protocol reached by it, which is not read here. What
-each step means stands in ``replay.py``. Whatever is unknown is refused: a trace that is half understood proves nothing.
+The format is JSON: ``id``, ``weakness``, ``breaks``, ``replicas`` (names) and ``steps``; a step has the action
+(``do``), to whom, and perhaps what the weaker protocol reached by it, which is not read here. The meaning
+of each step is in ``replay.py``. An unknown key or step is refused: a trace that is half understood proves nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class TraceError(ValueError):
-    """A file is no trace; the text is one sentence for people, with the line where there is one."""
+    """A file is no trace; the text is one sentence for people, with the line if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ _KEYS: dict[str, dict[str, _Read]] = {
     "truncate": {"follower": _Reader.replica, "leader": _Reader.replica},
     "power_loss": {"replica": _Reader.replica, "keep_leo": _Reader.number},
 }
-"""What each step must say. What else stands in a step is information for people."""
+"""Required keys of each step. Other keys of a step are information for people."""
 
 
 def read_trace(text: str) -> Trace:

@@ -1,4 +1,4 @@
-"""What is on its way between the processes of a simulated cluster, and who hears what came of it."""
+"""Messages on their way between the processes of a simulated cluster, and the listeners for their outcomes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sent:
 
 
 class Coordinators(Protocol):
-    """Who hears of leaderships, and of the outcome of its appends; it must not act before the event is over."""
+    """Listener for leaderships, and for the outcomes of its appends; it must not act before the event is over."""
 
     def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
         """Take in that a broker gained or lost a leadership."""
@@ -69,7 +69,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Traffic:
-    """What is on its way."""
+    """The messages on their way."""
 
     requests: list[Exchange] = field(default_factory=list)
     responses: list[Exchange] = field(default_factory=list)

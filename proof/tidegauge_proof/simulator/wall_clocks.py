@@ -1,6 +1,6 @@
 """Wall clocks of a world's brokers that are wrong: ahead, behind, set back, or standing still. Pure.
 
-Timers, sessions and lags are measured by the time of the world, which never goes back; only what is stored or compared
+Timers, sessions and lags are measured by the time of the world, which never goes back; only times stored or compared
 with stored times is in wall-clock time (``tidegauge.wall_time``). So the invariants hold whatever these clocks show.
 """
 
@@ -17,7 +17,7 @@ CHANGE = 0.02
 """Chance that a broker's clock is set, stopped or put right again when time passes."""
 MAX_SKEW_MS = 10 * 3_600_000
 """Twice this is below a day, after which Kafka forgets an idle producer's sequences (``producer.id.expiration.ms``):
-what was stamped by a clock that is behind looks that much older when the times of clocks ahead have passed."""
+a record stamped by a clock that is behind looks that much older when the times of clocks ahead have passed."""
 
 
 class WallClocks:
@@ -56,5 +56,5 @@ class WallClocks:
 
 
 def wall_clocks_of(seed: int, clocks: Mapping[int, WallTime]) -> WallClocks | None:
-    """Return what sets the clocks of the history with this seed; None if its brokers' clocks are right."""
+    """Return the setter of this seed's clocks; None if they are right."""
     return WallClocks(seed, clocks) if Random(f"clocks {seed}").random() < ODD_CLOCKS else None

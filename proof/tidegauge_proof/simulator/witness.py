@@ -15,7 +15,7 @@ class Witness(Checker):
 
     def _note(self, check: Callable[..., None], *arguments: Any) -> None:
         if self.broken is not None:
-            return  # what is checked further on presumes that the invariants have held so far
+            return  # later checks presume that the invariants have held so far
         try:
             check(*arguments)
         except Violation as broken:

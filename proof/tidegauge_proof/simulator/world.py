@@ -1,8 +1,8 @@
 """A cluster in one process: real cores, the controller's real decisions, and all between them in a caller's hands.
 
 Nothing moves by itself. Every method is one event: a request is sent, arrives, gets its response, each perhaps late,
-twice or never; a process is killed; a session ends; a controller decides one step further. Time is a number that
-``pass_time`` raises. What is on its way between processes stands in lists; the caller delivers it, or does not.
+twice or never; a process is killed, a session ends, a controller decides one step further. Time is a number that
+``pass_time`` raises. Messages between processes are in lists; the caller delivers them, or does not.
 
 One partition or more; all brokers hold a replica of each. After every event of a broker the checker of each partition
 looks at its replica.
@@ -116,9 +116,9 @@ class World(FollowerRounds):
         self.tells = True
         """Whether actions describe what they have done."""
         self.coordinators: Coordinators | None = None
-        """What runs coordinators on these brokers, where there are any."""
+        """The runner of coordinators on these brokers, if there are any."""
         self.wall_clocks: WallClocks | None = None
-        """What sets the brokers' wall clocks; None: they are right."""
+        """Sets the brokers' wall clocks; None: they are right."""
         self._sending: Sent | None = None
         for broker_id in self.brokers:
             self.start(broker_id)
@@ -135,7 +135,7 @@ class World(FollowerRounds):
     def end(self) -> None:
         """Let go of the logs and of the clients' books, the most part of a history that has ended.
 
-        What is left refers to itself in cycles, for which the garbage collector has to look.
+        The rest refers to itself in cycles, for which the garbage collector has to look.
         """
         for partition in self.partitions:
             partition.clients.end()
@@ -213,7 +213,7 @@ class World(FollowerRounds):
         if result.error is _NONE:
             partition.checker.acknowledged(partition.brokers[broker_id], produced, result)
 
-    # What can be seen
+    # Visible state
 
     @property
     def checker(self) -> Checker:
@@ -232,9 +232,9 @@ class World(FollowerRounds):
 
     @property
     def inputs(self) -> int:
-        """What the state machines under test were given so far: calls of cores, and requests that ZooKeeper served.
+        """Number of inputs to the state machines under test: calls of cores, and requests that ZooKeeper served.
 
-        A core asked what to fetch next counts where it began a round.
+        A core asked what to fetch next counts if it began a round.
         """
         return self.store.requests + sum(broker.inputs for broker in self.brokers.values())
 
@@ -295,7 +295,7 @@ class World(FollowerRounds):
             self._sending = None
 
     def consume(self, broker_id: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let a consumer read what is there, from an offset in each of some partitions."""
+        """Let a consumer read all records, from an offset in each of some partitions."""
         broker = self.brokers[broker_id]
         wanted = [FetchPartition(at, offset, 1 << 20) for at, offset in offsets.items()]
         request = FetchRequest(CONSUMER, 0, 1, 1 << 20, wanted)
@@ -487,7 +487,7 @@ class World(FollowerRounds):
     def leave(self, broker_id: int, controller: int) -> None:
         """Let the broker ask the controller to move its leaders; it stops when the response says how far that is done.
 
-        Where it does not hear, it goes without (KafkaServer.controlledShutdown), here once the faults have ended. It
+        Without a response, it leaves anyhow (KafkaServer.controlledShutdown), here once the faults have ended. It
         can't stay as it is: its replicas may have been stopped, and no request restarts them in the same leader epoch.
         """
         broker = self.brokers[broker_id]
@@ -511,7 +511,7 @@ class World(FollowerRounds):
             self.expire(broker_id)
 
     def pass_time(self, ms: int) -> None:
-        """Time goes on, and each running core looks what is due."""
+        """Advance time; each running core runs its due timers."""
         self.now_ms += ms
         if self.wall_clocks is not None:
             self.wall_clocks.pass_time(ms)

@@ -13,7 +13,7 @@ Slot = tuple[int, int]
 
 
 def fits(record: SentRecord, slot: Slot, kept: KeptRecord) -> bool:
-    """Whether a record that is not where it was acknowledged may be this one."""
+    """Whether a record that is not at its acknowledged place may be this one."""
     same = (record.key, record.value, record.timestamp_ms) == (kept.key, kept.value, kept.timestamp_ms)
     return same and (record.is_acknowledged or record.partition in {-1, slot[0]})
 
@@ -25,7 +25,7 @@ def rank(record: SentRecord, slot: Slot, logs: Sequence[CommittedLog]) -> tuple[
 
 
 def place_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> tuple[dict[int, Slot], Counter[Kind]]:
-    """Where each record stands, and what the places say."""
+    """Return the place of each record, and the findings by places."""
     kept = {(log.partition, record.offset): record for log in logs for record in log.records}
     places: dict[int, Slot] = {}
     counts: Counter[Kind] = Counter()
@@ -56,7 +56,7 @@ def place_all(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> tuple
 
 
 def uncertain(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> set[int]:
-    """Records whose place may be that of an equal record."""
+    """Return the records whose place may belong to an equal record."""
     kept = {(log.partition, record.offset): record for log in logs for record in log.records}
     places, _ = place_all(sent, logs)
 
@@ -83,7 +83,7 @@ def uncertain(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> set[i
 
 
 def innocent_orders(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> bool:
-    """Whether every record of the log may be one of the history so that nothing stands before what it should follow.
+    """Whether every record of the log may be one of the history so that no record comes before one that it should follow.
 
     Tries every way in which as many records of the log as possible are explained: one at its own offset is there.
     """

@@ -1,4 +1,4 @@
-"""What brokers' event logs convict: high watermarks and epochs that go back, acknowledgements below the ISR."""
+"""Violations found in brokers' event logs: high watermarks and epochs that go back, acknowledgements below the ISR."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_what_was_wrong_before_a_restore_stays_wrong() -> None:
 
 
 def test_a_restore_ends_every_leadership() -> None:
-    """Else the ISR of a leader that a restore took away would convict, or acquit, what is acknowledged after it."""
+    """Else the ISR of a leader that a restore took away would convict, or acquit, later acknowledgements."""
     events = (isr(0), leads(1), restore(time_ms=10), isr(0, 1, time_ms=20), leads(0, time_ms=20))
     acknowledged = sent(0, invoked_us=12_000_000, completed_us=12_000_100)
     assert found(report([acknowledged], log(kept(0)), events=events)) == {}
@@ -272,7 +272,7 @@ COMMITTED = (elected(1), leads(1, log_end_offset=0), high_watermark(0, 15))
         ((elected(2, 1), leads(2, source=1, log_end_offset=20), high_watermark(3, 15, source=1)), 0),
         ((elected(2, 1, "unclean"), leads(2, source=1, log_end_offset=3)), 0),
         ((elected(2, 1, "unclean"), elected(3), leads(3, log_end_offset=3)), 0),
-        # What a leader of an unclean election commits counts again.
+        # Records committed by a leader of an unclean election count again.
         (
             (
                 elected(2, 1, "unclean"),
@@ -283,7 +283,7 @@ COMMITTED = (elected(1), leads(1, log_end_offset=0), high_watermark(0, 15))
             ),
             1,
         ),
-        # Who was elected in epoch 2 is in no event log: it may have been unclean.
+        # The election of epoch 2 is in no event log: it may have been unclean.
         ((elected(3), leads(3, log_end_offset=0)), 0),
         ((leads(2, log_end_offset=0),), 0),
         ((elected(2), leads(2)), 0),

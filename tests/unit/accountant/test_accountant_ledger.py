@@ -54,7 +54,7 @@ def test_retention_is_no_loss_but_a_hole_above_it_is() -> None:
 def test_a_record_that_may_be_gone_is_not_found_in_another_of_equal_content(
     acknowledged_at: int, standing: CommittedLog
 ) -> None:
-    """Two records of one key, value and timestamp: the one that stands is that of unknown outcome, nothing is wrong."""
+    """Two records of one key, value and timestamp: the kept one is of unknown outcome, nothing is wrong."""
     key = standing.records[0].key
     gone = sent(0, "v", key=key, timestamp_ms=7, offset=acknowledged_at)
     unknown = sent(1, "v", "info", key=key, timestamp_ms=7)
@@ -105,7 +105,7 @@ def test_an_unreadable_partition_convicts_no_replica() -> None:
 
 
 def test_levels_of_acks_have_accounts_of_their_own() -> None:
-    """What only the leader acknowledged (acks=1) may be lost, and is reported as another class."""
+    """Records that only the leader acknowledged (acks=1) may be lost, and are reported as another class."""
     history = [sent(0), sent(1, acks="1"), sent(2, acks="0", offset=-1), sent(3)]
     result = report(history, log(kept(0), kept(1, "v3", 3), kept(2, "x", 9)))
     assert result.accounts["1"].lost == 1

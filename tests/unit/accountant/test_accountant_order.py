@@ -55,7 +55,7 @@ def test_acks_0_acknowledges_nothing_and_so_orders_nothing_in_real_time() -> Non
 
 
 def test_a_place_that_two_equal_records_may_have_convicts_neither_of_them() -> None:
-    """Two equal records of unknown outcome, one place: it may be the later one's, which stands where it belongs."""
+    """Two equal records of unknown outcome, one place: it may be the later one's, which is in order."""
     together = {"invoked_us": 0, "completed_us": 50}
     equal = {"value": "a", "timestamp_ms": 7, "outcome": "info", **together}
     history = [sent(0, **equal), sent(1, offset=0, **together), sent(2, **equal)]
@@ -86,7 +86,7 @@ def test_a_partition_that_is_known_leaves_fewer_places() -> None:
 
 
 def test_equal_records_that_were_acknowledged_at_one_offset_have_no_order() -> None:
-    """After a failover an offset was given twice (acks=1): which of the two stands there is not known."""
+    """After a failover an offset was given twice (acks=1): which of the two is there is not known."""
     together = {"invoked_us": 0, "completed_us": 50, "acks": "1"}
     equal = {"value": "a", "timestamp_ms": 7, "offset": 1, **together}
     history = [sent(0, **equal), sent(1, offset=0, **together), sent(2, **equal)]

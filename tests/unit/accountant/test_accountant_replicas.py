@@ -60,7 +60,7 @@ def test_a_replica_in_an_older_epoch_has_its_truncation_before_it() -> None:
 
 
 def test_a_dead_brokers_disk_is_held_to_its_checkpoint_and_to_what_it_has() -> None:
-    """Rule 5: it may be in the ISR still, lack the end, and hold what was never committed; no more than that."""
+    """Rule 5: it may be in the ISR still, lack the end, and hold uncommitted records; no more than that."""
     leader = replica(0, mark(0, 2), mark(2, 4), mark(4, 6))
     dead = replica(1, mark(0, 2), mark(2, 4, crc=9), high_watermark=2, is_from_disk=True)
     assert diverged(leader, dead) == 0, "what it had not committed, as far as its disk says"

@@ -1,4 +1,4 @@
-"""Histories that any client may write: what is read, and what is refused with line and reason (docs/histories.md)."""
+"""Histories that any client may write: accepted lines, and refusals with line and reason (docs/histories.md)."""
 
 from __future__ import annotations
 

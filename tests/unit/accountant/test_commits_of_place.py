@@ -1,4 +1,4 @@
-"""What a read of a group's position must find, by a search, is what a walk over all commits finds."""
+"""A search for a group's position finds the same as a walk over all commits."""
 
 from __future__ import annotations
 

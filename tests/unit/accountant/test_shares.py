@@ -136,7 +136,7 @@ def test_an_alteration_before_the_acceptance_excuses_nothing(history: History, j
 
 
 def test_a_late_word_of_a_record_that_is_done_is_noted_and_breaks_nothing(history: History, judged: Any) -> None:
-    """What is said of records before the start offset gets no error, and is ignored."""
+    """Acknowledgements of records before the start offset get no error, and are ignored."""
     history.given("a", 0)
     history.given("b", 0, count=2)
     history.says("b", "accept", 0)
@@ -180,7 +180,7 @@ def test_a_group_whose_begin_is_not_known_is_not_called_incomplete(history: Hist
     history.starts(2)
     judgement = judged()
     assert judgement.is_clean
-    assert judgement.not_checked == ["passed-over of group g at t-0: no alter-offsets says where it began"]
+    assert judgement.not_checked == ["passed-over of group g at t-0: no alter-offsets gives its first offset"]
 
 
 def test_a_start_offset_never_falls_unless_it_is_altered(history: History, judged: Any) -> None:

@@ -1,6 +1,6 @@
-"""What the accountant finds in histories of transactions: each kind convicted by a small one, beside an innocent one.
+"""Findings of the accountant in histories of transactions: each kind convicted by a small one, beside an innocent one.
 
-The kinds are those of Jepsen's checker for Kafka (jepsen.tests.kafka); see docs/histories.md.
+The kinds come from Jepsen's checker for Kafka (jepsen.tests.kafka); see docs/histories.md.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def test_a_value_of_no_history_is_a_note(history, tmp_path):
 
 
 def test_a_value_of_no_history_may_be_there_twice(history, tmp_path):
-    """What another client has sent may have been sent twice: unique values are promised by histories alone."""
+    """Another client may send a value twice: unique values are promised by histories alone."""
     history.poll("r", (0, "x"), (1, "x"))
     assert history.kinds(tmp_path) == {"unknown-value": 1}
 

@@ -172,7 +172,7 @@ class World:
         self.all_connections.append(connection)
         return connection
 
-    # What the sender asks of metadata.
+    # The sender's questions to metadata.
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
         return self.leaders.get(topic_partition)
 
@@ -186,7 +186,7 @@ class World:
     def note_failure(self, address: str) -> None:
         self.connections.pop(address, None)
 
-    # What the test does.
+    # Actions of the test.
     def send(self, value: bytes, tp: TopicPartition = TP) -> Promise:
         promise = Promise()
         self.promises.append((value, promise))

@@ -23,7 +23,7 @@ Attempt = Callable[[str, float], Awaitable[str]]
 
 
 class World:
-    """What brokers respond to Metadata, one view after the other, the last one for ever; and who was asked.
+    """Brokers' responses to Metadata, one view after the other, the last one for ever; and the asked controllers.
 
     Attributes:
         asked: addresses of the controllers that got the request.

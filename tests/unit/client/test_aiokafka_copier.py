@@ -35,7 +35,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def committed(*results: Any) -> int | None:
-    """What the copier takes for committed after these results."""
+    """Return the position that the copier takes for committed after these results."""
     return asyncio.run(aiokafka_copier.committed(Admin(*results), "copiers", ORDERS))
 
 

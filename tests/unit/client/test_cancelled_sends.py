@@ -1,4 +1,4 @@
-"""What is left behind where a task that uses a producer is cancelled, at any turn of the event loop."""
+"""Leftovers of a task that uses a producer and is cancelled, at any turn of the event loop."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_sends_of_many_tasks_keep_the_order_in_which_the_tasks_were_made(m
 @pytest.mark.usefixtures("tasks")
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
 async def test_an_end_that_is_cancelled_is_repeated_or_given_up(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it had reached: the same call brings it to its end, and the next transaction begins."""
+    """The same call completes it from any step, and the next transaction begins."""
 
     async def check(turns: int) -> bool:
         producer = made(monkeypatch, transactional_id="tx")

@@ -1,4 +1,4 @@
-"""Whoever cancels a task that uses a client is heard, also as the client is being woken (``tidegauge.waits``)."""
+"""A cancellation of a task that uses a client takes effect, also as the client is being woken (``tidegauge.waits``)."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_json_keeps_bytes_that_are_not_text_as_base64() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=6).filter(lambda line: b"\n" not in line)), st.integers(1, 7), st.booleans())
 def test_lines_are_split_at_newlines_only(lines: list[bytes], chunk_bytes: int, ends_with_newline: bool) -> None:
-    """A final newline makes no extra record; an empty line is an empty value; carriage returns stay."""
+    """A final newline makes no extra record, an empty line is an empty value, and carriage returns stay."""
     data = b"\n".join(lines) + (b"\n" if ends_with_newline and lines else b"")
     splitter = Splitter()
     found = [

@@ -301,7 +301,7 @@ def test_the_replica_table_stays_within_80_columns_and_loses_no_epoch() -> None:
 
 
 def test_the_replica_table_shows_the_last_stable_offset_where_a_transaction_holds_it() -> None:
-    """A reader of committed data stands there, below the HW; in all other tables it has no column."""
+    """A reader of committed data is held there, below the HW; in all other tables it has no column."""
     states = [ReplicaState(1, "leader", 9, 7, 0, in_isr=True, lso=3), ReplicaState(2, "follower", 9, 7, 0, lso=7)]
     lines = [line.split() for line in replica_table(states, 7)]
     assert lines[0] == ["BROKER", "ROLE", "ISR", "LOG", "START", "LEO", "HW", "LSO", "LAG", "EPOCHS"]
@@ -398,7 +398,7 @@ LED = replace(PART, leader_id=1, leader_epoch=3, replicas=(1, 2), isr=(1, 2))
 def own(
     role: str, epoch: int = 3, isr: Sequence[int] = (), hw: int = 0
 ) -> dict[TopicPartition, metadata_pb2.ReplicaDescription]:
-    """What one broker says of its replica."""
+    """Return one broker's report of its replica."""
     return {T0: metadata_pb2.ReplicaDescription(topic="t", role=role, leader_epoch=epoch, isr=isr, high_watermark=hw)}
 
 

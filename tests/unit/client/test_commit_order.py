@@ -132,7 +132,7 @@ async def test_partitions_whose_commit_before_a_rebalance_waits_give_no_records(
 ) -> None:
     """ConsumerCoordinator.maybeMarkPartitionsPendingRevocation (KAFKA-14196): eager members give nothing out then.
 
-    Else the positions get ahead of what is committed, and the next owner reads those records again.
+    Else the positions get ahead of the committed ones, and the next owner reads those records again.
     """
     made = GroupConsumer("b:1", "g", partition_assignment_strategy=[assignor])
     begin(made, coordinator, monkeypatch)

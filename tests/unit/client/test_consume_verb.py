@@ -1,4 +1,4 @@
-"""What ``consume`` says of a group that cannot be joined."""
+"""The sentences of ``consume`` about a group that cannot be joined."""
 
 from __future__ import annotations
 

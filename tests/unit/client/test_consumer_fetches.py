@@ -1,4 +1,4 @@
-"""What a consumer asks leaders for, when the application changes its mind between two turns of the event loop."""
+"""A consumer's fetches, when the application changes its mind between two turns of the event loop."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def consumer(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 
 async def fetched_after(consumer: Consumer, leader: Leader, change: Callable[[], None]) -> list[int]:
-    """Change what is read just after a poll has begun a fetch, and return what the next fetch names."""
+    """Change the positions just after a poll has begun a fetch; return the offsets of the next fetch."""
     assert await consumer.poll() == []  # it returns without a turn of the event loop: its fetch has not begun
     assert not leader.fetches
     change()

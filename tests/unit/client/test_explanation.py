@@ -1,4 +1,4 @@
-"""``explain``: facts of a partition against what is said of it, each time with Kafka's rule."""
+"""``explain``: facts of a partition against the sentences about it, each time with Kafka's rule."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ DEAD = replace(WELL, leader=None, led=None, isr=(1, 2), own_hws={})
         (replace(DEAD, live=frozenset({0}), unclean=True), "but broker 0 may, uncleanly: due", RULE_UNCLEAN),
         # The high watermark.
         (WELL, "The HW is 10, the end of the leader's log", RULE_HW),
-        (held(Remote(10, 90)), "The HW stands at 10, 2 below the leader's LEO 12: broker 2 holds it back", RULE_HW),
+        (held(Remote(10, 90)), "The HW is at 10, 2 below the leader's LEO 12: broker 2 holds it back", RULE_HW),
         (held(Remote(11, 90)), "The HW is 10 and may be 11 by what the leader knows", RULE_HW),
         (
             replace(WELL, led=replace(BEHIND, remotes={2: Remote(10, 90), 0: Remote(10, 90)})),

@@ -1,4 +1,4 @@
-"""``describe-features``, ``upgrade-features`` and ``disable-feature``: kafka-features' lines, and what is refused."""
+"""``describe-features``, ``upgrade-features`` and ``disable-feature``: kafka-features' lines, and refusals."""
 
 from __future__ import annotations
 

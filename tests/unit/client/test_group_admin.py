@@ -1,4 +1,4 @@
-"""Groups as an admin client sees them: over Kafka's protocol, with the Lab service's view where there is one."""
+"""Groups as an admin client sees them: over Kafka's protocol, with the Lab service's view if there is one."""
 
 from __future__ import annotations
 

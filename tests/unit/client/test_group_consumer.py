@@ -1,4 +1,4 @@
-"""What the group consumer checks before it contacts anything, and the properties of ``consume --group``."""
+"""Checks of the group consumer before it contacts a broker, and the properties of ``consume --group``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of producers: what was sent and what came back, complete at any moment a producer may be killed."""
+"""The history of producers: records and their outcomes, complete at any moment a producer may be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verbs say of a mixed cluster: Apache Kafka's brokers live, lead, and can't be asked (docs/mixed-clusters.md)."""
+"""Verbs in a mixed cluster: Apache Kafka's brokers live, lead, and can't be asked (docs/mixed-clusters.md)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_its_replica_has_no_numbers_and_says_whose_it_is() -> None:
 
 
 def follower(hw: int, epoch: int = 4, role: str = "follower") -> dict[TopicPartition, metadata_pb2.ReplicaDescription]:
-    """What a Tidegauge broker says of its replica."""
+    """Return a Tidegauge broker's report of its replica."""
     return {AT: metadata_pb2.ReplicaDescription(role=role, leader_epoch=epoch, high_watermark=hw)}
 
 

@@ -36,7 +36,7 @@ ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Peer:
-    """A Kafka broker: responds with what is given, keeps what it gets."""
+    """A Kafka broker: responds with given responses, keeps the requests."""
 
     def __init__(self) -> None:
         self.response: Any = None
@@ -61,7 +61,7 @@ def kafka() -> KafkaController:
 
 
 async def test_a_topic_is_created_by_counts_by_defaults_or_placed(peer: Peer, kafka: KafkaController) -> None:
-    """-1 leaves a count to the controller (KIP-464), and stands beside an assignment, as in KafkaAdminClient."""
+    """-1 leaves a count to the controller (KIP-464), and comes with an assignment, as in KafkaAdminClient."""
     peer.response = CreateTopicsResponse(topics=[CreatableTopicResult("orders", topic_id_bytes(TOPIC_ID))])
     assert await kafka.create_topic("orders", 6, None, (), {"retention.ms": "5"}, 1_000) == TOPIC_ID
     assert await kafka.create_topic("orders", None, None, [[0, 1], [1, 2]], {}, 1_000) == TOPIC_ID

@@ -1,4 +1,4 @@
-"""What producers and consumers send to leaders over Kafka's protocol (``kafka_data``)."""
+"""Requests of producers and consumers to leaders over Kafka's protocol (``kafka_data``)."""
 
 from __future__ import annotations
 

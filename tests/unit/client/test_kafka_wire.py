@@ -176,7 +176,7 @@ async def test_an_error_of_the_broker_is_raised_and_a_coordinator_that_is_too_ne
 
 
 async def test_an_idempotent_producer_gets_its_id_over_the_wire_of_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that has no ids yet is asked again; another wire is asked where this one is out of reach."""
+    """A broker that has no ids yet is asked again; another wire is asked if this one is out of reach."""
     made = cluster()
     loading = InitProducerIdResponse(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     responses: list[Any] = [loading, InitProducerIdResponse(0, 0, 7, 0)]

@@ -47,7 +47,7 @@ class Brokers:
 
 
 def of(response: Any, problem: TidegaugeError | None) -> MergedList:
-    """Return a list that has broker 0's part and, with a problem, lacks another one's."""
+    """Return a list with broker 0's part that lacks another if there is a problem."""
     if problem is None:
         return MergedList([(0, response)])
     return MergedList([(0, response)], problem.code, [problem.message])
@@ -92,7 +92,7 @@ async def test_a_broker_that_fails_later_does_not_take_away_what_was_listed(monk
 
 
 async def test_a_look_at_what_is_there_now_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control interface says what is missing at once: a test that has killed a coordinator wants to see it."""
+    """The control interface names missing parts at once: a test that has killed a coordinator wants to see it."""
     brokers = Brokers(groups("a", status=LEADERLESS))
     assert await listed(brokers.reached_by(monkeypatch), missing_ms=0) == (["a"], LEADERLESS.message)
     assert len(brokers.limits) == 1

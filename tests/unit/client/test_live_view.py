@@ -1,4 +1,4 @@
-"""``describe-topic --watch`` on a terminal, and ``describe-cluster``: what is shown, within 80 columns."""
+"""``describe-topic --watch`` on a terminal, and ``describe-cluster``, within 80 columns."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_replicas_stand_under_their_partition_within_80_columns() -> None:
 
 
 def test_the_last_stable_offset_stands_where_a_transaction_holds_readers() -> None:
-    """Rule 1: beside the HW, with the other columns where they were for a topic without transactions."""
+    """Rule 1: beside the HW, with the other columns as for a topic without transactions."""
     held = [replace(state, lso=state.hw and state.hw - 5) for state in STATES]
     lines = [unstyle(line) for line in view([(replace(TOPIC, replicas={0: held}), [PART])], replicas=True)]
     assert lines[1].split()[5:9] == ["LEO", "HW", "LSO", "LAG"]

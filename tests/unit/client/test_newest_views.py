@@ -298,7 +298,7 @@ async def test_a_partition_that_does_not_exist_is_not_one_without_a_leader(monke
 async def test_a_throttle_of_a_broker_that_is_not_registered_is_not_called_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the broker itself clears its rate; `"throttles_cleared": true` stood there for all of them."""
+    """Only the broker itself clears its rate; `"throttles_cleared": true` was printed for all of them."""
     admin = Cluster(dict.fromkeys((0, 1, 2), shows(NEW, 3, replicas=(1, 3))))
     altered: list[int] = []
 

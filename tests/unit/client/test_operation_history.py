@@ -1,6 +1,6 @@
 """``produce --transactional-id --history`` and ``consume --history`` write what docs/histories.md describes.
 
-What they write is read by the reader of ``verify --transactions``: it refuses every line that is not as that page says.
+Their files are read by the reader of ``verify --transactions``: it refuses every line that is not as that page says.
 """
 
 from __future__ import annotations

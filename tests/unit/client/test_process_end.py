@@ -35,7 +35,7 @@ ERROR = LogTail("[Errno 28] No space left on device", 2_500)
         ([state("stopped")], [], ERROR, "shut-down", 3_000, ""),
         ([state("registered")], [], LogTail("", 4_000), "ended", 4_000, ""),
         ([state("registered")], [], ERROR, "ended", 3_000, ""),
-        # What was done to another process, or to the one before, is not its end.
+        # A fault of another process, or of the one before, is not its end.
         ([], [lab("kill", process="broker-2")], LogTail("", 2_500), "ended", 2_500, ""),
         ([state("stopped", 900)], [lab("kill", 900)], LogTail("", 2_500), "ended", 2_500, ""),
         ([], [lab("pause"), lab("resume")], LogTail("", 2_500), "ended", 2_500, ""),

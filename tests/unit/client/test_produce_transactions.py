@@ -19,7 +19,7 @@ from tidegauge_client.producer import Producer
 
 
 class FakeProducer:
-    """Notes what is called; a call whose name has a problem raises it."""
+    """Notes the calls; a call whose name has a problem raises it."""
 
     def __init__(self, **problems: TidegaugeError) -> None:
         self.calls: list[str] = []

@@ -4,7 +4,7 @@ same work, in one process.
 The brokers are a connection that acknowledges each request in the next turn of the event loop, so neither gRPC nor
 sockets take part. The plain way does what no producer can leave out: it encodes the same batches, and gives each record
 a future that is completed. The bound lies between 3.7, which was measured when it was written, and the 4.9 to 5.5 of
-what was there before (docs/adr/0019-what-a-record-costs-the-producer.md).
+the former producer (docs/adr/0019-what-a-record-costs-the-producer.md).
 """
 
 from __future__ import annotations

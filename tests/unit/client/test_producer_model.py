@@ -1,6 +1,6 @@
 """The idempotent producer's promise, against a twin broker that knows the sequence rules and nothing else.
 
-No record that was acknowledged stands in the log twice, all of them stand where they were acknowledged, in the order in
+No acknowledged record is in the log twice, all of them are at their acknowledged offsets, in the order in
 which they were sent (KIP-98), while requests arrive late, responses are late, lost and repeated, leaders change and
 restart, and the delivery timeout is a multiple of the request timeout, so that both end in the same millisecond.
 """
@@ -41,7 +41,7 @@ class Appended:
 
 @dataclass
 class TwinLog(FakeLog):
-    """A partition that its replicas share: what is committed outlives every leader, what is not may go with it.
+    """A partition that its replicas share: committed batches outlive every leader, others may be lost with it.
 
     Attributes:
         batches: all that is in the log.
@@ -108,7 +108,7 @@ class Model:
         self.sent = 0
 
     def happen(self, what: str, number: int) -> None:
-        """Let one thing happen; the number chooses where there is a choice."""
+        """Let one thing happen; the number decides a choice."""
         world = self.world
         if what == "send":
             count = 1 + number % 3

@@ -66,7 +66,7 @@ async def producer(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def acknowledge(producer: Producer) -> None:
-    """Send what is there, and acknowledge it."""
+    """Send the pending records, and acknowledge them."""
     batch = producer._accumulator.take(AT)
     assert batch.identity == Identity(7, 1)
     producer._sender._acknowledge(batch, 0, None)
@@ -304,7 +304,7 @@ async def test_a_producer_that_stops_waits_for_a_commit_in_progress(
 
 
 async def test_a_producer_that_stops_aborts_what_has_failed(producer: Producer, coordinator: Coordinator) -> None:
-    """Rule 3: what was in flight may still arrive, and the next epoch refuses it."""
+    """Rule 3: records in flight may still arrive, and the next epoch refuses them."""
     await producer.send("t", b"1", partition=0)
     batch = producer._accumulator.take(AT)
     producer._sender._refused(batch, TidegaugeError(ErrorCode.MESSAGE_TOO_LARGE, "too large"), 0)

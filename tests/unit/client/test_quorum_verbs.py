@@ -1,4 +1,4 @@
-"""``describe-quorum``, ``remove-controller`` and ``wait --quorum-leader``: Kafka's lines, and what is refused."""
+"""``describe-quorum``, ``remove-controller`` and ``wait --quorum-leader``: Kafka's lines, and refusals."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ REPLICAS = (plan.LEADER_REPLICAS, plan.FOLLOWER_REPLICAS)
 MOVING = OngoingReassignment((3, 1, 2), (3,), (2,))
 
 Altered = dict[str, dict[str, str | None]]
-"""By topic or broker id, what was set, and (None) what was removed."""
+"""By topic or broker id, settings that were set, and (None) removed."""
 Run = Callable[..., Result]
 
 
@@ -114,7 +114,7 @@ def cleared(*brokers: int, topics: Collection[str] = ("orders",)) -> Altered:
 
 
 def test_verify_removes_all_throttles_at_the_end(cluster: Cluster, run: Run) -> None:
-    """Those of moves between log directories too, which Kafka's tool may have set."""
+    """Also throttles of moves between log directories, which Kafka's tool may have set."""
     done = run("--verify", {ORDERS: (1, 2)})
     assert done.exit_code == 0
     assert cluster.altered == cleared(1, 2, 3)
@@ -124,7 +124,7 @@ def test_verify_removes_all_throttles_at_the_end(cluster: Cluster, run: Run) -> 
 def test_verify_leaves_throttles_while_other_partitions_are_being_reassigned(
     cluster: Cluster, run: Run, output: str
 ) -> None:
-    """The rates are those of brokers: the other reassignment, which its file does not name, would lose its throttle."""
+    """The rates belong to brokers: the other reassignment, which its file does not name, would lose its throttle."""
     cluster.ongoing[PAYMENTS] = MOVING
     done = run("--verify", {ORDERS: (1, 2)}, "-o", output)
     assert done.exit_code == 0

@@ -46,7 +46,7 @@ def test_what_is_encoded_is_decoded_again(records: list[NewRecord], compression:
 
 
 def test_the_header_carries_the_producer_state() -> None:
-    """KIP-98: id, epoch and base sequence stand in the batch, and the CRC covers them."""
+    """KIP-98: id, epoch and base sequence are in the batch, and the CRC covers them."""
     data = encode_batch([NewRecord(b"a"), NewRecord(b"b")], producer_id=9, producer_epoch=2, base_sequence=41)
 
     header = read_header(data)

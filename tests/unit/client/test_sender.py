@@ -1,4 +1,4 @@
-"""What a producer does with responses and disconnections (Sender, TransactionManager; KIP-98, KIP-360)."""
+"""A producer's reactions to responses and disconnections (Sender, TransactionManager; KIP-98, KIP-360)."""
 
 from __future__ import annotations
 

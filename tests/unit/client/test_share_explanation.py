@@ -79,7 +79,7 @@ def test_a_leader_without_a_lab_leaves_what_is_in_flight_unknown() -> None:
     """Nothing is assumed about a broker that does not respond."""
     facts = replace(BASE, shares={2: BASE.shares[2]})
     (sentence,) = said(facts, "leader")
-    assert "what is in flight is not known here" in sentence.text
+    assert "its records in flight are not known here" in sentence.text
     assert said(facts, "records") == said(facts, "window") == []
     assert share_headline(facts) == "share:q/orders-0: leader 1, epoch 3, nothing in flight, durable start offset 10"
 

@@ -1,4 +1,4 @@
-"""What describe-group prints of share groups: the tables of kafka-share-groups.sh, as recorded from 4.3.1."""
+"""The output of describe-group for share groups: the tables of kafka-share-groups.sh, as recorded from 4.3.1."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def test_only_what_is_acquired_is_delivered_and_both_requests_share_the_ep
 
 
 async def test_offsets_without_a_record_are_acknowledged_as_gaps(brokers: Brokers) -> None:
-    """Markers and holes inside of what was acquired; the next acknowledgement says so."""
+    """Markers and holes among acquired offsets are gaps; the next acknowledgement says so."""
     brokers.fetches = [fetched((0, 3, 1), values=("x",))]
     brokers.acknowledgements = [acknowledged(), acknowledged()]
     one = member()

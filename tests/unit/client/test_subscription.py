@@ -1,4 +1,4 @@
-"""What a fetch response means for a consumer (FetchCollector; KIP-320)."""
+"""A consumer's handling of fetch responses (FetchCollector; KIP-320)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def offsets(subscription: Subscription, limit: int = 100) -> list[int]:
 
 
 def test_a_member_of_a_group_begins_where_the_group_has_committed() -> None:
-    """ConsumerCoordinator.initWithCommittedOffsetsIfNeeded, and auto.offset.reset where nothing is committed."""
+    """ConsumerCoordinator.initWithCommittedOffsetsIfNeeded, and auto.offset.reset if nothing is committed."""
     second = TopicPartition("t", 1)
     subscription = Subscription(Reset.LATEST, has_group=True)
     subscription.assign([TP, second])
@@ -226,7 +226,7 @@ def test_a_topic_that_was_created_again_begins_with_its_own_epochs() -> None:
 
 
 def test_a_problem_is_raised_once_for_each_attempt_and_never_after_a_seek() -> None:
-    """CompletedFetch.cachedRecordException: it belongs to what was fetched, which a seek discards."""
+    """CompletedFetch.cachedRecordException: it belongs to the fetched records, which a seek discards."""
     damaged = bytearray(batch(0, 2))
     damaged[-1] ^= 1
     subscription = at(0)
@@ -382,7 +382,7 @@ def test_a_partition_whose_fetch_failed_is_asked_for_last() -> None:
 
 
 def test_what_is_taken_last_frees_the_partition_at_once() -> None:
-    """A poll that takes exactly what is there leaves nothing behind that would hold the next fetch back."""
+    """A poll that takes exactly the fetched records leaves nothing behind that would hold the next fetch back."""
     subscription = at(0)
     respond(subscription, records=batch(0, 3))
 
@@ -399,7 +399,7 @@ def test_a_batch_is_given_in_portions_that_join() -> None:
 
 @pytest.mark.parametrize("length", [0, 1 << 20, -1])
 def test_batches_before_a_damaged_length_are_given_first(length: int) -> None:
-    """Rule 5: where it ends is not known, so it is fetched again behind the sound ones, and raised then."""
+    """Rule 5: its end is not known, so it is fetched again behind the sound ones, and raised then."""
     damaged = bytearray(batch(2, 2))
     struct.pack_into(">i", damaged, 8, length)
     subscription = at(0)
@@ -415,7 +415,7 @@ def test_batches_before_a_damaged_length_are_given_first(length: int) -> None:
 
 
 def test_records_before_a_malformed_one_are_given_first() -> None:
-    """Rule 5: CORRUPT_MESSAGE is raised when what stands before it was given, within a batch too."""
+    """Rule 5: CORRUPT_MESSAGE is raised when the records before it were given, within a batch too."""
     data = bytearray(batch(0, 2) + batch(2, 3))
     subscription = Subscription(Reset.EARLIEST, check_crcs=False)
     subscription.assign([TP])

@@ -1,4 +1,4 @@
-"""The synchronous mirrors are those of the asynchronous classes: generated, and compared here."""
+"""The synchronous mirrors match the asynchronous classes: generated, and compared here."""
 
 import inspect
 import subprocess

@@ -1,4 +1,4 @@
-"""What clients choose, and what a foreign directory's logs hold, can't steer the terminal that shows it."""
+"""Texts chosen by clients, and in a foreign directory's logs, can't steer the terminal that shows it."""
 
 from __future__ import annotations
 

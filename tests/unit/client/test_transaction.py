@@ -1,4 +1,4 @@
-"""The transactions of the own producer: what may be called when, what is repeated, what is fatal (KIP-98, KIP-360)."""
+"""The transactions of the own producer: permitted calls, repeated requests, fatal errors (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 

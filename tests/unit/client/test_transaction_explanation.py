@@ -1,4 +1,4 @@
-"""``explain``: transactions at a partition, and a transactional id, against what is said of them."""
+"""``explain``: transactions at a partition, and a transactional id, against the sentences about them."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_former_coordinator_that_is_partitioned_is_not_called_the_coordinator(
 
 
 def test_a_timeout_aborts_nothing_while_the_coordinator_can_commit_nothing() -> None:
-    """Beside the sentence that no transaction can end stood the time within which this one is aborted."""
+    """Beside the sentence that no transaction can end there was the time within which this one is aborted."""
     facts = replace(FACTS, partition=replace(STATE, isr=(2,)))
     shortage = "the ISR of __transaction_state-4 is 2, fewer than min.insync.replicas=2"
     assert f"No transaction can begin or end: {shortage}." in [text for text, _ in said_of(facts)]

@@ -1,4 +1,4 @@
-"""What the demo says reads the same on a narrow terminal, beside its bars, and in a pipe."""
+"""The demo's lines read the same on a narrow terminal, beside its bars, and in a pipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 def test_a_line_beside_the_bars_is_neither_broken_nor_coloured(
     monkeypatch: pytest.MonkeyPatch, columns: int, variable: str
 ) -> None:
-    """rich breaks lines at its own idea of the width and colours numbers; the terminal breaks where it must."""
+    """rich breaks lines at its own idea of the width and colours numbers; the terminal breaks lines itself."""
     terminal = Terminal()
     for name, value in {"COLUMNS": str(columns), "TERM": "xterm-256color", variable: "1"}.items():
         monkeypatch.setenv(name, value)

@@ -48,7 +48,7 @@ REPLACED_WORDS = {
 
 
 def twin(english: Path) -> Path:
-    """Return where an English page's translation stands, whether it is there or not."""
+    """Return the path of an English page's translation, which may not exist."""
     return CHINESE / (english.relative_to(ROOT / "docs") if english.is_relative_to(ROOT / "docs") else english.name)
 
 
@@ -92,7 +92,7 @@ def links(page: Path, *, is_english: bool) -> Iterator[tuple[str, str, int | str
 
 
 def code_spans(text: str) -> set[str]:
-    """Return what stands between backticks outside of fenced blocks, and the lines of indented blocks."""
+    """Return the code spans of a text, and the lines of indented blocks."""
     spans = {re.sub(r"\s+", " ", span) for span in re.findall(r"`([^`]+)`", prose(text))}
     return spans | set(re.findall(r"^ {4}\S.*$", prose(text), re.MULTILINE))
 
@@ -117,7 +117,7 @@ def test_both_link_each_other_below_the_title(english: Path, chinese: Path):
 
 @each_pair
 def test_commands_and_outputs_are_the_same(english: Path, chinese: Path):
-    """Byte for byte, the comments of a script among them, and so are the comments that say what is not run."""
+    """Byte for byte, the comments of a script among them, and so are the comments about blocks that are not run."""
     of_english, of_chinese = (
         [(one.language, one.text, one.comment, one.expected) for one in blocks(page.read_text(encoding="utf-8"))]
         for page in (english, chinese)

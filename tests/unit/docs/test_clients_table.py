@@ -1,4 +1,4 @@
-"""The table in docs/clients.md is that of the last ``make clients``, whose tests and versions are still the same.
+"""The table in docs/clients.md comes from the last ``make clients``, whose tests and versions are still the same.
 
 Whether clients still work is seen by those tests alone; here is held what can be seen without a cluster or network.
 """
@@ -23,7 +23,7 @@ KAFKAJS = json.loads((ROOT / "tests/clients/js/package.json").read_text(encoding
 
 
 def pinned(client: str) -> set[str]:
-    """Return the versions of a client that the repository pins; none for a program of the machine."""
+    """Return the pinned versions of a client; none for a program of the machine."""
     package = {"Python: ": client.removeprefix("Python: "), "Spark: ": "pyspark"}
     for start, name in package.items():
         if client.startswith(start):

@@ -1,4 +1,4 @@
-"""What is installed: light by default, typed, and under names that no other project uses."""
+"""The installed package: light by default, typed, and under names that no other project uses."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def test_a_plain_install_is_light():
 
 
 def test_only_names_of_our_own_are_installed():
-    """Top-level names: `proto` is that of proto-plus, `client` may be anybody's."""
+    """Top-level names: `proto` belongs to proto-plus, `client` may be anybody's."""
     for path in PROJECT["tool"]["hatch"]["build"]["only-include"]:
         name = Path(path).name.removesuffix(".py")
         assert name.startswith("tidegauge") or name == "pyspark_tidegauge", f"{name} would be a top-level name"

@@ -123,7 +123,7 @@ def test_the_command_line_page_has_every_verb_and_every_tool_of_kafkas_a_verb_th
 
 
 def test_the_name_of_a_tool_of_kafkas_leads_to_a_verb_of_its_row():
-    """What the cheat sheet promises: given such a name, `tidegauge` names the verbs for it."""
+    """The cheat sheet's promise: given such a name, `tidegauge` names the verbs for it."""
     verbs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["tidegauge.verbs"]
     sheet = (ROOT / "docs/kafka-tools.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:3] for line in sheet.splitlines() if line.startswith(("| `kafka-", "| `kcat"))]

@@ -54,7 +54,7 @@ def test_the_recording_is_whole_where_nothing_moves():
 
 
 def test_the_drawn_failover_shows_its_last_moment_where_nothing_moves():
-    """What was seen earlier only is hidden outside of the animations, which begin where motion is not unwanted."""
+    """Earlier moments are hidden outside of the animations, which begin where motion is not unwanted."""
     text = DRAWN.read_text(encoding="utf-8")
     still, _, motion = text.partition("@media (prefers-reduced-motion:no-preference)")
     hidden = re.search(r"^(\.t\d+(?:,\.t\d+)*)\{opacity:0\}$", still, re.MULTILINE)

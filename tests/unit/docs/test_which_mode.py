@@ -1,4 +1,4 @@
-"""docs/which-mode.md: its tables are those of scenarios, labs and tests, and each test that they name is there."""
+"""docs/which-mode.md: its tables match scenarios, labs and tests, and each test that they name is there."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_second_process_with_the_same_id_fences_the_first() -> None:
 
 def test_a_coordinator_that_dies_after_its_decision_has_a_successor_that_writes_the_markers() -> None:
     coordinator = transaction(played("I1.B1.P1-1"))["coordinator"]
-    # The marker's link is partitioned, so that the decision stands without its marker when the coordinator dies.
+    # The marker's link is partitioned, so that the decision has no marker when the coordinator dies.
     session = played(f"I1.B1.P1-1.x{coordinator}-0.C1")
     assert transaction(session)["state"] == "PrepareCommit"
     do(session, f"k{coordinator}")
@@ -102,7 +102,7 @@ def test_a_coordinator_that_dies_after_its_decision_has_a_successor_that_writes_
 
 
 def deliver(session: Session, *, but: str = "never") -> None:
-    """Deliver what is in flight and what follows, for a second; a message that begins with ``but`` is lost instead."""
+    """Deliver messages and their consequences, for a second; one that begins with ``but`` is lost instead."""
     for _ in range(20):
         while flying := [one for one in session.cluster.post.in_flight() if not session.cluster.obstacle(one)]:
             do(session, f"{'l' if flying[0].text.startswith(but) else 'd'}{flying[0].number}")
@@ -179,6 +179,6 @@ def test_a_schedule_with_transactions_and_groups_is_replayed_to_the_last_message
 
 
 def test_a_loss_of_power_may_take_what_coordinators_have_written() -> None:
-    """Records of internal partitions have no number of a client; what is lost of them is no defect of the page."""
+    """Records of internal partitions have no number of a client; a loss of them is no defect of the page."""
     session = played("c1.x1-2.e1.R1.i8-0.G4.w2.R1.w0", "i2u1g1")
     assert not session.cluster.has_ended

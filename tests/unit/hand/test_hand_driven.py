@@ -46,7 +46,7 @@ def in_flight(cluster: HandDriven, kind: str) -> list[Any]:
     return [one for one in cluster.post.in_flight() if one.kind == kind]
 
 
-# What follows by itself
+# Consequences
 
 
 def test_a_batch_reaches_all_replicas_and_is_committed_on_each() -> None:
@@ -283,7 +283,7 @@ def test_a_schedule_is_read_as_it_was_written(schedule: Schedule) -> None:
 @settings(deadline=None, max_examples=examples(60))
 @given(schedules())
 def test_no_actions_break_the_cluster_and_the_same_give_the_same_history(schedule: Schedule) -> None:
-    """Whatever a person presses: an action is done or refused by a sentence. What was done is replayed exactly."""
+    """For any presses of a person: an action is done or refused by a sentence. Done actions are replayed exactly."""
     session = Session()
     session.request(json.dumps({"op": "begin", "settings": {}}))
     session.play(Schedule(schedule.settings))

@@ -21,7 +21,7 @@ EACH = pytest.mark.parametrize("exercise", exercises(), ids=lambda one: one["nam
 
 
 def broken_by(code: str) -> str:
-    """What the page would find within its 200 schedules; a fault is none of it."""
+    """Return the invariant that the page would find broken, if any."""
     own = OwnRules(code)
     flaw = standstill(own)
     for seed in range(0, 200, MOST_AT_ONCE):

@@ -1,4 +1,4 @@
-"""The verdict on acknowledged records: what is lost, since which action, by which rule; and that nothing is lost."""
+"""The verdict on acknowledged records: lost ones, since which action, by which rule; and that nothing is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def of_story(name: str) -> dict[str, Any]:
 
 
 def test_a_lost_record_is_named_with_its_action_and_the_rule_that_lost_it() -> None:
-    """KIP-101: a follower that truncates to its own high watermark loses what was committed."""
+    """KIP-101: a follower that truncates to its own high watermark loses committed records."""
     lost = of_story("tour")["view"]["verdict"][0]
     assert (lost["kind"], lost["values"], lost["acks"], lost["by"], lost["rule"]) == (
         "lost",

@@ -120,7 +120,7 @@ def failing(output: str, directory: Path, bootstrap_server: str | None) -> None:
 def test_commands_of_the_client_library_mean_the_cluster_that_the_verb_was_given(
     words: list[str], talk: str, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What no address can reach, such as a process, and what has a cluster of its own stay as they are."""
+    """Commands about things that no address can reach, such as a process, or about another cluster are unchanged."""
     monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
     monkeypatch.delenv("TIDEGAUGE_BOOTSTRAP_SERVER", raising=False)
     said = CliRunner().invoke(failing, words)

@@ -1,4 +1,4 @@
-"""``up``, ``down`` and ids on the command line, without any process: what is printed, and what is judged first."""
+"""``up``, ``down`` and ids on the command line, without any process: their output, and their first checks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_every_pasted_command_is_one_that_the_command_line_reads(tmp_path: Path)
 
 
 def test_down_of_nothing_is_done(tmp_path: Path) -> None:
-    """What is so already is done (docs/command-line.md)."""
+    """Repeating a verb is no error (docs/command-line.md)."""
     for arguments in ([], ["--purge"]):
         done = CliRunner().invoke(down, arguments)
         assert (done.exit_code, done.stdout) == (0, "")

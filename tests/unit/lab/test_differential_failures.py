@@ -227,7 +227,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def transactions(clients: Any) -> tuple[Any, Eyes]:
-    """Return hands on a cluster with two open transactions in a partition; its coordinator has the one of RUNNING."""
+    """Return hands on a cluster with two open transactions, one known to the coordinator."""
 
     def described(request: Any) -> Any:
         [name] = request.transactional_ids

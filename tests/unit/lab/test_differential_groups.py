@@ -1,4 +1,4 @@
-"""The comparison of what kafka-consumer-groups prints: nothing but what is the same passes."""
+"""The comparison of kafka-consumer-groups' output: only equal output passes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def partition(number: int, leader: int) -> metadata_pb2.PartitionMetadata:
 
 
 def said(controller: int, epoch: int) -> ClusterInfo:
-    """What a broker says: broker 1 leads orders-0, and broker 2 the group's partition of three."""
+    """Return a broker's view: 1 leads orders-0, 2 the group's partition."""
     mine = partition_of("g", 3)
     offsets = [partition(number, 2 if number == mine else 0) for number in range(3)]
     topics = [

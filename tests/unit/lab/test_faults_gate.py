@@ -383,7 +383,7 @@ async def test_an_error_means_the_requests_of_its_caller_topic_partition_and_gro
 
 
 async def test_a_stream_of_fetches_is_about_its_partitions_until_they_are_forgotten(broker):
-    """Also where it named them while nothing was in force."""
+    """Also if it named them while nothing was in force."""
     at = {"topic": "t", "partition": 0}
     first = fetch_pb2.ReplicaFetchRequest(request_id=1, partitions=[fetch_pb2.FetchPartition(**at)])
     second = fetch_pb2.ReplicaFetchRequest(request_id=2)

@@ -1,4 +1,4 @@
-"""What a broker in KRaft mode sends to controllers meets the faults in that broker, and no other ones."""
+"""Requests of a broker in KRaft mode to controllers meet the faults in that broker, and no other ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class World:
         self.lab = ControllersLab(self.faults, lambda _: DISK)
 
     async def begin(self) -> None:
-        await self.lab.start(Nodes(), lambda _: None)  # type: ignore[arg-type] # has what is asked
+        await self.lab.start(Nodes(), lambda _: None)  # type: ignore[arg-type] # has the methods used
 
     async def ask(self, key: int = apis.BROKER_HEARTBEAT, address: str = "127.0.0.1:9392", limit: float = 9.0) -> Any:
         return await self.lab.open_channel(address, "1").request(key, BEAT, limit)
@@ -188,7 +188,7 @@ class Combined:
 
 
 async def test_a_node_with_both_roles_is_parted_as_a_controller_and_as_a_broker(world: World) -> None:
-    """Who sends is known by the kind of request: a process with both roles sends both kinds."""
+    """The sender is known by the kind of request: a process with both roles sends both kinds."""
     combined = Combined(world)
     number = put(world.faults, ISOLATE, from_="controllers", direction="in")
     assert not await combined.arrives(VOTE, "raft-client-3000")

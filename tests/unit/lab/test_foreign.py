@@ -41,7 +41,7 @@ def test_a_free_directory_and_one_that_was_never_used_are_nobodys(tmp_path: Path
 
 
 def test_a_locked_directory_of_a_broker_that_is_down_is_anothers(tmp_path: Path, locked: list[Path]) -> None:
-    """Also where one of several log directories is."""
+    """Also if one of several log directories is."""
     second = layout.broker_data(tmp_path, 1).parent / "data-2"
     second.mkdir()
     (second / ".lock").touch()

@@ -140,7 +140,7 @@ def test_the_guards_lock_is_that_of_all_commands() -> None:
 
 
 def test_a_guard_and_the_other_commands_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule 4. Where there is no lock file, there is no cluster either, and none is made."""
+    """Rule 4. Without a lock file there is no cluster, and none is made."""
     monkeypatch.setattr(guard, "_LOCK_LIMIT_SECONDS", 0.0)
     with guard._alone(tmp_path) as is_held:
         assert not is_held

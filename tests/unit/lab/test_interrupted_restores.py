@@ -1,6 +1,6 @@
 """Snapshots and restores that are killed at any of their steps: finished or undone later (snapshots.py, rules 2 and 4).
 
-A kill is an exception that nothing catches, before a change of the file system or, where that is many changes, amid
+A kill is an exception that nothing catches, before a change of the file system or, if that is many changes, amid
 them.
 """
 
@@ -87,12 +87,12 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], last: 
 
 
 def texts(directory: Path) -> set[str]:
-    """What each directory with data holds: the word that ``cluster_in`` was given."""
+    """Return the word of ``cluster_in`` in each directory with data."""
     return {(directory / path / "t-0" / "00.log").read_text().split()[0] for path in DATA}
 
 
 def files(directory: Path) -> list[Path]:
-    """All files but those of the snapshots."""
+    """Return all files but the snapshots'."""
     found = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
     return sorted(path for path in found if path.parts[0] != layout.SNAPSHOTS)
 
@@ -154,7 +154,7 @@ def test_a_restore_that_is_killed_at_any_step_is_undone_or_finished(clusters, mo
 
 @pytest.mark.parametrize("amid", [False, True], ids=["before a step", "amid a step"])
 def test_settling_may_be_killed_at_any_step_too(clusters, monkeypatch, amid) -> None:
-    """Rule 4: of what was finished once nothing is undone, and the reverse."""
+    """Rule 4: a finished restore is never undone, and the reverse."""
     for first in range(STEPS):
         for second in range(STEPS):
             directory, file = next(clusters)

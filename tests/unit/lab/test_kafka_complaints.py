@@ -1,4 +1,4 @@
-"""Lines of Kafka's logs in mixed clusters: an act explains those of what it befalls, while it lasts, and no others."""
+"""Lines of Kafka's logs in mixed clusters: an act explains lines about its targets, while it lasts, and no others."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_fatal_fault_is_never_expected() -> None:
 
 
 def test_a_log_is_read_line_by_line(tmp_path: Path) -> None:
-    """The exception below a line belongs to it; the line before it is that of its own thread."""
+    """The exception below a line belongs to it; the line before it is its own thread's."""
     log = tmp_path / "broker-1-1.log"
     log.write_text(
         "2030-01-01T12:00:00.001 [a] INFO kafka.server.A - first of a\n"

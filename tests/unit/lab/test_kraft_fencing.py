@@ -1,4 +1,4 @@
-"""Which registration the lab has fenced: the last one in the broker's event log, whatever else stands there."""
+"""Which registration the lab has fenced: the last one in the broker's event log, whatever other events there are."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def test_cluster_json_brings_the_quorum_back_and_a_strangers_is_checked(tmp_path
 
 
 def test_a_controllers_file_is_one_that_a_controller_reads(tmp_path: Path) -> None:
-    """Each node gets the settings that it knows, one node's own before those of all; a typing error is refused."""
+    """Each node gets the settings that it knows, one node's own before the common ones; a typing error is refused."""
     settings = {
         "controller.quorum.fetch.timeout.ms": "700",
         "3001:controller.quorum.fetch.timeout.ms": "900",

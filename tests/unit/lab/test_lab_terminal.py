@@ -1,4 +1,4 @@
-"""A lab's page in a terminal: prose within 80 columns, and commands that can be pasted as they stand."""
+"""A lab's page in a terminal: prose within 80 columns, and commands that can be pasted unchanged."""
 
 from __future__ import annotations
 

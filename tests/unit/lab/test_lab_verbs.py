@@ -1,4 +1,4 @@
-"""``tidegauge lab``: what is refused before anything is started or deleted, and what is shown without a cluster."""
+"""``tidegauge lab``: refusals before anything is started or deleted, and output without a cluster."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_page_is_taken_apart_without_its_comments():
 def test_tab_completes_names_of_labs_and_scenarios(
     words: tuple[str, ...], begin: str, completed: list[tuple[str, str]]
 ) -> None:
-    """docs/install.md; where no scenario begins so, the shell completes files."""
+    """docs/install.md; if no scenario begins so, the shell completes files."""
     found = ShellComplete(root, {}, "tidegauge", "_TIDEGAUGE_COMPLETE").get_completions(list(words), begin)
     assert [(one.type, one.value) for one in found] == completed
 

@@ -77,7 +77,7 @@ def test_an_archived_record_passes_once_all_others_are_accepted():
     assert said("poison-record", story.evidence(**orders()))[0] is False
 
 
-# 18. What a new leader knows
+# 18. The knowledge of a new leader
 
 
 def test_what_a_dead_leader_alone_knew_is_delivered_again_and_what_was_written_is_not():

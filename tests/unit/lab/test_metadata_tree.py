@@ -71,7 +71,7 @@ def test_damage_before_the_end_and_missing_records_are_errors_that_name_the_file
 
 
 def test_a_snapshot_comes_before_the_log(tmp_path: Path) -> None:
-    """Retired and unfinished snapshots, and that of the first voters, are passed over."""
+    """Retired and unfinished snapshots, and the first voters', are passed over."""
     snapshot = of_kafka(SNAPSHOT)
     names = [SNAPSHOT, f"{SNAPSHOT}.deleted", f"{SNAPSHOT}.part", "00000000000000000000-0000000000.checkpoint"]
     files = [(name, snapshot if name == SNAPSHOT else b"") for name in names]

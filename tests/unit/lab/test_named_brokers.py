@@ -31,7 +31,7 @@ class Brokers(Switches):
 
 
 def metadata() -> metadata_pb2.MetadataResponse:
-    """Return metadata of the brokers 0 and 1, an Apache Kafka broker 3, and a dead broker 4 with a replica."""
+    """Return metadata of brokers 0 and 1, a Kafka broker 3, and a dead 4."""
     return metadata_pb2.MetadataResponse(
         brokers=[common_pb2.BrokerEndpoint(broker_id=one) for one in (0, 1)],
         brokers_without_listener=[common_pb2.BrokerEndpoint(broker_id=3)],

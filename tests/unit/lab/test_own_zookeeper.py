@@ -132,7 +132,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 
 def test_the_image_takes_the_jars_that_the_lab_starts() -> None:
-    """docker/take_jars.py runs where nothing of Tidegauge is installed, so it has the list a second time."""
+    """docker/take_jars.py runs without Tidegauge installed, so it has the list a second time."""
     path = Path(__file__).parents[3] / "docker" / "take_jars.py"
     spec = importlib.util.spec_from_file_location("take_jars", path)
     assert spec is not None

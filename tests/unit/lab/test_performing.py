@@ -30,7 +30,7 @@ VALUES = {
 
 
 class FakeCluster:
-    """Records what was asked of its processes."""
+    """Records the requests to its processes."""
 
     file = SimpleNamespace(mode="zookeeper")
     has_sessions = True
@@ -62,7 +62,7 @@ class FakeCluster:
 
 
 class FakeSwitches:
-    """Records what was asked of the brokers."""
+    """Records the requests to the brokers."""
 
     def __init__(self, cluster) -> None:
         self.cluster = cluster

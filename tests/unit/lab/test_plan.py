@@ -1,4 +1,4 @@
-"""What a cluster consists of at the first ``up`` and what a later one may change."""
+"""The plan of a cluster at the first ``up``, and changes by a later one."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_requested_zookeeper_port_is_taken_as_it_is_or_refused() -> None:
     with pytest.raises(TidegaugeError, match="port 22181 of ZooKeeper is in use"):
         first_plan(HOME, Wanted(zookeeper_port=22181), free=lambda port: port != 22181)
     for first in ("base_port", "kafka_port"):
-        with pytest.raises(TidegaugeError, match="is that of broker 1"):
+        with pytest.raises(TidegaugeError, match="belongs to broker 1"):
             made(**{first: 20000}, zookeeper_port=20001)
     with pytest.raises(TidegaugeError, match="only the cluster's own gets one"):
         made(zookeeper="one:2181", zookeeper_port=22181)

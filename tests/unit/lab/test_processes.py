@@ -52,7 +52,7 @@ def test_a_dying_process_is_dead_with_its_last_thread() -> None:
 
 
 def test_a_process_with_one_running_thread_is_not_paused_yet() -> None:
-    """SIGSTOP has its effect when the last thread stands."""
+    """SIGSTOP has its effect when the last thread has stopped."""
     assert not ProcessFacts("1", "TTR").paused
 
 

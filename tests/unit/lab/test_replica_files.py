@@ -1,4 +1,4 @@
-"""What a replica's files say without their broker, whatever a kill or a power loss has left."""
+"""A replica's files read without their broker, after any kill or power loss."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ ERROR = {"keys": ["Produce"], "error": "NOT_ENOUGH_REPLICAS", "count": -1}
     ],
 )
 def test_every_field_that_is_given_must_fit(narrowed: dict[str, Any], one: GatedRequest, means: bool):
-    """A rule means both wires; the lab's own requests and those of brokers are no client's."""
+    """A rule means both wires; the lab's own requests and brokers' are no client's."""
     assert is_affected(table(ERROR | narrowed), one) == means
 
 
@@ -236,7 +236,7 @@ def faulty(*faults: lab_pb2.LabFault) -> tuple[LabGate, FaultTable, RuleTable]:
 
 
 async def test_the_journal_has_what_a_fault_affects_without_any_rule():
-    """What arrived and what was done to it: whoever did it. A request that no fault affects needs a rule."""
+    """Arrivals, and the effects of any fault on them. A request that no fault affects needs a rule."""
     away = lab_pb2.NetworkFault(plane=lab_pb2.LAB_PLANE_CLIENTS, direction=lab_pb2.LAB_DIRECTION_IN)
     gate, known, rules = faulty(
         lab_pb2.LabFault(error=lab_pb2.ErrorFault(rpc="Produce", error=19, times=1, skip=1)),

@@ -1,4 +1,4 @@
-"""Rules for requests meet both wires: Tidegauge's own clients, which speak gRPC, as those of Kafka's protocol."""
+"""Rules for requests meet both wires: Tidegauge's own clients, which speak gRPC, and Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_the_apis_that_only_kafkas_protocol_has_are_those_without_an_rpc() -> No
 
 
 def test_each_rpc_of_gRPC_stands_in_one_row_at_most_and_none_stands_there_that_gRPC_lacks() -> None:  # noqa: N802
-    """An RPC that gRPC has alone is in no row: those of followers, and what describes replicas."""
+    """An RPC that gRPC has alone is in no row: followers' RPCs, and the description of replicas."""
     named = [rpc for api in APIS.values() for rpc in api.rpcs]
     alone = {"DescribeReplicas", "ReadReplica", "ReplicaFetch", "ReplicaOffsetsForLeaderEpoch"}
     assert sorted([*named, *alone]) == sorted(METHODS)

@@ -1,4 +1,4 @@
-"""What a scenario compares, and the walk-through's table (docs/scenarios.md): each difference is convicted."""
+"""Comparisons of a scenario, and the walk-through's table (docs/scenarios.md): each difference is convicted."""
 
 from __future__ import annotations
 

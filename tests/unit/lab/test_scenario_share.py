@@ -27,7 +27,7 @@ MOVED = TidegaugeError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it moved")
 
 
 class Member:
-    """Gives what the test says, one fetch after the other, and notes what is acknowledged."""
+    """Gives the test's records, one fetch after the other, and notes acknowledgements."""
 
     member_id, group_id, at = "a", "q", AT
 
@@ -199,7 +199,7 @@ def test_an_offset_that_cannot_be_altered_fails_its_step_unless_that_is_expected
 
 
 def test_what_members_were_given_and_have_said_is_judged(tmp_path: Path) -> None:
-    """The history is that of docs/histories.md."""
+    """The history has the format of docs/histories.md."""
     again = Member([Delivered(0, "m1", 1)], MOVED, [Delivered(0, "m1", 1)])
     played = player(again, history=tmp_path / "h.jsonl")
     played.do(share_steps.BeginShareGroup(line=1, group="q", offset=0))
@@ -214,7 +214,7 @@ def test_what_members_were_given_and_have_said_is_judged(tmp_path: Path) -> None
     played.close()
 
 
-# What is true
+# Facts
 
 LED = LedShare("q", AT, "active", 2, 1, 3, 6, 1, (Records(3, 4, "acquired", 1, "a"), Records(5, 5, "archived", 5)))
 KEPT = KeptShare("q", AT, 0, 1, 2, -1, 0, (Records(5, 5, "archived", 5),))

@@ -189,7 +189,7 @@ def test_the_last_line_counts_in_singular_and_plural(expectations: int, words: s
 
 
 def test_the_mode_of_a_run_is_asked_for_or_given_by_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--zookeeper would have no effect on a cluster without ZooKeeper; what is of ZooKeeper alone says so."""
+    """--zookeeper would have no effect on a cluster without ZooKeeper; a scenario of ZooKeeper alone says so."""
     monkeypatch.delenv("TIDEGAUGE_MODE", raising=False)
     for words in (["elr-saves"], ["loss-cured", "--kraft"]):
         refused = CliRunner().invoke(scenario, ["run", *words, "--zookeeper", "127.0.0.1:2181"])

@@ -148,7 +148,7 @@ def test_json_is_yaml(document: dict[str, Any], indent: int | None) -> None:
 
 
 def block(value: Any, depth: int) -> str:
-    """A value as a block, the way people write it; the twin of what is read."""
+    """Return a value as a block; the twin of the reader."""
     pad = "  " * depth
     if isinstance(value, dict) and value:
         return "".join(

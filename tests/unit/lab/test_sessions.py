@@ -63,7 +63,7 @@ def note(directory: Path, broker_id: int) -> FakeZooKeeper:
 
 @contextmanager
 def server(session_in_response: int) -> Iterator[tuple[str, list[bytes]]]:
-    """Accept one connection, respond as ZooKeeper does to a ConnectRequest, and close; give what was received."""
+    """Accept one connection, respond as ZooKeeper does to a ConnectRequest, and close; yield the received bytes."""
     received: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(30)  # a caller that does not connect fails its test
@@ -81,7 +81,7 @@ def server(session_in_response: int) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def test_a_broker_notes_each_of_its_sessions_for_its_owner_alone(tmp_path: Path) -> None:
-    """Whoever has id and password may end the session; a lost one stays noted until there is another."""
+    """A client with id and password may end the session; a lost one stays noted until there is another."""
     directory = tmp_path / "cluster"
     make_cluster(directory, "127.0.0.1:1")
     fake = note(directory, 0)

@@ -130,7 +130,7 @@ def test_a_wrong_way_to_name_a_broker_is_a_usage_error(verb: click.Command, argu
     "arguments", [["1", "orders-0"], ["orders-0", "1"], ["--controller", "orders-0"], ["leader-of:a-1", "orders-0"]]
 )
 def test_a_partition_to_sync_stands_beside_each_form_of_its_broker(arguments: list[str], tmp_path: Path) -> None:
-    """The arguments are read: what is missing is the cluster."""
+    """The arguments are read: only the cluster is missing."""
     done = CliRunner().invoke(sync, [*arguments, "--dir", str(tmp_path)])
     assert done.exit_code == 1
     assert "Traceback" not in done.output

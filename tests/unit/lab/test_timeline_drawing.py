@@ -171,7 +171,7 @@ def test_folded_rows_show_no_high_watermark_above_a_log_end_offset() -> None:
 
 
 def test_roles_are_known_although_they_are_filtered_out() -> None:
-    """The arrow of a fetch's response begins at the leader, whatever is shown."""
+    """The arrow of a fetch's response begins at the leader, whichever events are shown."""
     root = picture(story(), Choice(kinds=frozenset({"log_end_offset"})))
     arrows = [one for one in root.iter(f"{SVG}line") if one.get("stroke-width") == "1.3"]
     assert [one.get("x1") for one in arrows] == [_x(root, "clients"), _x(root, "broker 0")]

@@ -1,6 +1,6 @@
-"""What a verb imports is what a person waits for at each Tab and each step of a lab: a table of limits.
+"""A person waits for a verb's imports at each Tab and each step of a lab: a table of limits.
 
-The numbers are modules of the whole process, a twentieth above what is loaded today; a verb that needs more says why
+The numbers are modules of the whole process, a twentieth above today's; a verb that needs more says why
 in the commit that raises its row.
 """
 
@@ -35,7 +35,7 @@ LIMITS: dict[str, tuple[int, tuple[str, ...]]] = {
     "timeline": (525, ("yaml", "tidegauge_broker.log.partition_log", *RECORDS)),
     "kill": (550, ("yaml", "tidegauge_broker.log.partition_log", *RECORDS)),
 }
-"""By verb: the most modules, and what is not among them; ``--help`` of a verb loads what the verb does."""
+"""By verb: the most modules, and excluded ones; ``--help`` of a verb loads what the verb does."""
 
 
 @pytest.mark.parametrize("verb", LIMITS)

@@ -1,4 +1,4 @@
-"""What brokers, events and views say has a sentence in Chinese on the page play (sentences_zh.yaml, chinese.js)."""
+"""Sentences of brokers, events and views have a translation on the page play (sentences_zh.yaml, chinese.js)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEAKING = [HAND / f"{one}.py" for one in ("driven", "applications", "consumer_m
 NOTATION = re.compile(
     r"(HW|LEO|LSO|ISR) \S+ -> \S+( \(\w+\))?|\w+\(.*\)|\w+ response\(.*\)|[\w-]+|broker \d", re.DOTALL
 )
-"""What has no words: watermarks, requests and their responses, names."""
+"""Texts without words: watermarks, requests and their responses, names."""
 
 
 is_known = TRANSLATION.knows
@@ -63,7 +63,7 @@ def test_every_translation_is_chinese_and_uses_what_the_sentence_has() -> None:
 
 
 def test_a_broken_invariant_is_known_in_chinese() -> None:
-    """Whatever is said in Violation(name, words) of the checker that looks on (simulator/checker.py)."""
+    """All texts in Violation(name, words) of the checker that looks on (simulator/checker.py)."""
     said = [
         "StrongIsr: broker 0 is in the ISR and has nothing at offset 1, where a record of epoch 0 (m2) was committed",
         "LogMatchingHw: broker 1 (high watermark 2) has a record of epoch 1 (m3) at offset 1, where "

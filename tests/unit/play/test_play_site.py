@@ -81,7 +81,7 @@ def test_every_word_is_there_in_both_languages() -> None:
 
 
 def test_nothing_of_another_origin_is_named(stand_in: Path) -> None:
-    """No address but those of XML's and SVG's names; the policy would refuse it."""
+    """No address but XML's and SVG's names; the policy would refuse it."""
     for name, content in site_files(stand_in).items():
         if not name.startswith("runtime/") and name.endswith((".js", ".html", ".css")):
             found = set(re.findall(r"https?://[^\s\"'`<)]+", content.decode()))

@@ -1,4 +1,4 @@
-"""What ``wait_group`` waits for, and what it says is true instead."""
+"""The condition of ``wait_group``, and the actual state that it reports."""
 
 from __future__ import annotations
 

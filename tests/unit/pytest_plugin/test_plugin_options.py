@@ -14,7 +14,7 @@ from tidegauge_lab.pytest_plugin.plugin import read_options, read_settings, topi
 
 
 def options_of(tmp_path: Path, ini: str, *arguments: str) -> TidegaugeOptions:
-    """What the plugin reads in a project with this ini."""
+    """Return the plugin's options in a project with this ini."""
     (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}")
     config = pytest.Config.fromdictargs(
         {}, ["--rootdir", str(tmp_path), "-c", str(tmp_path / "pytest.ini"), *arguments]

@@ -16,7 +16,7 @@ from tidegauge_lab.switches import Fault, Switches
 
 
 class Cluster(AsyncCluster):
-    """Brokers 0 and 1, of which one does not end its faults; notes what is done to processes."""
+    """Brokers 0 and 1, of which one does not end its faults; notes the faults of processes."""
 
     def __init__(self, problem: ErrorCode, state_of_1: ProcessState = ProcessState.UP) -> None:
         self.done: list[str] = []

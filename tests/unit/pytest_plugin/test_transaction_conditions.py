@@ -1,4 +1,4 @@
-"""What ``wait_transaction`` waits for, and what it says when that does not come."""
+"""The condition of ``wait_transaction``, and its sentence when that does not come."""
 
 from __future__ import annotations
 

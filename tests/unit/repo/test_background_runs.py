@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# What a child process of a test does with a Ctrl-C: POSIX hands on an ignored signal, not a handler (execve(2)).
+# A child process's disposition of Ctrl-C: POSIX hands on an ignored signal, not a handler (execve(2)).
 CHILD = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
 TEST = (
     f"import subprocess, sys\n\ndef test_child():\n    assert subprocess.call([sys.executable, '-c', {CHILD!r}]) == 0\n"

@@ -72,7 +72,7 @@ class _Consumer:
 
 
 def test_a_reader_asks_librdkafka_for_no_more_than_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``consume`` waits until it has as many as it was asked for: beyond what is read, that would be its timeout."""
+    """``consume`` waits until it has as many as it was asked for: beyond the last record, until its timeout."""
     monkeypatch.syspath_prepend(str(BENCH))
     consumer = _Consumer()
     importlib.import_module("librdkafka").read(consumer, [0], 25_000)
@@ -107,7 +107,7 @@ def test_what_readers_read_is_written_a_batch_to_each_partition_by_turns(monkeyp
 
 
 def test_wide_tables_have_a_row_for_each_workload_and_count_what_is_no_loss(table: Any) -> None:
-    """Medians of the rounds; what was measured on one side alone has no ratio."""
+    """Medians of the rounds; a measure on one side alone has no ratio."""
     wide = importlib.import_module("wide")
     figures = [
         ("100 B", table.TOOL_PRODUCE, "us", (10, 30, 20)),

@@ -1,4 +1,4 @@
-"""What a docstring lists under Attributes and Args is there: a renamed attribute leaves no former name behind."""
+"""Names that a docstring lists under Attributes and Args exist: a renamed attribute leaves no former name behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENTRY = re.compile(r"(?P<names>`*\**\w+`*(?:, `*\**\w+`*)*):\s")
 
 
 def listed(docstring: str, section: str) -> list[str]:
-    """Return the names that a section of a docstring explains, each line of its first indentation one or several."""
+    """Return the names that a section of a docstring explains."""
     names: list[str] = []
     lines = iter(docstring.splitlines())
     if not any(line == f"{section}:" for line in lines):
@@ -26,7 +26,7 @@ def listed(docstring: str, section: str) -> list[str]:
 
 
 def own_names(found: ast.ClassDef) -> set[str]:
-    """Return what a class has: fields, methods, and what is set or asked of ``self``."""
+    """Return a class's names: fields, methods, and attributes of ``self``."""
     names: set[str] = set()
     for node in ast.walk(found):
         match node:
@@ -45,7 +45,7 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def defined(parent: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the classes and functions of a module, and those of its classes."""
+    """Yield the classes and functions of a module and of its classes."""
     for node in parent.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
@@ -56,7 +56,7 @@ def defined(parent: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.Fu
 def untrue(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and name of what a docstring lists and its class or function does not have.
 
-    Attributes of a base class are listed where it is one of another module: only classes without bases are judged by
+    Attributes of a base class are listed if it is one of another module: only classes without bases are judged by
     their attributes, and tuples and dataclasses, which have their fields in themselves.
     """
     for node in defined(tree):

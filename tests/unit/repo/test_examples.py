@@ -1,4 +1,4 @@
-"""What the examples promise: a file fits a screen or three, and names no path of this repository."""
+"""The examples' promise: a file fits a screen or three, and names no path of this repository."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def imports(*packages: str, in_annotations: bool) -> dict[str, set[str]]:
 
 
 def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
-    """Return the sets of modules each of which reaches all others of its set."""
+    """Return the sets of modules that reach each other."""
     reached: dict[str, set[str]] = {}
     for name in edges:
         found, waiting = set[str](), [name]

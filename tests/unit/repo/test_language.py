@@ -78,7 +78,7 @@ TEXT_TOKENS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MID
 
 
 def replaced_word(line: str, allowed: Collection[str] = ()) -> str | None:
-    """Return what a line says in a word of its own, and what the glossary says instead."""
+    """Return a line's replaced word, and the glossary's."""
     for word in WORDS.finditer(RIGHT_ENGLISH.sub("", line)):
         if word[0].lower() not in allowed:
             return f"not {word[0]!r} but {REPLACED_WORDS[word[0].lower()]!r}"
@@ -191,7 +191,7 @@ def test_a_shipped_scenario_has_one_word_for_one_thing(path: Path) -> None:
 
 
 NOT_IN_NAMES = set(REPLACED_WORDS) - {"cut", "cuts", "cutting", "gone", "under way"}
-"""Names leave these to their English senses: a cut of a file's bytes, what is gone from a set."""
+"""Names leave these to their English senses: a cut of a file's bytes, an element gone from a set."""
 
 NAMES_THAT_SCRIPTS_USE = {
     "lab/tidegauge_lab/scenario/group_steps.py: answer",

@@ -1,4 +1,4 @@
-"""What only Linux has is used in few places, each of which says what happens elsewhere.
+"""Features that only Linux has are used in few places, each of which says what happens elsewhere.
 
 A new place goes into the table with what it does on macOS, or asks a place that is there.
 """

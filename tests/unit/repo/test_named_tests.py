@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 FIDELITY = ROOT / "docs" / "fidelity.md"
 SCENARIOS = ROOT / "lab" / "tidegauge_lab" / "scenario" / "files"
 TRAPS = 10
-"""What is most easily got wrong, by number."""
+"""Number of the rules most easily got wrong."""
 HELD_BY_NOTHING = "no test can hold what is not there"
 
 

@@ -1,4 +1,4 @@
-"""What prose names is there: paths and tests in pages, parameters and functions in docstrings and comments."""
+"""Names in prose exist: paths and tests in pages, parameters and functions in docstrings and comments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.repo.test_named_tests import names_of_tests
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("proto", "broker", "controller", "client", "spark_jobs", "lab", "proof", "tests", "tools", "bench")
 HISTORY = "CHANGELOG.md"
-"""Names what was there at the time."""
+"""Names things of its time."""
 OF_OTHERS = {"compatibility.md", "scenarios.md"}
 PATH = re.compile(
     rf"(?<![\w./*<-])(?:{'|'.join(PACKAGES)}|docs|examples|docker)/[\w./-]*\w\.(?:py|md|json|txt|html|sh|yml|gz)\b"
@@ -38,7 +38,7 @@ def pages() -> Iterator[Path]:
 
 
 def test_every_path_that_a_page_names_exists() -> None:
-    """Also one that stands in no link and between no backticks."""
+    """Also one in no link and between no backticks."""
     gone = [
         f"{page.relative_to(ROOT)}: {path}"
         for page in pages()
@@ -49,7 +49,7 @@ def test_every_path_that_a_page_names_exists() -> None:
 
 
 def test_every_test_that_a_page_names_exists() -> None:
-    """In pages that name ours: guides invent some for the reader, and one page names those of other suites."""
+    """In pages that name ours: guides invent some for the reader, and one page names other suites' tests."""
     there = names_of_tests()
     gone = [
         f"{page.relative_to(ROOT)}: {name}"
@@ -64,7 +64,7 @@ def test_every_test_that_a_page_names_exists() -> None:
 def test_every_name_between_backquotes_exists() -> None:
     """A parameter that was renamed lives on in prose otherwise. Kafka's own names are in camel case, ours are not.
 
-    Names of one word are left out: they stand in prose, too.
+    Names of one word are left out: they are in prose, too.
     """
     texts = {
         path: path.read_text(encoding="utf-8") for path in tracked() if path.suffix in CODE or path.name == "Makefile"

@@ -1,4 +1,4 @@
-"""Outside suites: how their reports are read, what is repeated, and what docs/compatibility.md says of it."""
+"""Outside suites: how their reports are read, which tests are repeated, and the page docs/compatibility.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_report_of_pytest_has_one_result_for_each_test(results: Any) -> None:
-    """A test that passes and fails in its teardown stands there twice, and has failed; a reason is one line."""
+    """A test that passes and fails in its teardown is there twice, and has failed; a reason is one line."""
     report = """<testsuites><testsuite>
     <testcase classname="tests.test_a.TestA" name="test_good" time="1.5"/>
     <testcase classname="tests.test_a" name="test_bad"><failure message="assert 1 == 2&#10;more"/></testcase>
@@ -66,7 +66,7 @@ def test_a_go_test_that_has_no_end_has_failed(results: Any) -> None:
 
 
 def test_librdkafka_s_runner_is_read_line_by_line(results: Any) -> None:
-    """A failure ends it with an assertion, before its table of results; colours and other lines stand in between."""
+    """A failure ends it with an assertion, before its table of results; colours and other lines come in between."""
     output = """\x1b[0m\x1b[33m[0086_purge_local / 0.000s] WARN: SKIPPING TEST: Filtered due to negative test flags
 \x1b[0m\x1b[36m[0122_buffer / 0.000s] \x1b[32m====== Test 0122_buffer PASSED ======\x1b[0m
 \x1b[0m\x1b[31m### Test "0081_admin (do_test_CreateAcls:1115)" failed at 0081-admin.c:1198 at Mon 2026: ###
@@ -151,6 +151,6 @@ def test_a_suite_without_results_keeps_its_row_and_section(page: Any, results: A
 
 
 def test_the_published_page_is_of_this_form(page: Any) -> None:
-    """Its words, its rows and its list of what is not run are those of the program that writes it."""
+    """Its words, its rows and its list of left-out tests match the program that writes it."""
     published = page.PAGE.read_text(encoding="utf-8")
     assert page.rendered(published, [None] * len(page.SUITES), {}) == published

@@ -40,7 +40,7 @@ def pins(text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", [*EXTRAS_OF, "build", "pyspark"])
 def test_what_images_install_is_pinned_by_version_and_hash(name: str):
-    """`make locked` writes them; pip --require-hashes refuses what has none."""
+    """`make locked` writes them; pip --require-hashes refuses packages without one."""
     text = (ROOT / "docker" / "locked" / f"{name}.txt").read_text()
     for requirement in text.replace("\\\n", " ").splitlines():
         assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+( +--hash=sha256:[0-9a-f]{64})+", requirement)

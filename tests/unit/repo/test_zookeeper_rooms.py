@@ -1,4 +1,4 @@
-"""What of a broker and a controller names ZooKeeper outside its rooms: a second controller has to touch it.
+"""Code of a broker and a controller that names ZooKeeper outside its rooms: a second controller has to touch it.
 
 Import rules (pyproject.toml) hold who may import its rooms; this holds what speaks of it: names and texts in code, not
 in docstrings and comments. docs/kraft-and-raft.md has the list for the whole project.

@@ -64,7 +64,7 @@ def test_the_lag_is_unknown_without_a_leader_that_responds() -> None:
 
 
 def test_a_sum_without_a_partition_whose_lag_is_unknown_is_a_part_of_the_lag() -> None:
-    """Where the leader of one partition was silent the lag of the others stood there as that of the group."""
+    """If the leader of one partition is silent, the others' lag must not pass for the group's."""
     whole = groups_of([broker(0, observed())], partitions())["g"]
     assert (whole["lag"], whole["lagIsPart"]) == (6, False)
     part = groups_of([broker(0, observed())], partitions(old=True))["g"]

@@ -1,4 +1,4 @@
-"""What there is to read beside the cluster: Markdown as HTML, labs, the pages of docs (prose.py, pages.py)."""
+"""Pages beside the cluster: Markdown as HTML, labs, the pages of docs (prose.py, pages.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stories and labs of the page without a cluster: what is asked, shown and refused (stories.py, teaching.py)."""
+"""Stories and labs of the page without a cluster: requests, views and refusals (stories.py, teaching.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's colours are distinct, light and dark: contrast by WCAG 2.2 (1.4.3 text, 1.4.11 what is not text)."""
+"""The page's colours are distinct, light and dark: contrast by WCAG 2.2 (1.4.3 text, 1.4.11 other than text)."""
 
 import re
 from importlib import resources

@@ -27,7 +27,7 @@ async def _app(*_: Any) -> None:
     ids=["watch", "control"],
 )
 def test_a_second_interrupt_ends_no_server_by_force(server: uvicorn.Server) -> None:
-    """By force, what is left to close was skipped, and a traceback was the last that the verb printed."""
+    """By force, the rest of the shutdown was skipped, and a traceback was the last that the verb printed."""
     server.handle_exit(signal.SIGINT, None)
     server.handle_exit(signal.SIGINT, None)
     assert server.should_exit
@@ -53,7 +53,7 @@ class Connection(asyncio.Transport):
         self._connections.discard(self)
 
     def shutdown(self) -> None:
-        """End what is idle: a connection that has all its bytes."""
+        """End idle connections: a connection that has all its bytes."""
         if not self.unread_bytes:
             self._connections.discard(self)
 

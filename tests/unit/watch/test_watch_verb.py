@@ -1,4 +1,4 @@
-"""`tidegauge watch` where it can't begin: with options that do not go together."""
+"""`tidegauge watch` if it can't begin: with options that do not go together."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def test_the_rest_of_a_session_counts_from_when_its_owner_fell_silent():
 
 
 def test_epochs_are_stretches_of_the_log():
-    """An epoch without records stands too: a new leader without any write."""
+    """An epoch without records is shown too: a new leader without any write."""
     entries = [metadata_pb2.EpochEntry(leader_epoch=e, start_offset=o) for e, o in [(0, 0), (2, 10), (3, 30)]]
     log = replica("leader", 30, 30, log_start_offset=4, epochs=entries)
     part = view_of(Facts("data", [broker(1, replicas=[log])], ZOOKEEPER))["partitions"]["orders-0"]
@@ -288,7 +288,7 @@ def test_transactions_are_those_of_the_event_logs():
 
 @pytest.mark.parametrize("topic", ["orders", *sorted(INTERNAL_TOPICS)])
 def test_a_partition_says_whether_its_topic_is_internal(topic: str):
-    """The page proposes no internal topic for records, and has this from here: the names stand in one place."""
+    """The page proposes no internal topic for records, and has this from here: the names are in one place."""
     part = PartitionInfo(topic, 0, leader_id=1, leader_epoch=0, replicas=(1,), isr=(1,))
     known = ClusterInfo(topics={topic: TopicInfo(topic, partitions={0: part})})
     broker = BrokerFacts(1, "127.0.0.1:19093", "up", metadata=known)

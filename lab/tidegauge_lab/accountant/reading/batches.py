@@ -1,4 +1,4 @@
-"""What the accountant notes of a replica as it reads its batches: marks, records, and what is damaged. Pure."""
+"""Notes that the accountant takes of a replica's batches: marks, records, and damage. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAMAGED_CRC = -1
 
 @dataclass(slots=True)
 class BatchNotes:
-    """Collects what is read of one replica, in the order of its batches.
+    """Collects the notes of one replica, in the order of its batches.
 
     Attributes:
         by_record: whether records are noted as well, since the log may have been compacted.
@@ -32,7 +32,7 @@ class BatchNotes:
     damage: list[Damage] = field(default_factory=list)
 
     def add(self, data: bytes, header: BatchHeader, place: str) -> None:
-        """Note a whole batch; ``data`` holds it where its header says, and ``place`` says where that is on disk."""
+        """Note a whole batch; the header says where ``data`` holds it, and ``place`` where the disk does."""
         is_valid = crc_matches(data, header)
         wrong = "does not match its CRC"
         if is_valid and self.by_record:

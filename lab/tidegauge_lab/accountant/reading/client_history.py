@@ -63,7 +63,7 @@ class _Reading:
     _processes: dict[str, tuple[str, str]] = field(default_factory=dict[str, Any])
 
     def add(self, where: str, operation: Operation) -> None:
-        """Take an operation, which stands there."""
+        """Take an operation that was read at a place."""
         self._check(where, operation)
         history = self.history
         match operation:

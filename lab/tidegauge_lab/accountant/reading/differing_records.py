@@ -25,7 +25,7 @@ def first_difference(ours: Sequence[Record], theirs: Sequence[Record]) -> FirstD
 
     Args:
         ours: the records of the reference, by offset.
-        theirs: those of the other replica.
+        theirs: the other replica's.
 
     Returns:
         The difference; None if the records are the same (rule 3).
@@ -41,7 +41,7 @@ def first_difference(ours: Sequence[Record], theirs: Sequence[Record]) -> FirstD
 
 
 def shown(record: Record) -> str:
-    """Return a record in words: its value and the leader epoch of its batch."""
+    """Return a record in words: its value and its batch's leader epoch."""
     return f"{show(record.value)} of epoch {record.leader_epoch}"
 
 

@@ -1,4 +1,4 @@
-"""Reads what is committed of a topic at the end, as a final poll of a history of transactions.
+"""Reads the committed records of a topic at the end, as a final poll of a history of transactions.
 
 A partition is read to the high watermark that it has at the begin. Where readers of committed records stand still below
 it, the reading ends there after a while without progress: what lies beyond is not seen.
@@ -28,7 +28,7 @@ async def final_poll(bootstrap: Sequence[str], topic: str, timeout_ms: int) -> P
         timeout_ms: how long a leader is waited for.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION; no broker responds; a partition has no leader in time.
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, no broker responds, or a partition has no leader in time.
     """
     begun_us = _now_us()
     async with Admin(bootstrap, request_timeout_ms=timeout_ms) as admin:

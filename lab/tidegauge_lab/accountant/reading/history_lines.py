@@ -3,7 +3,7 @@
 Rules:
     1. A history is one or more files of JSON objects, one a line. Operations and their outcomes are found by process
        and number; the order of the lines and of the files does not matter otherwise.
-    2. Every line is read before anything is judged. What is not as docs/histories.md says is refused, with file, line
+    2. Every line is read before anything is judged. A line that violates docs/histories.md is refused, with file, line
        and reason; the first ``MAX_REFUSED`` such lines are named.
     3. The last line of a file may be incomplete, where its writer died: it is left out if no newline ends it.
     4. An operation without an outcome is of unknown outcome.
@@ -44,7 +44,7 @@ def read_operations(
     Args:
         paths: its files.
         makers: of the operations that there are, by ``op``.
-        added: called with where an operation stands, and the operation; may raise ``Refused``.
+        added: called with the place of an operation, and the operation; may raise ``Refused``.
         take_result: takes what the outcome ``ok`` of an operation brings; may raise ``Refused``.
 
     Raises:

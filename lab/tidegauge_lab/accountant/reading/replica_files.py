@@ -1,10 +1,10 @@
 """A replica as its files have it, read without the broker: for brokers that are down, or do not respond.
 
 Contract: read only, by the reader of ``dump-log``. The broker may be running after all and write, truncate or delete
-these files meanwhile: what is read then ends before the first batch that is not whole, and no batch is shown twice.
+these files meanwhile: reading then ends before the first batch that is not whole, and no batch is shown twice.
 
 Rules:
-    1. The end is that of the last whole batch, the high watermark what stands in ``replication-offset-checkpoint``: a
+    1. The end is the last whole batch's, the high watermark is read from ``replication-offset-checkpoint``: a
        broker writes it now and then only, so it may be behind what the broker knew; it is never ahead, but where a
        power loss took the log's end.
     2. The leader epoch is the highest that the replica has noted or holds; the one it was last given may be higher.
@@ -42,7 +42,7 @@ from tidegauge_lab.accountant.reading.batches import BatchNotes
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFiles:
-    """What the files of one replica say.
+    """The state of one replica by its files.
 
     Attributes:
         high_watermark: of the checkpoint; 0 without one, as for a broker that starts.
@@ -93,7 +93,7 @@ def segments_of(directory: Path) -> list[Path]:
 
 
 def _notes_of(segments: list[Path], recovery_point: int, *, by_record: bool) -> BatchNotes:
-    """Read all segments; what is not whole is damage by rule 3."""
+    """Read all segments; an incomplete batch is damage by rule 3."""
     notes = BatchNotes(by_record)
     next_offset = 0
     for path, following in zip(segments, [*segments[1:], None], strict=True):
@@ -115,7 +115,7 @@ def _notes_of(segments: list[Path], recovery_point: int, *, by_record: bool) -> 
 
 
 def batches_of(segments: list[Path]) -> Iterator[tuple[bytes, BatchHeader, bool]]:
-    """Return the complete batches by offset, and whether each fits its CRC; the header's position is 0, as the bytes'.
+    """Yield the complete batches by offset, and whether each matches its CRC; positions in headers are 0.
 
     Raises:
         OSError: a file can't be read.

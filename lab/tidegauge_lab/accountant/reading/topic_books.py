@@ -5,11 +5,11 @@ Rules:
        A new leader's high watermark is waited for; a partition that keeps without a leader ends the reading.
     2. Records with acks=1 are acknowledged before they are committed: the high watermark is given some seconds to
        reach the leader's log end offset.
-    3. Replicas are read as ``topic_replicas`` says, those of brokers that are down from their disks.
+    3. Replicas are read as ``topic_replicas`` says, the replicas of dead brokers from their disks.
     4. A partition whose leader can't read its own log is left out and named; the others, and the replicas, are read.
-    5. What a history or a reader says of another topic of the same name, deleted or of another cluster, is left out and
-       named; what does not say of which topic it is counts, and that is said.
-    6. What was acknowledged or read after a snapshot was taken and before it was restored is left out and named
+    5. Records of another topic of the same name, deleted or of another cluster, are left out and
+       named; records without a topic id count, and the report says so.
+    6. Records acknowledged or read between a snapshot and its restore are left out and named
        (``accountant.time_lines``).
     7. Topic ids that differ are read twice: a topic may just be created again.
 """
@@ -76,7 +76,7 @@ def directories_of(directory: Path, file: ClusterFile) -> dict[int, Path]:
 
 
 async def read_and_audit(bootstrap: Sequence[str], topic: str, sources: Sources) -> Report:
-    """Read everything, and check it; what could not be read is among what was not checked.
+    """Read everything, and check it; unreadable input is listed in ``not_checked``.
 
     Raises:
         TidegaugeError: as ``read_books``.
@@ -123,7 +123,7 @@ async def _read_books(bootstrap: Sequence[str], topic: str, sources: Sources) ->
     """Read everything.
 
     Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION; no broker responds; a partition has no leader in time; a history
+        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION, no broker responds, a partition has no leader in time, or a history
             can't be read.
     """
     not_read: list[str] = []
@@ -177,7 +177,7 @@ async def _read_books(bootstrap: Sequence[str], topic: str, sources: Sources) ->
 
 
 async def _topic_ids(admin: Admin, info: TopicInfo) -> dict[int, TopicIds]:
-    """Return the topic's id wherever it is kept, by partition; what differs is read again (rule 7)."""
+    """Return all copies of the topic's id, by partition; differing ones are read again (rule 7)."""
     found: dict[int, TopicIds] = {}
     for _ in range(2):
         cluster = await admin.metadata([info.name])
@@ -189,13 +189,13 @@ async def _topic_ids(admin: Admin, info: TopicInfo) -> dict[int, TopicIds]:
     return found
 
 
-# What producers and consumers say
+# Histories of producers and consumers
 
 
 def _sent(
     histories: Sequence[Path], topic: str, identity: TopicIdentity, not_read: list[str]
 ) -> list[SentRecord] | None:
-    """Return what histories say of this topic; what of them does not count goes to ``not_read`` (rule 5)."""
+    """Return the records of this topic in histories; ``not_read`` gets the others (rule 5)."""
     if not histories:
         return None
     history = read_history(histories, topic, identity)
@@ -228,7 +228,7 @@ def _of_another(count: int, what: str, topic: str, identity: TopicIdentity) -> s
 def _consumed_reads(
     files: Sequence[Path], topic: str, identity: TopicIdentity, time_lines: TimeLines, not_read: list[str]
 ) -> list[ReadRecord] | None:
-    """Return what consumers read of this topic; what does not count goes to ``not_read`` (rules 5 and 6)."""
+    """Return the reads of this topic; ``not_read`` gets the others (rules 5 and 6)."""
     if not files:
         return None
     of_others: Counter[TopicIdentity] = Counter()
@@ -292,7 +292,7 @@ async def _read_to(
 
 
 def _events(directory: Path, topic: str) -> list[dict[str, Any]]:
-    """Return the events of a topic, and of brokers as such, in causal order."""
+    """Return the events of a topic and of brokers in causal order."""
     events = [
         event
         for path in sorted(directory.glob("*.events.jsonl"))
@@ -312,7 +312,7 @@ def read_consumed(
         path: the file.
         topic: the topic's name.
         identity: the topic that is meant: lines that bear another id are left out; None: every topic of that name.
-        of_others: counts what is left out.
+        of_others: counts the lines left out.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, the file can't be read, or a line is no record.

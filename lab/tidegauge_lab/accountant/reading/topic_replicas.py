@@ -1,17 +1,17 @@
 """Reads every replica of a topic: as its broker holds it, or as its files on disk have it.
 
 Rules:
-    1. The leader's view (high watermark, ISR) is taken before the replicas are read: what was committed then is in each
-       member of the ISR for ever, so what is read later must contain it.
-    2. A broker that does not respond is read from its log directory, where that is at hand (a cluster in ``--dir``),
+    1. The leader's view (high watermark, ISR) is taken before the replicas are read: a record committed then is in each
+       member of the ISR for ever, so a later read must contain it.
+    2. A broker that does not respond is read from its log directory, if that is at hand (a cluster in ``--dir``),
        and the report says so; without the directory it is left out, which the report says too. A replica that is
        truncated meanwhile is read again.
     3. The high watermark is given ``SETTLE_SECONDS`` to reach the leader's log end offset.
     4. A replica that differs is read again, ``LOOKS`` times in all: after an unclean election a follower may be about
-       to truncate. What differs each time has diverged.
+       to truncate. A replica that differs each time has diverged.
     5. Replicas of a topic that is compacted, or was once (a batch holds fewer records than offsets), are read record by
        record.
-    6. What of a replica is damaged is noted with its file and position; everything else is read all the same.
+    6. Damage of a replica is noted with its file and position; everything else is still read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOOK_AGAIN_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """What a partition's leader said."""
+    """The report of a partition's leader."""
 
     broker: int
     leader_epoch: int
@@ -57,7 +57,7 @@ class Leading:
 
 
 def _leaders(responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] | None]) -> dict[int, Leading]:
-    """Return what each partition's leader says; of two that say they lead, the one of the higher epoch."""
+    """Return the report of each partition's leader; of two, the one of the higher epoch."""
     found: dict[int, Leading] = {}
     for broker, replicas in responses.items():
         for replica in replicas or ():
@@ -71,7 +71,7 @@ def _leaders(responses: Mapping[int, Sequence[metadata_pb2.ReplicaDescription] |
 
 @dataclass(slots=True)
 class _Views:
-    """What the brokers say: of each partition's leader, and which of them respond."""
+    """The brokers' reports: each partition's leader, and which brokers respond."""
 
     by_partition: dict[int, Leading]
     responding: set[int]
@@ -83,7 +83,7 @@ async def _views(admin: Admin, topic: str) -> _Views:
 
 
 async def settled_leaders(admin: Admin, topic: str) -> _Views:
-    """Return the leaders' views, once their high watermarks have reached what they held at first (rule 3)."""
+    """Return the leaders' views, once high watermarks have reached the first log ends (rule 3)."""
     deadline = time.monotonic() + SETTLE_SECONDS
     views = await _views(admin, topic)
     first, found = views.by_partition, views.by_partition
@@ -101,11 +101,11 @@ async def settled_leaders(admin: Admin, topic: str) -> _Views:
 
 @dataclass(slots=True)
 class Replicas:
-    """What was read.
+    """The replicas of a topic, as read.
 
     Attributes:
-        not_read: what was not, and why.
-        from_disk: of which brokers the files were read, and where they lie.
+        not_read: the parts that were not read, and why.
+        from_disk: the brokers whose files were read, and the directories.
         first_differences: the first record that differs, at each place where replicas begin to differ.
     """
 
@@ -116,7 +116,7 @@ class Replicas:
 
 
 class _Truncated(Exception):
-    """The replica lost what was read already."""
+    """Raised when the replica has lost records already read."""
 
 
 async def read_replicas(
@@ -241,7 +241,7 @@ class _Reading:
                     self.found.first_differences[one.partition, one.broker, other.broker, offset] = found
 
     async def _records(self, log: ReplicaLog, offset: int, end: int) -> list[Record] | None:
-        """Return the records of a stretch; None if they can't be read: the finding stands without them."""
+        """Return the records of a stretch; None if unreadable: the finding then lacks them."""
         at = TopicPartition(self.info.name, log.partition)
         try:
             if log.is_from_disk:
@@ -334,7 +334,7 @@ def _note(response: replica_log_service_pb2.ReadReplicaResponse, notes: BatchNot
 
 
 def _records_on_disk(directory: Path, offset: int, end: int) -> list[Record] | None:
-    """Return the records of a stretch from a replica's files; None if a batch of them is damaged."""
+    """Return the records of a stretch from files; None if a batch is damaged."""
     found: list[Record] = []
     for batch, header, is_valid in batches_of(segments_of(directory)):
         if header.base_offset >= end:

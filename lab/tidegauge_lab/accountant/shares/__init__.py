@@ -1,1 +1,1 @@
-"""Share groups (KIP-932) in histories of clients: what was given, how often, to whom, what that breaks. Pure."""
+"""Share groups (KIP-932) in histories of clients: deliveries, their counts and members, and broken guarantees. Pure."""

@@ -1,7 +1,7 @@
-"""What can be found wrong with a history of share groups, and which guarantee that breaks.
+"""Findings about a history of share groups, and the guarantee that each breaks.
 
-What Kafka does not promise is no finding: a record that is delivered again after its lock ended, after its member's
-connection closed, or after its leader died; two members that have one record at the same time because of that; any
+Behaviour that Kafka permits is no finding: a record that is delivered again after its lock ended, after its member's
+connection closed, or after its leader died. Nor are two members that have one record at once because of that; any
 order; a delivery count that begins again with a new leader.
 """
 
@@ -40,7 +40,7 @@ MEANINGS: dict[Breach, Meaning] = {
     Breach.TWO_VALUES: Meaning("one log", "one offset was given with two values"),
     Breach.TWO_ENDS: Meaning(
         "",
-        "accepted or rejected twice: Kafka ignores, without an error, what is said of records before the start offset",
+        "accepted or rejected twice: Kafka ignores acknowledgements below the start offset without an error",
     ),
     Breach.UNKNOWN_VALUE: Meaning("", "given, and sent by no history that is at hand"),
 }

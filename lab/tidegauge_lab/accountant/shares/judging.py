@@ -1,4 +1,4 @@
-"""Judges a history of share groups: what was given, how often, to whom, and which guarantees that breaks.
+"""Judges a history of share groups: deliveries, their counts and members, and broken guarantees.
 
 Rules:
     1. An acceptance or a rejection that was acknowledged (``ok``) ends a record for its group, until the group's offset
@@ -59,7 +59,7 @@ class _End(NamedTuple):
 
 @dataclass(slots=True)
 class MemberAccount:
-    """What one process was given and has said, in records; said counts only what was acknowledged."""
+    """Deliveries to one process and its acknowledgements, in records; only acknowledged ones count as said."""
 
     given: int = 0
     accepted: int = 0
@@ -69,7 +69,7 @@ class MemberAccount:
 
 @dataclass(slots=True)
 class GroupAccount:
-    """What a group was given.
+    """Deliveries to a group.
 
     Attributes:
         records: different ones.
@@ -90,7 +90,7 @@ class GroupAccount:
 
 @dataclass(slots=True)
 class ShareJudgement:
-    """What came of judging a history."""
+    """The result of judging a history."""
 
     operations: int
     found: Found[Breach] = field(default_factory=Found[Breach])
@@ -227,7 +227,7 @@ class _Judging:
             limits = [one.limit for one in self._history.acquires if one.group == group and one.limit is not None]
             is_unknown = unknown[group] >= min(limits, default=LEAST_LIMIT)
             if is_unknown or not begins:
-                why = "fetches without an outcome" if is_unknown else "no alter-offsets says where it began"
+                why = "fetches without an outcome" if is_unknown else "no alter-offsets gives its first offset"
                 self._result.not_checked.append(f"passed-over of group {group} at {place}: {why}")
                 continue
             for (at, offset), value in sent.items():
@@ -235,7 +235,7 @@ class _Judging:
                 if at == place and max(begins) <= offset < end and record not in self._deliveries:
                     self._found.add(Breach.PASSED_OVER, f"{value!r}, {record}; the start offset is {end}")
 
-    # What is said of every history
+    # Statements about every history
 
     def _accounts(self) -> None:
         result = self._result

@@ -1,4 +1,4 @@
-"""A history of share groups as plain values: what members fetched, what they said of it, what was set.
+"""A history of share groups as plain values: fetches of members, their acknowledgements, and offsets set by admins.
 
 Times are microseconds since 1970, on one clock for all clients.
 """
@@ -15,7 +15,7 @@ from tidegauge_lab.accountant.transactions.model import NEVER_US, Operation, Out
 
 
 class Says(Enum):
-    """What a member says of a record; the value is the word in the history."""
+    """A member's acknowledgement of a record; the value is the word in the history."""
 
     ACCEPT = "accept"
     RELEASE = "release"
@@ -38,7 +38,7 @@ class Given(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What was said of a record."""
+    """An acknowledgement of a record."""
 
     place: Place
     offset: int
@@ -60,7 +60,7 @@ class Acquire(Operation):
 
 @dataclass(slots=True)
 class Acknowledge(Operation):
-    """What a member said of records; its outcome is that of all of them."""
+    """A member's acknowledgements of records; all share its outcome."""
 
     group: str = ""
     records: Sequence[Said] = ()

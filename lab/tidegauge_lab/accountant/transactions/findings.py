@@ -1,7 +1,7 @@
-"""What can be found wrong with a history of transactions, and which guarantee that breaks.
+"""Findings about a history of transactions, and the guarantee that each breaks.
 
-The kinds are those of Jepsen's checker for Kafka (jepsen.tests.kafka) and of the consumer groups' side. What Kafka does
-not promise is no finding: transactions whose writes interleave in a partition (G0), records of one transaction that
+The kinds come from Jepsen's checker for Kafka (jepsen.tests.kafka) and from consumer groups. Behaviour that Kafka does
+not exclude is no finding: transactions whose writes interleave in a partition (G0), records of one transaction that
 become readable partition by partition, offsets with gaps.
 """
 

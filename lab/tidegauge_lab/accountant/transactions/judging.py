@@ -5,7 +5,7 @@ Rules:
        Where the response to a commit is missing both are right, until a reader has seen one of its records.
     2. A record counts as written when its write was acknowledged. A write without a response may have happened, unless
        its transaction is aborted; one with a definite error has not.
-    3. What is missing is judged by final polls alone, and only in the partitions that they name.
+    3. Missing records are judged by final polls alone, and only in the partitions that they name.
     4. Reads of uncommitted records break nothing but the order and the offsets.
 """
 
@@ -41,7 +41,7 @@ Slot = tuple[Place, int]
 
 @dataclass(slots=True)
 class Judgement:
-    """What was found, and what could not be checked.
+    """The findings, and the checks that could not be made.
 
     Attributes:
         fates: how many transactions there are of each fate, after what readers have seen of the unknown ones.
@@ -120,14 +120,14 @@ class _Judging:
         self._check_offsets()
 
     def _fate(self, operation: Send | SendOffsets) -> Fate:
-        """Return what became of an operation by its transaction; outside of one its own outcome decides."""
+        """Return the fate of an operation by its transaction; without one, by its own outcome."""
         if operation.outcome is Outcome.FAIL:
             return Fate.ABORTED
         if operation.transaction is not None:
             return self.fates[operation.transaction]
         return Fate.COMMITTED if operation.outcome is Outcome.OK else Fate.UNKNOWN
 
-    # Where the values stand
+    # The places of values
 
     def _check_slots(self) -> None:
         at: dict[Slot, dict[str, None]] = defaultdict(dict)
@@ -177,10 +177,10 @@ class _Judging:
             if fate is Fate.BOTH:
                 self.found.add(Anomaly.TWO_OUTCOMES, f"transaction {name}")
 
-    # What is missing
+    # Missing records
 
     def _finals(self) -> tuple[dict[Place, int], dict[Place, int], set[str]]:
-        """Return where final polls began and ended in each partition, and what they were given."""
+        """Return the begins and ends of final polls in each partition, and their values."""
         begins: dict[Place, int] = {}
         ends: dict[Place, int] = {}
         given: set[str] = set()
@@ -224,7 +224,7 @@ class _Judging:
 
     @staticmethod
     def _is_covered(send: Send, begins: dict[Place, int], ends: dict[Place, int]) -> bool:
-        """Return whether final polls would show the record; that of an unknown partition may be in any."""
+        """Return whether final polls would show the record; always for an unknown partition."""
         if send.place.partition == NO_PARTITION:
             return True
         return send.place in ends and (send.offset is None or send.offset >= begins[send.place])
@@ -318,7 +318,7 @@ class _Judging:
                     )
 
     def _overtaken(self, read: Operation, sources: Sequence[SendOffsets], known: CommitsOfPlace) -> SendOffsets | None:
-        """Return a commit that took effect after all that could have given a position, and before it was read."""
+        """Return a commit that took effect after all possible sources, and before the read."""
         newest = known.newest(read.invoked_us)
         is_after = newest is not None and all(self._over_us(source) < newest.invoked_us for source in sources)
         return newest if is_after else None
@@ -344,7 +344,7 @@ class _Judging:
         return max(ok, default=None)
 
     def _over_us(self, one: SendOffsets) -> float:
-        """Return when positions could take effect at the latest; without end where that is not known."""
+        """Return the latest time at which positions could take effect; infinity if unknown."""
         settled_us = self._settled_us(one)
         return float("inf") if settled_us is None else settled_us
 

@@ -18,7 +18,7 @@ NO_PARTITION = -1
 
 
 class Outcome(Enum):
-    """What is known of an operation: ``INFO`` says nothing, as where no response came or its client was killed."""
+    """The known result of an operation; ``INFO``: unknown, since no response came or its client was killed."""
 
     OK = "ok"
     FAIL = "fail"
@@ -48,7 +48,7 @@ _NOWHERE = Place("", 0)
 
 @dataclass(slots=True)
 class Operation:
-    """What all operations have.
+    """The common part of all operations.
 
     Attributes:
         process: one run of one client.
@@ -69,7 +69,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Send(Operation):
-    """One record; ``offset`` is that of the acknowledgement, None if it is not known."""
+    """One record; ``offset`` is taken from the acknowledgement, None if unknown."""
 
     transaction: str | None = None
     place: Place = _NOWHERE
@@ -101,14 +101,14 @@ class Assign(Operation):
 
 @dataclass(slots=True)
 class Poll(Operation):
-    """What a consumer was given.
+    """The records of one poll of a consumer.
 
     Attributes:
         transaction: in which the consumer's process was; None: in none.
         is_committed: whether the consumer's isolation level is read_committed.
         records: in the order in which they were given.
-        begins: of a final poll: where it began in each partition; what lies below has been deleted.
-        ends: of a final poll, which reads everything after all faults have ended: up to where it read.
+        begins: of a final poll: its first offset in each partition; records below have been deleted.
+        ends: of a final poll, which reads everything after all faults have ended: its exclusive end offsets.
     """
 
     transaction: str | None = None
@@ -127,7 +127,7 @@ class ReadOffsets(Operation):
 
 
 class Fate(Enum):
-    """What became of a transaction, as far as its clients know."""
+    """The fate of a transaction, as far as its clients know."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -154,9 +154,9 @@ class Transactions:
 
 
 def fate_of(ends: Sequence[End]) -> Fate:
-    """Return what became of a transaction that was asked to end in these ways.
+    """Return the fate of a transaction by the requests to end it.
 
-    Where no client asked for a commit the transaction is aborted, by its timeout at last. A commit that was refused by
+    If no client asked for a commit the transaction is aborted, by its timeout at last. A commit that was refused by
     a definite error had no effect; one without a response may have had one.
     """
     is_committed = any(one.is_commit and one.outcome is Outcome.OK for one in ends)

@@ -1,1 +1,1 @@
-"""What each lab's check says, from the evidence alone: pure."""
+"""The findings of each lab's check, from the evidence alone: pure."""

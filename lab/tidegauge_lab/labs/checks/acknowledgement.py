@@ -1,4 +1,4 @@
-"""Checks of the labs about acknowledgement: who is waited for, what is refused, when a record can be read."""
+"""Checks of the labs about acknowledgement: the replicas waited for, refusals, and when a record can be read."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def slow_follower(evidence: Evidence) -> Iterator[Finding]:
         return
     written, done = waited[0]
     yield yes(
-        f"Offset {written.new - 1} was in the leader's log, and the high watermark stood before it for "
+        f"Offset {written.new - 1} was in the leader's log, and the high watermark was below it for "
         f"{seconds_between(written, done)}"
     )
     after = next(appended(evidence, ORDERS, done.place, len(evidence.events)), None)
@@ -200,7 +200,7 @@ _HOLD = "hold the fetches of broker 2 of orders-0, and write a record with acks=
 
 
 def _was_follower(evidence: Evidence, broker: int, died: Placed, changes: list[tuple[Placed, frozenset[int]]]) -> bool:
-    """Return whether a broker was in the ISR, and not the leader, when it died."""
+    """Return whether a broker died as a follower in the ISR."""
     isr = next((isr for one, isr in reversed(changes) if one.place < died.place), frozenset[int]())
     leaders = [one.event.get("leader") for one in evidence.of("election", ORDERS) if one.place < died.place]
     return broker in isr and bool(leaders) and leaders[-1] != broker

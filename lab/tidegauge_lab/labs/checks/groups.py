@@ -52,7 +52,7 @@ def one_offsets_replica(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _moved_coordinator(evidence: Evidence) -> Placed | None:
-    """Return when another broker became the coordinator after one had died; a broker that came back does not count."""
+    """Return when another broker became the coordinator after a death."""
     dead = deaths(evidence)
     for one in evidence.of("coordinator", OFFSETS, state="active"):
         before = [broker for died, broker in dead if died.place < one.place]

@@ -41,7 +41,7 @@ def acknowledged_by_the_leader_alone(evidence: Evidence) -> Iterator[Finding]:
     yield yes(f"Offset {lost} is now {now.value!r}, written under leader epoch {now.leader_epoch} by broker {leader}")
     lacking = [one for one in evidence.partition(ORDERS).assigned if now not in evidence.records_of(ORDERS, one)]
     if lacking:
-        yield no(f"That record is not yet on {brokers(lacking)}", "start what is down, and wait until all are in sync")
+        yield no(f"That record is not yet on {brokers(lacking)}", "start dead brokers, and wait until all are in sync")
         return
     yield yes(
         "All three replicas agree: the cluster is healthy, and the first record of that offset is on none of them"
@@ -92,7 +92,7 @@ def truncated_or_not(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _truncations_of_former_leaders(evidence: Evidence, at: TopicPartition) -> Iterator[Placed]:
-    """Return truncations of what their broker had appended as the leader, and what was never committed."""
+    """Yield truncations of own, uncommitted appends of a former leader."""
     for one in evidence.of("truncation", at):
         own = [
             done for done in appended(evidence, at, 0, one.place) if done.broker == one.broker and done.new > one.new
@@ -119,7 +119,7 @@ def _only_at_its_leader(evidence: Evidence, at: TopicPartition) -> Placed | None
 
 
 def _truncated_below_what_was_committed(evidence: Evidence, at: TopicPartition) -> Placed | None:
-    """Return a truncation of a record that a leader's high watermark had passed before."""
+    """Return a truncation below an earlier high watermark of a leader."""
     for one in evidence.of("truncation", at):
         passed = committed(evidence, at, one.new + 1)
         if passed is not None and passed.place < one.place:

@@ -12,7 +12,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def advertised_listeners(evidence: Evidence) -> Iterator[Finding]:
-    """Look whether each broker can be reached where it sends clients, and whether a record came that way."""
+    """Look whether each broker can be reached at its advertised address, and whether a record came that way."""
     if not evidence.kafka_addresses:
         yield no("No broker responds to Kafka clients", "start the brokers")
         return
@@ -25,7 +25,7 @@ def advertised_listeners(evidence: Evidence) -> Iterator[Finding]:
         )
         return
     yield yes(
-        "Each broker can be reached where it sends clients: "
+        "Each broker can be reached at its advertised address: "
         + ", ".join(f"{one} at {at}" for one, at in sorted(evidence.kafka_addresses.items()))
     )
     restarted = list(evidence.of("broker", state="starting"))

@@ -52,7 +52,7 @@ def majority_lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _majority_lost(evidence: Evidence) -> Placed | None:
-    """Return the last event by which two controllers were down at once; None: there is none."""
+    """Return the last event that left two controllers down; None if none."""
     down: set[str] = set()
     found = None
     for one in evidence.of("fault"):

@@ -107,7 +107,7 @@ def _start(story: Sequence[Placed]) -> int:
 
 
 def _of(one: Placed, offset: int) -> list[tuple[str, int]]:
-    """Return the state of an offset, and how often it was delivered; nothing for one that is not in flight."""
+    """Return state and delivery count of an offset; empty if it is not in flight."""
     return [(state, count) for first, last, state, count, *_ in one.event["records"] if first <= offset <= last]
 
 
@@ -116,7 +116,7 @@ def _acquired(one: Placed, offset: int) -> bool:
 
 
 def _where(story: Sequence[Placed], offset: int, wanted: str) -> tuple[int, int] | None:
-    """Return where in the causal order an offset came into a state first, and its deliveries then."""
+    """Return the first event that has an offset in a state, and its delivery count."""
     return next(((one.place, count) for one in story for state, count in _of(one, offset) if state == wanted), None)
 
 

@@ -49,7 +49,7 @@ def fenced(evidence: Evidence) -> Iterator[Finding]:
     records = [one.value for one in evidence.leaders_records(ORDERS)]
     yield yes(
         f"Epoch {_epoch(old)} has done nothing since. The log has {counted(len(records), 'record')}, and readers of "
-        "committed data leave out those of the aborted transaction"
+        "committed data leave out the aborted transaction's"
     )
 
 

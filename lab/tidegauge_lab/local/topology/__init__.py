@@ -1,4 +1,4 @@
-"""What a local cluster consists of besides its brokers: processes, their ports, and how they start and stop."""
+"""The processes of a local cluster besides its brokers: their ports, and how they start and stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegauge_lab.local.wanted import Wanted
 
 
 class Topology(Protocol):
-    """The processes beside the brokers. See the module."""
+    """The processes beside the brokers."""
 
     @property
     def names_controller(self) -> bool:
@@ -24,7 +24,7 @@ class Topology(Protocol):
         ...
 
     def broker_settings(self, broker_id: int) -> dict[str, str]:
-        """Return the settings that say who a broker is, and by which it finds its cluster."""
+        """Return the settings that identify a broker and its cluster."""
         ...
 
     def prepare(self, broker_id: int) -> None:
@@ -36,12 +36,12 @@ class Topology(Protocol):
 
     @property
     def targets(self) -> list[Target]:
-        """Return the processes that `tidegauge up` starts, in the order in which they start; brokers follow."""
+        """Return the processes that `tidegauge up` starts before brokers, in order."""
         ...
 
     @property
     def grace_seconds(self) -> float:
-        """Return how long these processes may take to stop by themselves when all of them end."""
+        """Return how long these processes may take to stop together."""
         ...
 
     def process(self, target: Target) -> LabProcess:
@@ -56,7 +56,7 @@ class Topology(Protocol):
         """Check what a new cluster needs, before its directory is created.
 
         Raises:
-            TidegaugeError: with what is missing.
+            TidegaugeError: with the missing parts.
         """
 
     def require_ports(self, down: Collection[Target]) -> None:
@@ -100,7 +100,7 @@ class Topology(Protocol):
         ...
 
     def resume(self) -> None:
-        """Resume what is paused: brokers that stop need it."""
+        """Resume paused processes: brokers that stop need it."""
 
     def require_members(self, targets: Collection[Target]) -> None:
         """Refuse to end memberships of which one is not known, or which can't be ended now.
@@ -133,7 +133,7 @@ class Topology(Protocol):
         ...
 
     def status(self, end_of: Callable[[LabProcess], Any]) -> dict[str, Any]:
-        """Return the fields of `tidegauge status -o json` that the mode decides; ``end_of`` says how a process ended.
+        """Return the fields of `tidegauge status -o json` that the mode decides.
 
         Returns:
             ``zookeeper``, ``controllers``, and ``controller`` if the processes beside the brokers know it.
@@ -142,12 +142,12 @@ class Topology(Protocol):
 
 
 class TopologyPlan(Protocol):
-    """What a topology says while a cluster is planned."""
+    """The part of a topology in the planning of a cluster."""
 
     def complete(
         self, file: ClusterFile, wanted: Wanted, *, taken: Collection[int], free: Callable[[int], bool]
     ) -> tuple[ClusterFile, list[str]]:
-        """Return the description of a new cluster with the processes beside its brokers, and notes for the user.
+        """Return a new cluster's description with all processes, and notes for the user.
 
         Args:
             file: the description, with the brokers and their ports.
@@ -156,7 +156,7 @@ class TopologyPlan(Protocol):
             free: whether a port is free.
 
         Raises:
-            TidegaugeError: INVALID_REQUEST, what is asked for can't be had.
+            TidegaugeError: INVALID_REQUEST, the request can't be met.
         """
         ...
 
@@ -177,7 +177,7 @@ class TopologyPlan(Protocol):
 
 
 def planning_of(mode: str) -> TopologyPlan:
-    """Return what plans the processes beside the brokers; the other mode's is not loaded."""
+    """Return the mode's plan of processes beside brokers; load no other."""
     if mode == KRAFT_MODE:
         from tidegauge_lab.local.topology.kraft_plan import KRaftPlan  # noqa: PLC0415 - of this mode alone
 

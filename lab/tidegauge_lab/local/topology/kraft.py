@@ -54,7 +54,7 @@ _STATE_SECONDS = 0.7
 
 
 class KRaftTopology:
-    """See the module (``Topology``).
+    """The controllers of a cluster in KRaft mode (``Topology``).
 
     Args:
         directory: the cluster's.
@@ -73,11 +73,11 @@ class KRaftTopology:
         return False
 
     def broker_settings(self, broker_id: int) -> dict[str, str]:
-        """Return the broker's id as a node, its roles, and where it finds the controllers."""
+        """Return the broker's node id, its roles, and the controllers' addresses."""
         return membership_of(self._quorum, broker_id, BROKER)
 
     def prepare(self, broker_id: int) -> None:
-        """Format those of a broker's log directories that are not formatted.
+        """Format a broker's log directories that are not formatted yet.
 
         Raises:
             TidegaugeError: one belongs to another node or cluster; nothing was changed.
@@ -94,7 +94,7 @@ class KRaftTopology:
 
     @property
     def grace_seconds(self) -> float:
-        """Return how long controllers may take: the leader of the last ones has none left to hand its leadership to."""
+        """Return how long controllers may take; the last leader has no successor."""
         return _GRACE_SECONDS
 
     def process(self, target: Target) -> LabProcess:
@@ -152,7 +152,7 @@ class KRaftTopology:
             require_own(formatting(self._quorum, int(target), directories[0], is_controller=False), directories)
 
     def start(self, targets: Sequence[Target], launcher: Launcher | None = None) -> None:
-        """Format what has not been, start these controllers, and wait until each one listens.
+        """Format unformatted directories, start these controllers, and wait until each one listens.
 
         Raises:
             TidegaugeError: a directory belongs to another node or cluster, or a process ended.

@@ -60,7 +60,7 @@ def broker_epoch(directory: Path, target: Target) -> int:
 
 
 def _epoch_in(line: bytes, before: int) -> int:
-    """Return the broker epoch of an event; ``before`` if the line is none, or has none: a process may still write."""
+    """Return the broker epoch of an event line; ``before`` if it has none."""
     try:
         event = json.loads(line)
         found = event["broker_epoch"] if event["kind"] == "broker" else before

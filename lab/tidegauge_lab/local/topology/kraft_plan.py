@@ -1,7 +1,7 @@
 """The controllers of a cluster in KRaft mode: chosen with the first plan, kept by every later one.
 
 Controllers have the ids 3000, 3001, ..., as in Kafka's own test kit, so that no broker's id is ever one of theirs.
-Their ports for gRPC are 10000 above those of their CONTROLLER listeners, or the next free ones. With ``--combined`` the
+Their ports for gRPC are 10000 above their CONTROLLER listeners', or the next free ones. With ``--combined`` the
 first brokers are the controllers: they have the brokers' ids, directories and ports for gRPC.
 """
 
@@ -33,12 +33,12 @@ OLDEST_METADATA_VERSION = 25
 
 
 class KRaftPlan:
-    """See the module (``TopologyPlan``)."""
+    """The plan of a cluster's controllers (``TopologyPlan``)."""
 
     def complete(
         self, file: ClusterFile, wanted: Wanted, *, taken: Collection[int], free: Callable[[int], bool]
     ) -> tuple[ClusterFile, list[str]]:
-        """Return the description of a new cluster with its controllers, and what the user should know of it.
+        """Return a new cluster's description with its controllers, and notes for the user.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, a port is busy; INVALID_CONFIG, an unknown feature, level or release, or
@@ -98,7 +98,7 @@ class KRaftPlan:
             raise _kept(directory, "was formatted with other features", "they are kept in its metadata")
 
     def ports_avoided(self, file: ClusterFile) -> set[int]:
-        """Return the ports that no broker gets: those of the controllers."""
+        """Return the ports that no broker gets: the controllers'."""
         return set(self.ports_bound(file))
 
     def ports_bound(self, file: ClusterFile) -> list[int]:
@@ -111,7 +111,7 @@ class KRaftPlan:
 def next_controller(
     directory: Path, file: ClusterFile, *, taken: Collection[int], free: Callable[[int], bool] = ports.is_free
 ) -> ControllerEntry:
-    """Return one more controller for a cluster, with the next id and ports; its directory is no first voter's.
+    """Return one more controller, with the next id and ports.
 
     Args:
         directory: the cluster's.
@@ -129,7 +129,7 @@ def next_controller(
 
 
 def formatting(quorum: QuorumEntry, node_id: int, metadata_directory: str, *, is_controller: bool) -> Formatting:
-    """Return how a node of the cluster is formatted; without initial voters, which a first controller gets in addition.
+    """Return the formatting of a node, without the first controllers' initial voters.
 
     Args:
         quorum: the cluster's.
@@ -149,7 +149,7 @@ def formatting(quorum: QuorumEntry, node_id: int, metadata_directory: str, *, is
 
 
 def _kept(directory: Path, fact: str, instead: str) -> TidegaugeError:
-    """Return the error for what a later ``up`` does not change: what the cluster is, and what can be done instead."""
+    """Return the error for a change that ``up`` can't make, with the alternative."""
     return TidegaugeError(
         ErrorCode.INVALID_REQUEST,
         f"the cluster in {directory} {fact}, and `tidegauge up` does not change that: {instead}; for another cluster "

@@ -19,7 +19,7 @@ _OF_LISTENER = "listener.name."
 
 
 def membership_of(quorum: QuorumEntry, node_id: int, role: str) -> dict[str, str]:
-    """Return the settings that say who a node is, and by which it finds the controllers.
+    """Return the settings that identify a node and its controllers.
 
     Args:
         quorum: the cluster's.
@@ -73,7 +73,7 @@ def controller_properties(entry: ControllerEntry, directory: Path, file: Cluster
 
 
 def of_controllers(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that a controller has, those of its own listener alone included."""
+    """Return the settings for a controller, its own listener's included."""
     return {
         name: text
         for name, text in settings.items()

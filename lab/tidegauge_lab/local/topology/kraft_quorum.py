@@ -10,7 +10,7 @@ from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
 
 
 def described(addresses: Sequence[str], limit_seconds: float) -> QuorumView | None:
-    """Return the quorum as its leader describes it; None: no controller knows a leader that responds in time.
+    """Return the quorum as its leader describes it; None: no leader responds.
 
     Args:
         addresses: of the controllers to ask.

@@ -1,4 +1,4 @@
-"""What stands in the command lines of the processes beside the brokers, by which they are found."""
+"""Signs in the command lines of the processes beside the brokers, by which they are found."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ ZOOKEEPER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 def signs_of_processes(directory: Path) -> list[str]:
-    """Return what stands in the command lines of the processes of this directory's cluster."""
+    """Return the signs in command lines of this directory's processes."""
     return [f" {ZOOKEEPER_CLASS} {directory}/", f" -m {CONTROLLER} --config {directory}/controller-"]

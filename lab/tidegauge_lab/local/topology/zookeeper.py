@@ -35,7 +35,7 @@ _CONFIG_FILE = "zoo.cfg"
 
 
 class ZooKeeperTopology:
-    """See the module (``Topology``).
+    """The ZooKeeper of a cluster (``Topology``).
 
     Args:
         directory: the cluster's.
@@ -52,7 +52,7 @@ class ZooKeeperTopology:
         return True
 
     def broker_settings(self, broker_id: int) -> dict[str, str]:
-        """Return the broker's id, and where it finds ZooKeeper."""
+        """Return the broker's id, and ZooKeeper's address."""
         return {"broker.id": str(broker_id), "zookeeper.connect": self._file.zookeeper_address}
 
     def prepare(self, broker_id: int) -> None:
@@ -161,7 +161,7 @@ class ZooKeeperTopology:
             )
 
     def remarks(self) -> list[str]:
-        """Return what another's ZooKeeper makes of the session timeout that the brokers ask for.
+        """Return a remark if an external ZooKeeper changes the brokers' session timeout.
 
         Raises:
             TidegaugeError: it can't be reached.

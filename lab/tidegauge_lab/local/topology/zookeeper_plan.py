@@ -14,12 +14,12 @@ from tidegauge_lab.local.zookeeper_address import split_address
 
 
 class ZooKeeperPlan:
-    """See the module (``TopologyPlan``)."""
+    """The plan of a cluster's ZooKeeper (``TopologyPlan``)."""
 
     def complete(
         self, file: ClusterFile, wanted: Wanted, *, taken: Collection[int], free: Callable[[int], bool]
     ) -> tuple[ClusterFile, list[str]]:
-        """Return the description of a new cluster with its ZooKeeper, and what the user should know of it.
+        """Return a new cluster's description with its ZooKeeper, and notes for the user.
 
         Raises:
             TidegaugeError: INVALID_REQUEST, the address is none, the port is busy, or one of the brokers has it.
@@ -70,6 +70,6 @@ def _require_port(port: int, file: ClusterFile, free: Callable[[int], bool]) -> 
         if port in (broker.port, broker.kafka_port):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                f"port {port} is that of broker {broker.id}; choose another one for ZooKeeper",
+                f"port {port} belongs to broker {broker.id}; choose another one for ZooKeeper",
             )
     ports.require_free(port, "ZooKeeper", option="--zookeeper-port", free=free)

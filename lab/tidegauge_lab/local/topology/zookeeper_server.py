@@ -55,7 +55,7 @@ _OTHERWISE = (
 def installed() -> tuple[str, Path]:
     """Return the program that runs ZooKeeper, and the directory with its jars.
 
-    The jars are those of TIDEGAUGE_ZOOKEEPER_JARS, else of the wheel tidegauge-zookeeper, else PySpark's.
+    The jars come from TIDEGAUGE_ZOOKEEPER_JARS, else from the wheel tidegauge-zookeeper, else from PySpark.
 
     Raises:
         TidegaugeError: INVALID_REQUEST, Java or the jars are missing; the sentence names all that is, at once.
@@ -73,7 +73,7 @@ def installed() -> tuple[str, Path]:
 
 
 def _lacking(what: str, besides: list[str]) -> TidegaugeError:
-    """Return the refusal where jars are missing; ``besides`` is what pip brings together with them."""
+    """Return the refusal for missing jars; pip installs ``besides`` together with them."""
     command = shlex.join([sys.executable, "-m", "pip", "install", f"{WHEEL}-VERSION-py3-none-any.whl", *besides])
     return TidegaugeError(
         ErrorCode.INVALID_REQUEST,
@@ -83,7 +83,7 @@ def _lacking(what: str, besides: list[str]) -> TidegaugeError:
 
 
 def _jars_in_use() -> Path | None:
-    """Return the directory with the jars; packages are found without their import, which takes PySpark long."""
+    """Return the directory with the jars, found without a slow import of PySpark."""
     if named := os.environ.get("TIDEGAUGE_ZOOKEEPER_JARS"):
         if _has_jars(Path(named)):
             return Path(named)

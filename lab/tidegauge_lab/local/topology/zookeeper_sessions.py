@@ -1,7 +1,7 @@
 """Ends the ZooKeeper session of a broker that can't be asked, by the credentials that the broker has noted.
 
 A session outlives its process until its timeout (ZooKeeper's SessionTrackerImpl), so the controller elects other
-leaders that late. Whoever has a session's id and password may close it before.
+leaders that late. A client with a session's id and password may close it before.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def require_noted(directory: Path, targets: Collection[Target]) -> None:
         if not isinstance(target, int):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
-                "ZooKeeper keeps the sessions and has none of its own: end those of brokers in a command of its own, "
+                "ZooKeeper keeps the sessions and has none of its own: end brokers' sessions in a command of its own, "
                 "while ZooKeeper is up; nothing was done",
             )
         noted(directory, target)

@@ -18,7 +18,7 @@ async function setBeside(rule) {
   await followBeside();
 }
 
-// The worker plays on the second cluster what was played on the first; a response that comes late is of no use.
+// The worker repeats the first cluster's actions on the second; a late response is discarded.
 async function followBeside() {
   const wanted = beside.rule < 0 ? "" : `${beside.rule} ${desk.state.schedule}`;
   if (wanted === beside.known) return;

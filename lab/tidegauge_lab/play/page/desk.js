@@ -30,7 +30,7 @@ function own(text, does, label = "") {
 
 const sayHere = (text, bad = false) => sayOnStage(text, bad);
 
-// Ask the worker, show what it responds, and say what was refused.
+// Ask the worker, show its response, and report a refusal.
 async function request(wanted) {
   const response = source.take(await source.ask(wanted));
   sayHere(response.error || response.said || "", Boolean(response.error));

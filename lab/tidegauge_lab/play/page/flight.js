@@ -55,7 +55,7 @@ function drawSequence() {
   const messages = messagesShown();
   const ids = [-1, ...Object.keys(desk.view().brokers).map(Number).sort((a, b) => a - b)];
   const x = (id) => 40 + LANE * (ids.indexOf(id) + 0.5);
-  const rows = []; // what stands in each line, from the top: an action, or a message
+  const rows = []; // the content of each line, from the top: an action, or a message
   const said = (number) => (number ? `${number}. ${spoken(actions[number - 1].said)}` : word("start"));
   let last = -1;
   for (const message of messages) {

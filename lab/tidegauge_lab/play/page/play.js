@@ -1,4 +1,4 @@
-// The page `play`: begins the worker, keeps its state, and draws what stands beside the views of `tidegauge watch`.
+// The page `play`: begins the worker, keeps its state, and draws the parts beside the views of `tidegauge watch`.
 "use strict";
 
 const AT_MOST_ADDRESS = 8000;

@@ -1,8 +1,8 @@
-// Stories of the page `play`, the search for flaws, and what is taken along.
+// Stories of the page `play`, the search for flaws, and the links to share.
 "use strict";
 
 const tales = { list: [], next: null, before: null, begin: null, leave: null, cure: null, pair: null, on: null, stopped: true, timer: 0 };
-const STEP_MS = 3000; // how long a step stands before the next one, of a story that plays on
+const STEP_MS = 3000; // how long a step is shown before the next one, of a story that plays on
 const SPEEDS = [0.5, 1, 2, 4];
 
 async function makeStories() {

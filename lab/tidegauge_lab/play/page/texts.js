@@ -1,4 +1,4 @@
-// The words of the page `play`, in English and Chinese. What brokers and actions say is English, as in logs.
+// The words of the page `play`, in English and Chinese. Texts of brokers and actions are English, as in logs.
 "use strict";
 
 const WORDS = {
@@ -11,7 +11,7 @@ const WORDS = {
     none: "None: all messages have arrived.",
     "flight-auto": "Messages arrive by themselves, unless one is delayed, a link is partitioned or a process is paused.",
     "flight-hand": "Each message waits until you deliver or lose it.",
-    sequence: "What was sent, and when it arrived",
+    sequence: "Messages, and when they arrived",
     table: "Table: attribute, phase, old, new, note",
     attribute: "Attribute", phase: "Phase", old: "Old", new: "New", note: "Note", action: "Action",
     search: "Find the flaw",

@@ -1,7 +1,7 @@
 // Buttons: each sends an action to the source, and says what came of it.
 "use strict";
 
-// `to` is where it sends, and who says what came of it: `to.say(sentence, isBad, response)`.
+// `to` has the path to send to, and the method that shows the result: `to.say(sentence, isBad, response)`.
 function button(text, label, request, to = { path: "action", say }) {
   const node = make("button", { type: "button" }, text);
   if (label) node.setAttribute("aria-label", label);
@@ -9,7 +9,7 @@ function button(text, label, request, to = { path: "action", say }) {
   return node;
 }
 
-// A pressed button stays where it is and keeps the focus; it takes no second press before the first has its effect.
+// A pressed button keeps its place and focus; it takes no second press before the first has its effect.
 async function press(node, request, to) {
   if (node.getAttribute("aria-disabled") === "true" || node.getAttribute("aria-busy") === "true") return;
   node.setAttribute("aria-busy", "true");

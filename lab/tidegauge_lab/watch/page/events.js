@@ -34,7 +34,7 @@ function drawEvents() {
   byId("events").replaceChildren(...lines);
 }
 
-// --- What a screen reader is told by itself: states, controller, leaders; at most every two seconds ----------------
+// --- Announced to screen readers: states, controller, leaders; at most every two seconds ----------------
 
 let news = [];
 let newsTimer = 0;

@@ -4,7 +4,7 @@
 
 let declared = { faults: {}, actions: {} };
 const texts = (action) => declared.actions[action]["x-button"];
-const form = { fields: new Map(), brokers: "" }; // fields: name of the parameter -> value, or undefined where none is given
+const form = { fields: new Map(), brokers: "" }; // fields: name of the parameter -> value, or undefined if none is given
 
 function makeForm() {
   const inside = Object.entries(declared.actions).filter(([, kind]) => kind["x-acts-on"].includes("broker"));
@@ -48,7 +48,7 @@ function drawFields() {
   byId("fault-fields").replaceChildren(...made);
 }
 
-// A field and what it gives: undefined where the parameter is left out. What the server finds wrong it says in a sentence.
+// A field and its value: undefined if the parameter is left out. The server reports an invalid value in a sentence.
 function makeField(about, required) {
   if (about.type === "boolean") {
     const node = make("input", { type: "checkbox" });

@@ -5,7 +5,7 @@
 const STEPS_KEPT = 60000;
 const run = {
   base: {}, // the view before the first step
-  steps: [], // oldest first; `at`: its time, never before that of the step before it
+  steps: [], // oldest first; `at`: its time, never before the time of the previous step
   count: 0, // how many of them are in `state`
   state: {},
   undo: [], // by step: what takes it out of the state again
@@ -25,7 +25,7 @@ function extendRun(steps) {
   if (run.steps.length > STEPS_KEPT && run.count === 0) forget(run.steps.length - STEPS_KEPT / 2);
 }
 
-// Of a page that is open for long, the oldest steps go into the base. What is being looked at stays.
+// Of a page that is open for long, the oldest steps go into the base. The step on view stays.
 function forget(count) {
   for (const step of run.steps.splice(0, count)) applyPatch(run.base, step.patch);
   run.state = structuredClone(run.base);
@@ -44,7 +44,7 @@ function applyPatch(state, patch) {
   return undo;
 }
 
-// Bring the state to where it was after so many steps; return what differs, in the form of a change from the server.
+// Restore the state after this many steps; return the difference, in the form of a change from the server.
 function seek(count) {
   const touched = new Map(); // path of an entry, as text -> path
   const touch = (patch) => patch.forEach(([path]) => touched.set(path.slice(0, 2).join("\n"), path.slice(0, 2)));

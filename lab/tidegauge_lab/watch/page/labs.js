@@ -32,7 +32,7 @@ function makePrediction(name) {
 
 const isCommand = (pre) => pre.firstElementChild && !pre.firstElementChild.classList.contains("language-text");
 
-// A step is what is said before a command, the command, and what it printed.
+// A step is the text before a command, the command, and its output.
 function stepsOf(nodes) {
   const steps = [];
   let complete = true;

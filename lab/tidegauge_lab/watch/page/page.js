@@ -7,10 +7,10 @@ const COLOURS = 8; // of leader epochs; they repeat
 const ENTRIES = ["brokers", "partitions", "groups", "shares", "transactions"]; // parts of a view that change entry by entry
 const entries = () => Object.fromEntries(ENTRIES.map((key) => [key, {}]));
 const live = entries(); // what the server sent last: `view_of` there
-const view = entries(); // what is shown: the same, or a moment of the past
+const view = entries(); // the view on the page: the same, or a moment of the past
 const recording = byId("recording") && JSON.parse(byId("recording").textContent); // null on a live page
 
-// What stands behind the # of the address; nothing if that is no text.
+// The fragment of the address; nothing if that is no text.
 function addressed() {
   try {
     return decodeURIComponent(window.location.hash.slice(1));
@@ -26,7 +26,7 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-// What was written into a node whose text another script has replaced since, by a translation.
+// The original text of a node that another script has translated since.
 const originals = new WeakMap();
 
 function write(node, text) {

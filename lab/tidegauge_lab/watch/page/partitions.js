@@ -172,7 +172,7 @@ function gradient(replica, at, percent) {
   return `linear-gradient(to right, ${stops.join(", ")})`;
 }
 
-// The last three: more do not fit; all of them stand in the details.
+// The last three: more do not fit; the details have all of them.
 function drawEpochs(cell, epochs) {
   const last = epochs.slice(-3);
   const text = (epochs.length > 3 ? "… " : "") + last.map(([epoch, from]) => `${epoch}@${from}`).join(" ");

@@ -40,7 +40,7 @@ function recordBoxes(range, share) {
 function drawShare(share) {
   const card = cardOf(shareCards, "share-cards", share.name, makeShareCard);
   const who = share.leads ? `leader: broker ${share.broker}, epoch ${share.leaderEpoch}` : `broker ${share.broker} takes itself for the leader, epoch ${share.leaderEpoch}`;
-  // A recording does not have what is on disk, nor how far the log goes.
+  // A recording has neither the state on disk nor the log's end.
   const durable = share.durableStart === undefined ? "" : share.durableStart === null ? " (none on disk)" : ` (${share.durableStart} on disk)`;
   const left = share.readable === undefined ? "" : `, ${Math.max(0, share.readable - share.end)} to come`;
   const waits = share.unwritten ? `; ${counted(share.unwritten, "write")} under way` : "";

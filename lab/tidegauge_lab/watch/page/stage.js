@@ -16,16 +16,16 @@ const STAGE_WORDS = {
     broken: "Broken: {0}.",
     kept: "No acknowledged record is lost: {0} on broker {1}.",
     keptElse: "No acknowledged record is lost: {0}.",
-    keptAll: "No acknowledged record is lost: the accountant has compared what clients were told with what is committed.", audited: "Found at step {0}, by the accountant.",
+    keptAll: "No acknowledged record is lost: the accountant has compared the acknowledgements with the committed records.", audited: "Found at step {0}, by the accountant.",
     since: "Since action {0}: {1}",
     acks: "acks=1 promises no more: the leader alone had acknowledged it.",
-    power: "Kafka does not flush each append: what was in memory alone went with the power.",
+    power: "Kafka does not flush each append: records in memory alone were lost with the power.",
     unclean: "An unclean election let a replica lead that was not in sync (unclean.leader.election.enable=true).",
-    "high-watermark": "Rule high-watermark: a follower truncates to its own high watermark, which lags behind what is committed (KIP-101).",
+    "high-watermark": "Rule high-watermark: a follower truncates to its own high watermark, which lags behind the committed end (KIP-101).",
     "kip-101": "Rule kip-101: if the leader does not know the epoch, the follower asks no further and may keep its records (KIP-279).",
     "kip-279": "Rule kip-279: a replica that fetches with an old epoch is not fenced, and takes records that diverge (KIP-320).",
     own: "By a rule of your own.",
-    "kip-320": "Rule kip-320, that of today: every fetch names the last epoch, and the leader says where the logs diverge.",
+    "kip-320": "Rule kip-320, the present one: every fetch names the last epoch, and the leader says where the logs diverge.",
     memberEpoch: "member epoch {0}", reads: "reads", revoking: "to give up", awaits: "waits for {0}",
     members: "A box is a partition of the group's topic. Dashed: the member reads it, and has yet to give it up. Dotted: it waits until the other has given it up.",
     shares: "Small print on the leader's boxes, of share group {0}: s1 has it, ↺ it is available again, ✓ acknowledged, ✕ archived, done: the group is past it; the number counts deliveries.", done: "done",
@@ -77,7 +77,7 @@ function gradeOf(one) {
   return ["broken", "unread", "told"].includes(one.kind) || (one.acks === "all" && one.by === "truncation") ? "bad" : "warn";
 }
 
-// A sentence of the cluster's in the page's language; `spoken` is that of the page `play`.
+// A sentence of the cluster's in the page's language; the page `play` defines `spoken`.
 const spokenHere = (text) => (typeof spoken === "function" ? spoken(text) : text);
 
 function verdictLines(one) {
@@ -107,7 +107,7 @@ function drawVerdictIn(node, all) {
   const worst = ["bad", "warn", "good"].find((one) => grades.includes(one)) || "";
   show(node, all.length > 0);
   mark(node, "class", worst);
-  // What happened to records stands first and large; the invariant that it broke is a remark to that.
+  // The fate of records comes first and large; the invariant that it broke is a remark to that.
   const isRemark = (one) => one.kind === "broken" && all.length > 1;
   const lines = all.flatMap((one) => verdictLines(one).slice(0, isRemark(one) ? 1 : 2).map((text, place) => [text, place || isRemark(one) ? "why" : `what ${gradeOf(one)}`]));
   node.replaceChildren(...lines.map(([text, kind]) => make("p", { class: kind }, text)));
@@ -128,7 +128,7 @@ function stagedPartition() {
   return names.length ? view.partitions[select.value || names[0]] : null;
 }
 
-// Whether what is drawn next follows what was drawn last: only then a record that is missing was truncated.
+// Whether the next drawing continues the last one: only then a record that is missing was truncated.
 function followsLast() {
   const count = past.shown ? run.count : run.steps.length;
   const before = scene.steps[scene.last - 1];
@@ -322,7 +322,7 @@ function drawReaches(lane, knows, from) {
     lane.marks.delete(id);
   }
   const shown = Object.entries(knows).filter(([, end]) => Number.isInteger(end) && end >= from);
-  const turns = new Map(); // marks at one offset stand side by side
+  const turns = new Map(); // marks at one offset are placed side by side
   for (const [id, end] of shown) {
     turns.set(end, (turns.get(end) ?? -1) + 1);
     if (!lane.marks.has(id)) {

@@ -1,4 +1,4 @@
-// A story beside the cluster that it plays on: each step with its text, what was done, what is expected, and whether it holds.
+// A story beside the cluster that it plays on: each step with its text, its action, its expectation, and whether it holds.
 "use strict";
 
 const STEP_WORDS = { held: "done", failed: "failed", playing: "playing", next: "next", later: "" };

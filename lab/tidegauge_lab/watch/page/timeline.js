@@ -7,7 +7,7 @@ const past = {
   time: 0, // of that moment
   from: 0, // of the left end
   to: 0, // of the right end
-  held: false, // the slider is being dragged: its ends stay where they are
+  held: false, // the slider is being dragged: its ends do not move
   playing: 0, // timer
   playedAt: 0, // when the timer ran last
   marked: "",
@@ -24,7 +24,7 @@ function since(milliseconds) {
 
 // --- Going there -------------------------------------------------------------------------------------------------
 
-// Show the cluster after so many steps, at a time: that of the last of them, or later.
+// Show the cluster after this many steps, at the time of the last of them, or later.
 function goTo(count, time) {
   const begins = !past.shown;
   past.shown = true;
@@ -66,7 +66,7 @@ function stepTo(count) {
   goTo(wanted, wanted ? run.steps[wanted - 1].at : past.from);
 }
 
-// The number of steps that are in what is shown; all of them while it is live.
+// The number of steps on view; all of them while it is live.
 const shownCount = () => (past.shown ? run.count : run.steps.length);
 
 // The next marked step before or behind the shown one; without any, a tenth of the run.
@@ -88,7 +88,7 @@ const KEYS = {
   End: () => forward(Infinity),
 };
 
-// Beyond the last step it is now, where there is a now.
+// Beyond the last step the page is live, unless it is a recording.
 function forward(count) {
   if (count > run.steps.length && !recording) goLive();
   else stepTo(count);
@@ -153,7 +153,7 @@ function aboutMoment() {
   return { when: `As of ${precise(past.time)}, ${ago}`, event };
 }
 
-// One mark for all of a kind that would stand at one place.
+// One mark for all of a kind that would share one place.
 function drawMarks() {
   const places = new Map();
   for (const step of run.steps) {
@@ -174,7 +174,7 @@ function drawMarks() {
 // --- Its events --------------------------------------------------------------------------------------------------
 
 byId("moment").addEventListener("input", () => {
-  past.held = true; // first: what is drawn otherwise moves the slider
+  past.held = true; // set first: otherwise drawing moves the slider
   const time = past.from + Number(byId("moment").value);
   pause();
   if (time >= past.to && !recording) goLive();
@@ -201,7 +201,7 @@ byId("to-live").addEventListener("click", () => {
   goLive();
   byId("moment").focus();
 });
-// The line is always in sight, at the bottom of the window; browsers scroll to where it would stand without that.
+// The line is always in sight, at the bottom of the window; browsers scroll to its place without that.
 let scrolledTo = 0;
 const keepScroll = () => { scrolledTo = window.scrollY; };
 window.addEventListener("scroll", () => { if (document.activeElement !== byId("moment")) keepScroll(); }, { passive: true });

@@ -40,7 +40,7 @@ from tidegauge_proof.simulator.memory_broker import AT
 
 Event = tuple[Any, ...]
 Outcome = tuple[Verdict | None, tuple[Letter, ...]]
-"""What an event gave: the response to a proposal, and the brokers that are to lead and to follow."""
+"""The result of an event: the response to a proposal, and the brokers that are to lead and to follow."""
 
 
 class ModelController:
@@ -186,7 +186,7 @@ class KafkaController:
         return AlterPartitionRequest(broker, incarnation, [proposal_from(proposal, self._topic_id)])
 
     def _run(self) -> tuple[Letter, ...]:
-        """Decide all there is to decide; what was sent to brokers of the partition."""
+        """Make all pending decisions; return the letters to brokers of the partition."""
         while self._term.is_busy:
             assert self._term.advance(1000, has_session=True)
         letters: list[Letter] = []

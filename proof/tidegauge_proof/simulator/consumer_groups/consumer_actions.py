@@ -1,4 +1,4 @@
-"""What may happen in a history with a consumer group, beside what may happen to the cluster under it."""
+"""Actions of a history with a consumer group, beside the actions on the cluster under it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegauge_proof.simulator.coordinator_world import Response
 from tidegauge_proof.simulator.dice import Dice
 
 ConsumerAction = Callable[["Consumers", ConsumerWorld, Dice], str | None]
-"""Does it, and returns what was done in words; None where there was nothing to do."""
+"""Performs an action, and describes it in words; None if it has no object."""
 
 
 class Consumers:

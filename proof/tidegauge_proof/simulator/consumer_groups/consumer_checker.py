@@ -1,4 +1,4 @@
-"""What must hold of a consumer group (KIP-848), looked at after every event of a coordinator.
+"""Invariants of a consumer group (KIP-848), checked after every event of a coordinator.
 
 The checker has its own, simple idea of the rules: it folds the log itself, and knows nothing of reconciliation.
 
@@ -6,7 +6,7 @@ The checker has its own, simple idea of the rules: it folds the log itself, and 
 |---|---|
 | K1 | a partition is assigned to, or yet to be given up by, one member at most |
 | K2 | a member's epoch is not above the target's, nor the target's above the group's |
-| K3 | the epoch of a member never falls while a coordinator has it, nor below that of a response before a load |
+| K3 | the epoch of a member never falls while a coordinator has it, nor below the epoch in a response before a load |
 | K4 | a member that is STABLE in the target's epoch has its target |
 | K5 | a target of the group's epoch gives each partition to one member |
 | K6 | members that send heartbeats and revoke in time come to own all partitions |
@@ -55,7 +55,7 @@ _GROUP_KEY, _TARGET_KEY, _CURRENT_KEY = 3, 6, 8
 
 
 class Folded:
-    """What the records of a log say: the last record of a key counts, a tombstone removes it."""
+    """The state in the records of a log: the last record of a key counts, a tombstone removes it."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
@@ -77,14 +77,14 @@ class Folded:
 
     @property
     def epochs(self) -> tuple[int, int] | None:
-        """Return the epochs of the group and of its target; None: there is no group."""
+        """Return the epochs of the group and its target; None without a group."""
         groups = [value.epoch for _, value in self._of(_GROUP_KEY)]
         targets = [value.assignment_epoch for _, value in self._of(_TARGET_KEY)]
         return (groups[0], targets[0] if targets else 1) if groups else None
 
     @property
     def members(self) -> dict[str, tuple[int, int, frozenset[int], frozenset[int]]]:
-        """Return each member's epoch, state, partitions, and partitions that it has yet to give up."""
+        """Return each member's epoch, state, partitions, and partitions to give up."""
         return {
             key.member_id: (
                 value.member_epoch,
@@ -181,7 +181,7 @@ class ConsumerChecker:
                 member_id = request.member_id
                 self._responded[member_id] = max(self._responded.get(member_id, 0), result.member_epoch)
         elif isinstance(request, OffsetCommit) and isinstance(result, OffsetCommitResult):
-            # The decision falls between the arrival and the response: what was allowed at neither was not allowed.
+            # The decision falls between the arrival and the response: a commit allowed at neither was not allowed.
             may = self._may_commit.pop(token) or _may_commit(process, request)
             self._committed(process, request, result, may=may)
 
@@ -262,7 +262,7 @@ class ConsumerChecker:
     def _may_be_new(member: ConsumerMemberView) -> bool:
         return member.epoch == JOINING_EPOCH
 
-    # What is visible
+    # Visible state
 
     def look(self, cluster: CoordinatorWorld[GroupCoordinator]) -> None:
         """Check the committed state of the group wherever it is served."""
@@ -307,7 +307,7 @@ class ConsumerChecker:
 
 
 def _may_commit(process: Incarnation, request: OffsetCommit) -> bool:
-    """Return whether a commit is of a member, in its epoch, or in an older one and of partitions that it still has."""
+    """Return whether a member may make a commit, by its epoch and partitions."""
     view = process.coordinator.consumer_group_view(GROUP)
     member = None if view is None else next((one for one in view.members if one.member_id == request.member_id), None)
     if member is None or request.generation > member.epoch:

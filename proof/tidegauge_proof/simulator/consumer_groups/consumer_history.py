@@ -1,8 +1,8 @@
 """One simulated history of a consumer group: a cluster that fails, consumers that restart, a network that loses.
 
-The cluster is that of ``simulation``: the real replication core, the controller's real decisions, the same faults. Its
+The cluster is ``simulation``'s: the real replication core, the controller's real decisions, the same faults. Its
 one partition is __consumer_offsets; on every broker runs the real group coordinator. After the faults everything is
-delivered, the consumers come to own all partitions, and what was acknowledged must be there.
+delivered, the consumers come to own all partitions, and acknowledged commits must be there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REST_MS = 1000
 
 
 class ConsumerHistory(History):
-    """What came of a seed.
+    """The result of a seed.
 
     Attributes:
         commits: how many partitions' commits were acknowledged.
@@ -101,7 +101,7 @@ def _heal(world: World, cluster: ConsumerWorld, consumers: Consumers) -> None:
 
 
 def _has_settled(cluster: ConsumerWorld, consumers: Consumers) -> bool:
-    """Return whether the consumers, and no others, are members, and each partition is read by one of them."""
+    """Return whether exactly the consumers are members, with one reader for each partition."""
     view = cluster.processes[cluster.world.state_now.leader].coordinator.consumer_group_view(GROUP)
     if view is None or {one.member_id for one in view.members} != {one.member_id for one in consumers.all}:
         return False

@@ -51,7 +51,7 @@ class Consumer:
         epoch: member epoch of the last response; 0: it is to join.
         reads: the partitions that it reads, those that it is to give up included.
         given: the partitions that it may read, by the last response that had some.
-        broker: where it takes its coordinator to be; -1: it has to look.
+        broker: its presumed coordinator; -1: it has to look.
         in_flight: its heartbeat and its commit, each with what tells it apart from a later one.
     """
 
@@ -95,7 +95,7 @@ class Consumer:
     # Requests
 
     def heartbeat(self) -> ConsumerGroupHeartbeat | None:
-        """Return its next heartbeat; None: one is in flight, or the process is over."""
+        """Return its next heartbeat; None: one is in flight, or it has ended."""
         if self.is_over or "heartbeat" in self.in_flight:
             return None
         if self.epoch == JOINING_EPOCH:
@@ -121,7 +121,7 @@ class Consumer:
         )
 
     def leave(self) -> ConsumerGroupHeartbeat | None:
-        """Return the heartbeat with which it leaves: it has stopped reading. It may be a leave for a while."""
+        """Return the heartbeat with which it leaves, perhaps as a static member."""
         if self.is_over or self.epoch == JOINING_EPOCH:
             return None
         self.in_flight.pop("heartbeat", None)
@@ -136,7 +136,7 @@ class Consumer:
         return is_due
 
     def commit(self, position: int) -> OffsetCommit | None:
-        """Return a commit of a position of one of its partitions; None: it has none, or a commit is in flight."""
+        """Return a commit of one partition; None: it has none, or a commit is in flight."""
         if not self.reads or "commit" in self.in_flight:
             return None
         partition = min(self.reads)

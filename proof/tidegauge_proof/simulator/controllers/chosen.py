@@ -13,7 +13,7 @@ DEFAULT: MakeStore = ZooKeeperStore
 
 
 def electing_by(term: Term, choose: Choose | None) -> Term:
-    """Return a term whose controller elects by a rule that is tried; None: by Kafka's."""
+    """Return a term whose controller elects by this rule; None: by Kafka's."""
     if choose is not None:
         assert isinstance(term, sim_controller.SimController), "of the default kind"
         term.context.settings = replace(term.context.settings, tried_election=choose)
@@ -21,5 +21,5 @@ def electing_by(term: Term, choose: Choose | None) -> Term:
 
 
 def trusts_restarted_brokers() -> bool:
-    """Return whether these controllers overlook a restart that none of them has seen, as Kafka's do."""
+    """Return whether these controllers overlook an unseen restart, as Kafka's do."""
     return sim_controller.SETTINGS.trusts_restarted_brokers

@@ -1,4 +1,4 @@
-"""What the simulated world wants of its controllers and of what they keep, whichever kind they are."""
+"""The simulated world's view of its controllers and of their store, of any kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegauge.control import AlterPartitionRequest, PartitionsResponse
 from tidegauge.partition import TopicPartition
 
 Done = Callable[[Any], None]
-"""Called with the decision's result, or with None where it came to no end."""
+"""Called with the decision's result, or with None if it came to no end."""
 
 
 class Term(Protocol):
@@ -74,10 +74,10 @@ class Term(Protocol):
 
 
 class Store(Protocol):
-    """What all controllers of a cluster keep together.
+    """The state that all controllers of a cluster share.
 
     Attributes:
-        requests: what controllers asked of it.
+        requests: the controllers' requests to it.
     """
 
     requests: int
@@ -113,7 +113,7 @@ class Store(Protocol):
         """Store that replicas of a broker are offline."""
 
     def last_change_of(self, at: TopicPartition) -> int | None:
-        """Return the number of the change that wrote a partition's state; None: it has none."""
+        """Return the number of the change that wrote a partition's state, if any."""
         ...
 
     def leadership(self, at: TopicPartition) -> Leadership:

@@ -1,8 +1,8 @@
-"""What clients of the cluster do: copiers, who consume, transform and produce in transactions (KIP-98, KIP-447).
+"""Clients of the cluster: copiers, which consume, transform and produce in transactions (KIP-98, KIP-447).
 
 A copier is a member of the group, reads its partitions of the input from where the group has committed, writes what it
 read to the output, and commits its position, all in one transaction of a transactional id of its own. It has one
-request in flight beside those of its membership, which go on meanwhile; its offsets it commits as the member that it
+request in flight beside its membership's, which go on meanwhile; its offsets it commits as the member that it
 was when it read the input, since Kafka's consumer joins a generation in poll alone. Its consumer and its producer have
 each found a coordinator of the group for themselves: offsets are fetched where heartbeats are sent, and committed
 perhaps at the next coordinator. It gives a request up and sends the same one again; after an error that leaves its
@@ -102,7 +102,7 @@ class Story:
 
     Attributes:
         written: for each of its records the outcome of every attempt to write it; None: unknown.
-        end: what was asked for; None: nothing, or the producer has given the transaction to the timeout.
+        end: the requested end; None: nothing, or the producer has given the transaction to the timeout.
         endings: the outcome of every attempt to end it; None: unknown.
         offsets: the outcome of every attempt to commit its offsets.
     """
@@ -121,12 +121,12 @@ class Story:
 
 
 class Ask(NamedTuple):
-    """What a copier sends next.
+    """The next request of a copier.
 
     Attributes:
         to: ``transaction`` or ``group``, the coordinators that its producer knows; ``consumer``, the group's that its
             consumer knows; ``leader``.
-        request: what is sent.
+        request: the message to send.
     """
 
     to: str
@@ -138,7 +138,7 @@ class Restart(Exception):
 
 
 Steps = Generator[Ask | None, Any, Any]
-"""Yields what is sent, and is sent its result, None where it was given up; yields None where there is nothing to do."""
+"""Yields requests and is sent their results, None for one given up; yields None while there is nothing to do."""
 
 
 class Copier:
@@ -172,7 +172,7 @@ class Copier:
     # Called by the history
 
     def next_ask(self) -> Ask | None:
-        """Return what is sent now; None where there is nothing to do at the moment."""
+        """Return the request to send now; None if there is nothing to do."""
         try:
             self._ask = self._steps.send(self._result) if self._has_begun else next(self._steps)
         except Restart:
@@ -203,7 +203,7 @@ class Copier:
         return "" if self._ask is None else self._ask.to
 
     def coordinator(self, role: str) -> int:
-        """Return whom its consumer or its producer takes for a coordinator; -1: it does not know."""
+        """Return its consumer's or its producer's presumed coordinator; -1: unknown."""
         return self.member.broker if role == CONSUMER else self.brokers[role]
 
     def found(self, role: str, broker_id: int) -> None:
@@ -249,7 +249,7 @@ class Copier:
         return self.member.is_stable and self.member.generation == generation
 
     def _poll(self, positions: dict[int, int]) -> list[tuple[int, int]]:
-        """Return some records of the input that come next, each as partition and position."""
+        """Return some next records of the input, each as partition and position."""
         ready = [partition for partition, position in positions.items() if position < INPUT_RECORDS[partition]]
         if not ready:
             return []
@@ -282,7 +282,7 @@ class Copier:
         return result.producer_id, result.producer_epoch
 
     def _positions(self) -> Steps:
-        """Return where the member goes on in its partitions; None: it can't know now."""
+        """Return the member's next positions in its partitions; None: unknown."""
         mine = [partition for partition in self.member.assignment if partition < len(INPUT_RECORDS)]
         partitions = tuple(TopicPartition(TOPIC, partition) for partition in mine)
         if not mine:
@@ -369,13 +369,13 @@ class Copier:
         identity: tuple[int, str, str | None],
         wanted: list[tuple[int, int]],
     ) -> Steps:
-        """Commit the position behind what was copied; return whether the transaction may be committed.
+        """Commit the position behind the copied records; return whether the transaction may be committed.
 
         Args:
             story: the transaction.
             producer: id and epoch.
-            identity: generation, member id and group instance id of the member when it read what was copied.
-            wanted: what was copied.
+            identity: generation, member id and group instance id of the member when it read the copied records.
+            wanted: the copied records.
         """
         partition, last = wanted[-1]
         generation, member_id, instance_id = identity
@@ -412,7 +412,7 @@ class Reader:
     """A consumer of committed records of one partition of the output.
 
     Attributes:
-        position: where it reads next.
+        position: its next offset.
         reads: what it has read: from, to (exclusive), and the records between, each with its offset.
     """
 

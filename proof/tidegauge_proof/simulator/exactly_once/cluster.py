@@ -1,6 +1,6 @@
 """Both coordinators, partitions of data and their clients on one cluster whose brokers die, pause and lose disks.
 
-What the shell of a broker does around its coordinators and its replicas is done here as there: a transactional batch is
+The work of a broker's shell around coordinators and replicas is done here too: a transactional batch is
 verified before it is appended (``ProduceVerification``, ``OffsetsVerification``), a marker is appended and responded to
 when it is committed and the group coordinator has taken it up (``TransactionService``).
 """
@@ -77,7 +77,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """Who sends a request to a transaction coordinator."""
+    """The sender of a request to a transaction coordinator."""
 
     transactional_id: str
 
@@ -120,7 +120,7 @@ class _Appended:
 
 @dataclass(slots=True)
 class _Load:
-    """What a load reads of a log that was compacted: the part that was, and where the rest begins."""
+    """A load of a compacted log: the compacted part, and the offset of the rest."""
 
     batches: list[Batch]
     end_offset: int
@@ -135,7 +135,7 @@ class _Coordinators(CoordinatorWorld[Any]):
         super().__init__(cluster.world, checker, partition)
 
     def read_for_load(self, log: MemoryLog, from_offset: int) -> bytes:
-        """Return the next part of a log; of what may have been compacted only what compaction keeps, at times."""
+        """Return the next part of a log, at times as compaction leaves it."""
         if from_offset == 0:
             end = self.cluster.cleanable_end(self.partition, log)
             passes = self.cluster.dice.below(4)
@@ -185,13 +185,13 @@ class Groups(_Coordinators):
     uuids = 0
 
     def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
-        """Return the coordinator of a new process, after the first retention run, which finds nothing."""
+        """Return the coordinator of a new process, after an empty retention run."""
         coordinator = GroupCoordinator(self.cluster.group_settings, self.world.now_ms, broker.wall)
         coordinator.step(self.world.now_ms)
         return coordinator
 
     def event_of(self, token: Arrived[GroupCoordinator]) -> object:
-        """Return the event of a request that arrives, with a member id of its own."""
+        """Return the event of an arriving request, with a new member id."""
         self.uuids += 1
         return RequestArrived(token, token.call.request, f"{self.uuids}")
 
@@ -202,7 +202,7 @@ class Groups(_Coordinators):
 
 
 class Cluster:
-    """See the module.
+    """The cluster with its coordinators, partitions and clients.
 
     Attributes:
         in_flight: the brokers' requests to one another, and to ZooKeeper, that have no outcome yet.
@@ -236,7 +236,7 @@ class Cluster:
         world.coordinators = self
         self.settle()
 
-    # What the replica cores report
+    # Reports of the replica cores
 
     def leadership_changed(self, broker: MemoryBroker, change: LeadershipChanged) -> None:
         """Hand a leadership that was gained or lost to the coordinators."""
@@ -253,7 +253,7 @@ class Cluster:
         self.groups.produced(broker, token, results)
 
     def settle(self) -> None:
-        """Carry out what is to be done inside the processes, and put their responses on the network."""
+        """Carry out the pending work inside the processes, and put their responses on the network."""
         both = (self.transactions, self.groups)
         is_quiet = False
         while not is_quiet:
@@ -288,7 +288,7 @@ class Cluster:
     # Requests to coordinators
 
     def leader_of(self, at: TopicPartition) -> int:
-        """Return whom a client finds for the leader of a partition: mostly the leader."""
+        """Return the leader that a client finds, mostly the true one."""
         leader, brokers = self.partitions[at].state_now.leader, list(self.world.brokers)
         if leader in brokers and (self.network.is_calm or self.dice.below(8)):
             return leader
@@ -396,7 +396,7 @@ class Cluster:
         drive(verification.verify(effect), go_on)
 
     def internal(self, words: str, broker: MemoryBroker, end: Callable[[Any], None]) -> Internal:
-        """Return a request of a broker that has no outcome yet; ``end`` takes it, None where its connection breaks."""
+        """Return an open request of a broker; ``end`` takes its result, None if disconnected."""
         incarnation = broker.incarnation
 
         def if_alive(result: Any) -> None:
@@ -416,7 +416,7 @@ class Cluster:
         return self._producer_ids
 
     def leaders_known(self, broker: MemoryBroker, effect: FindLeaders) -> dict[TopicPartition, int]:
-        """Return the leaders that a broker's metadata name; an empty cache does not mean that all were deleted."""
+        """Return the leaders by a broker's metadata, whose cache may be empty."""
         states = broker.metadata.states
         leaders: dict[TopicPartition, int] = {}
         for at in effect.partitions:
@@ -536,7 +536,7 @@ class Cluster:
     # Compaction
 
     def cleanable_end(self, partition: SimPartition, log: MemoryLog) -> int:
-        """Return up to where a log may be compacted: below its last stable offset and what is committed."""
+        """Return the end of a log's compactable part: last stable offset or committed end."""
         fold = self.checker.folds[partition.at].of(log)
         end = min(fold.last_stable_offset(len(partition.checker.committed)), log.log_end_offset)
         return log.whole_batches_below(end)

@@ -1,6 +1,6 @@
 """A log as the cleaner leaves it: what compaction keeps of the part that it may touch, by the product's own rules.
 
-The passes are those of ``log/cleaner.py``, without files: keys are mapped, then each batch is kept, rewritten or left
+The passes are ``log/cleaner.py``'s, without files: keys are mapped, then each batch is kept, rewritten or left
 out, with the same rules (``OffsetMap``, ``Retention``, ``CleanedTransactions``).
 """
 
@@ -21,7 +21,7 @@ _CAPACITY = 1 << 20
 
 
 def compacted(log: MemoryLog, end_offset: int, now_ms: int, passes: int) -> list[Batch]:
-    """Return the batches of a log below an offset after some compactions; what is above is not touched.
+    """Return the batches of a log below an offset after some compactions.
 
     Args:
         log: the log.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Awaited:
-    """What a coroutine waits for.
+    """An outcome that a coroutine waits for.
 
     Args:
         begin: begins it; it is given what takes the outcome, once, at once or later.

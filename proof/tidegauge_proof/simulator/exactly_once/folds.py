@@ -1,4 +1,4 @@
-"""What the batches of a log mean, folded from the first one on by rules of its own: the dumb twin of the product.
+"""The meaning of a log's batches, folded from the first one on by rules of its own: the dumb twin of the product.
 
 A fold belongs to a prefix of a log; prefixes are known by their hash (``MemoryLog.chain``), so each is folded once,
 whatever number of replicas holds it.
@@ -19,7 +19,7 @@ _EVERYTHING = 1 << 30
 
 
 class Known(NamedTuple):
-    """What is known of a producer."""
+    """The known state of a producer."""
 
     epoch: int
     last_sequence: int
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What a prefix of a log says.
+    """The state after a prefix of a log.
 
     Attributes:
         producers: by id.
@@ -123,7 +123,7 @@ class Folds:
         self._by_prefix: dict[int, Fold] = {0: Fold()}
 
     def of(self, log: MemoryLog, end_offset: int | None = None) -> Fold:
-        """Return the fold of a log up to an offset between two batches; None: of the whole log."""
+        """Return the fold of a log up to an offset between batches; None: all."""
         end = log.log_end_offset if end_offset is None else end_offset
         known = self._by_prefix.get(log.chain[end])
         if known is not None:

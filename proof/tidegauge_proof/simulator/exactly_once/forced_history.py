@@ -1,6 +1,6 @@
 """Histories in which a fault strikes at a named step of a transaction (``forced_steps``), not when the dice say so.
 
-The cluster is that of ``stage`` with three brokers, and without faults of its own: what can happen happens in turn, one
+The cluster is ``stage``'s with three brokers, and without faults of its own: possible events happen in turn, one
 thing at a time, so that every step of a transaction is passed. Each forced fault waits for its step, then strikes. The
 sessions of dead and paused brokers end at once, elections are clean, and the broker is back a while later.
 """
@@ -45,7 +45,7 @@ _TURNS_AWAY = 60
 _TURNS_ISOLATED = 600
 """As many are enough for producers to find the next coordinator, and to commit there."""
 _TURNS_AFTER, _TURNS_AT_MOST = 250, 3000
-"""How many things happen between the last fault and the end; at most so many where no transaction is committed."""
+"""How many things happen between the last fault and the end; at most so many if no transaction is committed."""
 _LIMIT = 6_000
 
 
@@ -72,7 +72,7 @@ class Forced(NamedTuple):
 
 
 class ForcedHistory(JointHistory):
-    """What came of it; ``struck`` has the faults that found their step."""
+    """The result; ``struck`` has the faults that found their step."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -122,7 +122,7 @@ class _Turns:
         self._acts = self._in_turn()
 
     def is_over(self) -> bool:
-        """Return whether all faults have struck, and enough has happened since: a transaction was committed, too."""
+        """Return whether all faults have struck, and a transaction was committed since."""
         if self._forced or self._returns or self._turns - self._struck_at <= _TURNS_AFTER:
             return False
         return self._committed_now() > self._committed or self._turns - self._struck_at > _TURNS_AT_MOST
@@ -259,7 +259,7 @@ class _Turns:
 
         self._returns.append((lambda: world.now_ms >= back_ms, resume))
 
-    # What can happen
+    # Possible events
 
     def _in_turn(self) -> Iterator[str]:
         stage, world = self._stage, self._stage.world
@@ -336,7 +336,7 @@ class _Turns:
         return f"broker {loading[0].broker.broker_id} reads on"
 
     def _replicate(self, broker_id: int) -> str | None:
-        """Let a follower fetch, where it lacks something, or knows of a lower high watermark than its leader."""
+        """Let a follower fetch, if it lacks records, or knows of a lower high watermark than its leader."""
         world = self._stage.world
         if not world.is_up(broker_id) or broker_id in self._isolated:
             return None
@@ -366,7 +366,7 @@ class _Turns:
     # Patience
 
     def _time_out(self) -> None:
-        """Give up what has had no response for too long."""
+        """Give up requests without a response for too long."""
         stage, now_ms = self._stage, self._stage.world.now_ms
         for copier in stage.copiers:
             call, since_ms = self._waiting.get(copier.name, (None, now_ms))

@@ -40,5 +40,5 @@ SCHEDULES = (*_at_steps(), *_at_fences(), *_at_loads())
 
 
 def forced_of(seed: int) -> tuple[Forced, ...]:
-    """Return the schedule of a seed; as many seeds in a row as there are schedules have each once."""
+    """Return the schedule of a seed; seeds go through all schedules in turn."""
     return SCHEDULES[seed % len(SCHEDULES)]

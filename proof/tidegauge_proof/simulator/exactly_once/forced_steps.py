@@ -65,7 +65,7 @@ class Watch:
     _seen: tuple[int, int] = (0, 0)
 
     def look(self) -> None:
-        """Take in what was appended to the leader's log of __transaction_state since the last look."""
+        """Take in the appends to the leader's log of __transaction_state since the last look."""
         leader = self.leader(TRANSACTIONS)
         if leader is None:
             return
@@ -89,7 +89,7 @@ class Watch:
         return len(self.cluster.partitions[at].checker.committed) if leader is None else leader.log.log_end_offset
 
     def leader(self, at: TopicPartition) -> StoredReplica | None:
-        """Return the replica that leads a partition; None while there is none, or it does not know that yet."""
+        """Return the replica that leads a partition, once it knows that it does."""
         partition = self.cluster.partitions[at]
         replica = partition.brokers.get(partition.state_now.leader)
         hosted = None if replica is None else replica.partition
@@ -109,7 +109,7 @@ class Watch:
                 yield Uncommitted(header, data, copies)
 
     def marked(self, *, committed: bool) -> Iterator[tuple[int, int]]:
-        """Return for each decided transaction how many of its partitions have the marker, and how many there are."""
+        """Yield marked and all partitions, counted, of each decided transaction."""
         for decision in self.decisions.values():
             has = [self._has_marker(at, decision, committed=committed) for at in decision.since]
             yield sum(has), len(has)
@@ -131,7 +131,7 @@ class Watch:
         return any(one.words.startswith("verification") for one in self.cluster.in_flight)
 
     def is_on_its_way(self, *words: str, kind: str = "") -> bool:
-        """Return whether a message of a kind, a response if empty, is on its way; its description has all the words."""
+        """Return whether a message of a kind (empty: response) with these words is in flight."""
         return any(
             one.kind == kind and all(word in one.words for word in words) for one in self.cluster.network.messages
         )
@@ -167,7 +167,7 @@ def _phases(
 
     Args:
         name: of the record.
-        partitions: where it is written.
+        partitions: its partitions.
         is_one: recognises it.
         acknowledged: words of the response to the client; none: no client gets one.
     """
@@ -231,14 +231,14 @@ FENCING: Mapping[str, Reached] = {
     "end of the fence appended": STEPS["CompleteAbort appended"],
     "end of the fence replicated": STEPS["CompleteAbort replicated"],
 }
-"""What follows where a producer begins again, or does nothing until its transaction times out."""
+"""Steps after a producer's restart, or a transaction's timeout."""
 LOADING: Mapping[str, Reached] = {
     "load of transactions begun": _loading(lambda cluster: cluster.transactions, has_read=False),
     "load of transactions half read": _loading(lambda cluster: cluster.transactions, has_read=True),
     "load of offsets begun": _loading(lambda cluster: cluster.groups, has_read=False),
     "load of offsets half read": _loading(lambda cluster: cluster.groups, has_read=True),
 }
-"""What follows where a coordinator has been elected."""
+"""Steps after a coordinator's election."""
 SENDING: Mapping[str, Reached] = {
     "Produce sent": lambda watch: watch.is_on_its_way(kind="Produce"),
     "EndTxn sent": lambda watch: watch.is_on_its_way(kind="EndTxn"),

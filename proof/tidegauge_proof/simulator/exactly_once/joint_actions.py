@@ -1,4 +1,4 @@
-"""What happens in a history of consume, transform, produce beside what happens to its cluster."""
+"""Actions of a history of consume, transform, produce beside the actions on its cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegauge_proof.simulator.exactly_once.cluster import OFFSETS, TRANSACTIONS
 from tidegauge_proof.simulator.exactly_once.stage import Stage
 
 Action = Callable[[Stage], str | None]
-"""Does it, and returns what was done in words; None where there was nothing to do."""
+"""Performs an action, and describes it in words; None if it has no object."""
 
 
 def copier_acts(stage: Stage) -> str | None:
@@ -58,7 +58,7 @@ def member_acts(stage: Stage) -> str | None:
 
 
 def member_asks(stage: Stage, copier: Copier, *, beats: bool) -> str | None:
-    """Have a copier send what brings it closer to an assignment; where there is no such thing perhaps a heartbeat."""
+    """Have a copier send its next request towards an assignment, or perhaps a heartbeat."""
     member = copier.member
     if copier.is_paused or (copier.is_closing and not member.is_stable):
         return None

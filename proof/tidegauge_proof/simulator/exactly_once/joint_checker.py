@@ -1,4 +1,4 @@
-"""What must hold of consume, transform, produce, looked at after every event; T1, T2, T4 as in ``transaction_checker``.
+"""Invariants of consume, transform, produce, checked after every event; T1, T2, T4 as in ``transaction_checker``.
 
 | name | statement |
 |---|---|
@@ -9,10 +9,10 @@
 | T8 | the state of producers and .txnindex are what the replica's log says, live and after truncation or restart |
 | T9 | the offsets of a group are what the log says, by the order of the commits, live and after a load |
 | T10 | at rest every transaction is complete, and all replicas' last stable offsets reach the ends of their logs |
-| T11 | what is committed of the output is the image of the input up to the committed positions, once and in order |
+| T11 | the committed output is the image of the input up to the committed positions, once and in order |
 | T12 | no producer's epoch writes after a marker of a newer one |
-| T13 | a request that got a definite error had no effect, and what was acknowledged has one |
-| T14 | stable offsets that a client gets are not older than what was committed when the coordinator looked them up |
+| T13 | a request that got a definite error had no effect, and an acknowledged one has it |
+| T14 | stable offsets that a client gets are not older than the committed ones at the coordinator's lookup |
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class JointChecker(TransactionChecker):
     def passed(self, replica: StoredReplica, since: object, high_watermark: int) -> int:
         """Return the highest high watermark of a replica since its process began or its log was last truncated.
 
-        A process begins with that of its checkpoint, which its leader's response may lower before it is looked at.
+        A process begins with its checkpoint's, which its leader's response may lower before it is looked at.
 
         A follower's falls when the new leader knows less (ReplicaFetcherThread.processPartitionData); transactions
         whose marker it had passed are not unreplicated again (ProducerStateManager.onHighWatermarkUpdated).
@@ -167,7 +167,7 @@ class JointChecker(TransactionChecker):
         self._stable[key] = replica.incarnation, leader_epoch, stable
 
     def _look_at_batches(self, partition: SimPartition, replica: StoredReplica) -> None:
-        """Look at what was appended to a replica since the last time."""
+        """Look at the batches appended to a replica since the last time."""
         log, key = replica.log, (replica.broker_id, partition.at)
         cuts, end = self._seen.get(key, (0, 0))
         begin = end if cuts == log.cuts else 0
@@ -185,7 +185,7 @@ class JointChecker(TransactionChecker):
             if one.state is ONGOING:
                 self._in_transactions |= {(one.producer_id, one.producer_epoch, at) for at in one.partitions}
 
-    # Loads: what was compacted must give what the whole log gives
+    # Loads: a compacted log must give the same as the whole log
 
     def loaded(self, process: Any, part: bytes) -> None:
         """Take in a part of the log that is handed to a load: the checker reads the whole log in the end."""
@@ -198,7 +198,7 @@ class JointChecker(TransactionChecker):
     # The end
 
     def rests(self, copiers: Sequence[Copier], readers: Sequence[Reader], *, judges: bool) -> None:
-        """Check what is left when everything is delivered and all timeouts have passed.
+        """Check the cluster once everything is delivered and all timeouts have passed.
 
         Args:
             copiers: with their transactions.
@@ -271,7 +271,7 @@ class JointChecker(TransactionChecker):
 
 
 def _judge_story(story: Story, seen: Counter[Value]) -> None:
-    """Compare the responses that a producer got with what is committed."""
+    """Compare the responses that a producer got with the committed records."""
     counts = {value: seen[value] for value in story.written}
     if any(count > 1 for count in counts.values()):
         raise Violation("T13", f"{story}: a record is there more than once")
@@ -393,7 +393,7 @@ class OffsetsChecker:
 
 
 def folded_offsets(data: bytes, left_out: Collection[int] = ()) -> dict[tuple[str, TopicPartition], int]:
-    """Return the offsets of a log of __consumer_offsets: of a key the latest commit counts, by its own place.
+    """Return the offsets of a __consumer_offsets log; the latest commit counts.
 
     Args:
         data: the log.
@@ -434,7 +434,7 @@ def committed_log(partition: SimPartition) -> MemoryLog:
 
 
 def committed_records(partition: SimPartition) -> list[tuple[int, bytes]]:
-    """Return the records whose transactions are committed, with their offsets, by the log's markers alone."""
+    """Return the committed transactions' records with offsets, by the log's markers."""
     log = committed_log(partition)
     pending: dict[int, list[tuple[int, bytes]]] = {}
     records: list[tuple[int, bytes]] = []

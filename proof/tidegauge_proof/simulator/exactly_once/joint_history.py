@@ -1,7 +1,7 @@
 """One simulated history of consume, transform, produce: copiers and readers on a cluster that fails.
 
-The cluster is that of ``stage``, with the faults of ``simulation``. After the faults everything is delivered, the
-timeouts pass, and what was acknowledged must be so. Requests that are late by more than their sender's patience are a
+The cluster is ``stage``'s, with the faults of ``simulation``. After the faults everything is delivered, the
+timeouts pass, and acknowledged effects must be there. Requests that are late by more than their sender's patience are a
 mode (``network``).
 """
 
@@ -51,7 +51,7 @@ def _run(seed: int, steps: int, mode: str, *, judges: bool, tells: bool) -> Join
 
 
 def _chooser(stage: Stage) -> Callable[[], str]:
-    """Return what does one step, and says what it did; empty where no attempt found anything to do."""
+    """Return a function that does one step and describes it; empty if none was possible."""
     of_cluster = (*ACTIONS, *DISK_ACTIONS) if stage.swarm.directories > 1 else ACTIONS
     fault_weight = _FAULT_WEIGHTS[stage.seed // 3 % len(_FAULT_WEIGHTS)]
     lots = Lots(

@@ -15,7 +15,7 @@ from tidegauge_proof.simulator.dice import Dice
 TIMELY, LATE, LATE_ENDS = "timely", "late", "late-ends"
 MODES = (TIMELY, LATE, LATE_ENDS)
 _ENDING = frozenset({"EndTxn", "TxnOffsetCommit", "WriteTxnMarkers"})
-"""What names a producer and its epoch, and no transaction: a late one changes the next (docs/fidelity.md)."""
+"""APIs that name a producer and its epoch, and no transaction: a late one changes the next (docs/fidelity.md)."""
 _REPEATED = 0.05
 _LOST = 0.04
 

@@ -1,6 +1,6 @@
 """The cluster, the coordinators and the clients of a history of consume, transform, produce; and their return to rest.
 
-The cluster is that of ``simulation``: the real replication core, the controller's real decisions, one or two log
+The cluster is ``simulation``'s: the real replication core, the controller's real decisions, one or two log
 directories. It has the partitions of both internal topics and of the output, each on all brokers, and both real
 coordinators run on every broker.
 """
@@ -29,7 +29,7 @@ _REST_MS = 1000
 
 
 class JointHistory(History):
-    """What came of a seed.
+    """The result of a seed.
 
     Attributes:
         transactions: how many were begun; ``committed`` and ``aborted``: whose end was acknowledged.
@@ -66,7 +66,7 @@ def staged(seed: int, mode: str, swarm: Swarm | None = None) -> Stage:
     Args:
         seed: of the dice; it also says how long transactions may take, and how many clients there are.
         mode: of the network.
-        swarm: the settings of the cluster; None: those of the seed.
+        swarm: the settings of the cluster; None: the seed's.
     """
     swarm = swarm or swarm_of(seed, "kip-320", MUST_SURVIVE)
     settings = CoreSettings(replica_lag_time_max_ms=_LAG_MS, replica_fetch_backoff_ms=100, emits_diagnostics=False)
@@ -92,7 +92,7 @@ def staged(seed: int, mode: str, swarm: Swarm | None = None) -> Stage:
 
 
 def judge(history: JointHistory, stage: Stage, *, judges: bool) -> None:
-    """Heal the cluster, and check what is left; see ``JointChecker.rests``."""
+    """Heal the cluster, and check its end; see ``JointChecker.rests``."""
     heal(stage)
     stage.checker.rests(stage.copiers, stage.readers, judges=judges)
     history.copied = sum(stage.checker.offsets.committed_positions().values())

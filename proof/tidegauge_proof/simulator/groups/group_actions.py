@@ -1,4 +1,4 @@
-"""What may happen in a history with groups, beside what may happen to the cluster under them."""
+"""Actions of a history with groups, beside the actions on the cluster under them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge_proof.simulator.groups.group_world import GroupWorld
 from tidegauge_proof.simulator.groups.members import GROUP, PARTITIONS, TOPIC, Call, Member
 
 GroupAction = Callable[["Clients", GroupWorld, Dice], str | None]
-"""Does it, and returns what was done in words; None where there was nothing to do."""
+"""Performs an action, and describes it in words; None if it has no object."""
 
 
 class Clients:

@@ -1,4 +1,4 @@
-"""What must hold of consumer groups, looked at after every event of a coordinator.
+"""Invariants of consumer groups, checked after every event of a coordinator.
 
 The checker has its own, simple idea of the rules: it folds the log itself, and knows nothing of phases.
 
@@ -68,7 +68,7 @@ class _Phase(NamedTuple):
 
 
 class Folded:
-    """What the records of a log say, read by the rules of docs/groups.md: the last record of a key counts."""
+    """The state in the records of a log, read by the rules of docs/groups.md: the last record of a key counts."""
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupMetadataValue] = {}
@@ -101,7 +101,7 @@ class GroupChecker:
         self._acknowledged: dict[TopicPartition, int] = {}
         """The largest offset in the log of an acknowledged commit, by partition."""
         self._wanted: dict[Token, dict[TopicPartition, int]] = {}
-        """What had been acknowledged when a fetch of offsets arrived, by its token."""
+        """Offsets acknowledged before a fetch of offsets arrived, by its token."""
         self._places: dict[int, int] = {}
         """Where in the log the batch of a committed position lies: positions are unique."""
         self._may_commit: dict[Token, bool] = {}
@@ -116,7 +116,7 @@ class GroupChecker:
         self._begun: dict[Incarnation, _Phase] = {}
         """The phase in which the group is."""
         self.died_with: set[str] = set()
-        """What coordinators were in the middle of when their processes died."""
+        """Activities of coordinators when their processes died."""
         self.has_odd_timeouts = False
         """Whether a rebalance may last longer, and members come again with other timeouts."""
         self.commits = 0
@@ -149,7 +149,7 @@ class GroupChecker:
         return frozenset(self._open)
 
     def arrives(self, process: Incarnation, token: Token) -> None:
-        """Take in that a request is about to be handled: what is true now decides what the response may be."""
+        """Note a request that is about to be handled: the present state decides the possible responses."""
         request = token.call.request
         self._open.add(token)
         if isinstance(request, OffsetFetch):
@@ -208,7 +208,7 @@ class GroupChecker:
 
     @staticmethod
     def _place_of(data: bytes, end: int, request: SyncGroup, assignment: bytes) -> int | None:
-        """Return where the record lies that holds an assignment of a generation; None if there is none."""
+        """Return the offset of the record with a generation's assignment, if any."""
         for part in _parts(data, end):
             fold = Folded()
             fold.add(part)
@@ -249,7 +249,7 @@ class GroupChecker:
     def _must_be_at_least(self, process: Incarnation, partition: TopicPartition, offset: int, wanted: int) -> None:
         if wanted <= self._places.get(offset, -1):
             return
-        # A commit that arrived twice, or that was never acknowledged, may stand further up.
+        # A commit that arrived twice, or that was never acknowledged, may be further up.
         log, place = process.log, -1
         for batch in read_batches(log.read(0, log.log_end_offset, 1 << 30)):
             for key_bytes, value in batch.records:
@@ -304,7 +304,7 @@ class GroupChecker:
             del self._groups[key]
 
     def look(self, cluster: CoordinatorWorld[GroupCoordinator]) -> None:
-        """After an event: what is visible of every group, where a coordinator was called or time has passed."""
+        """Check the visible state of every group after an event, if a coordinator was called or time has passed."""
         world = cluster.world
         if not cluster.has_changed and world.now_ms == self._looked_ms:
             return
@@ -337,7 +337,7 @@ class GroupChecker:
             self._overdue_ms[process] = self._overdue_ms.get(process, 0) + late_ms
 
     def _check_duration(self, view: GroupView, now_ms: int, process: Incarnation) -> None:
-        """Rebalances end; those of static members alone may begin again, as in Kafka.
+        """Check that rebalances end; static members' rebalances may begin again, as in Kafka.
 
         Time in which a timer was due and had not run does not count: the dice decide when timers run.
         """
@@ -373,7 +373,7 @@ class GroupChecker:
             self._must_be_at_least(process, partition, -1 if committed is None else committed.offset, wanted)
 
     def _may_stay_open(self, token: Token) -> bool:
-        """Return whether Kafka gives no response either: its member has sent another, or has been removed."""
+        """Return whether Kafka gives no response either, as after another request."""
         request = token.call.request
         if isinstance(request, JoinGroup | SyncGroup):
             view = token.process.coordinator.group_view(request.group_id or "")

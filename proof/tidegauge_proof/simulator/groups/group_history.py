@@ -1,8 +1,8 @@
 """One simulated history of a group: a cluster that fails, members that restart, a network that loses and repeats.
 
-The cluster is that of ``simulation``: the real replication core, the controller's real decisions, the same faults. Its
+The cluster is ``simulation``'s: the real replication core, the controller's real decisions, the same faults. Its
 one partition is __consumer_offsets; on every broker runs the real group coordinator. After the faults everything is
-delivered, the members come to rest, and what was acknowledged must be there.
+delivered, the members come to rest, and acknowledged commits must be there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ODD = 7
 
 
 class GroupHistory(History):
-    """What came of a seed.
+    """The result of a seed.
 
     Attributes:
         commits: how many partitions' commits were acknowledged.
@@ -49,7 +49,7 @@ def group_history_of(seed: int, steps: int, *, tells: bool = False) -> GroupHist
 
 
 def is_odd(seed: int) -> bool:
-    """Return whether the members of a seed have odd timeouts: one seed in eight."""
+    """Return whether the members of a seed have odd timeouts."""
     return seed % 8 == _ODD
 
 

@@ -27,12 +27,12 @@ class GroupWorld(CoordinatorWorld[GroupCoordinator]):
         super().__init__(world, checker)
 
     def new_coordinator(self, broker: MemoryBroker) -> GroupCoordinator:
-        """Return the coordinator of a new process, after the first retention run, which finds nothing."""
+        """Return the coordinator of a new process, after an empty retention run."""
         coordinator = GroupCoordinator(SETTINGS, self.world.now_ms, broker.wall)
         coordinator.step(self.world.now_ms)
         return coordinator
 
     def event_of(self, token: Token) -> object:
-        """Return the event of a request that arrives, with a member id of its own."""
+        """Return the event of an arriving request, with a new member id."""
         self._uuids += 1
         return RequestArrived(token, token.call.request, f"{self._uuids}")

@@ -119,7 +119,7 @@ class Member:
     # Requests
 
     def next_request(self) -> tuple[str, GroupRequest] | None:
-        """Return what brings the member closer to an assignment; None while it has one, or a request is in flight."""
+        """Return the member's next request towards an assignment, if it needs one now."""
         if self.is_fenced or self.is_stable or "phase" in self.in_flight:
             return None
         joined = self.joined
@@ -147,7 +147,7 @@ class Member:
         return "heartbeat", Heartbeat(GROUP, self.generation, self.member_id, self.instance_id)
 
     def commit(self, position: int) -> tuple[str, GroupRequest] | None:
-        """Return a commit for one of its partitions; it may still be about to rejoin."""
+        """Return a commit for one of its partitions, perhaps before it rejoins."""
         if self.generation < 0 or self.is_fenced or not self.assignment or "commit" in self.in_flight:
             return None
         partition = TopicPartition(TOPIC, self.assignment[position % len(self.assignment)])

@@ -1,11 +1,11 @@
-"""The invariants of a whole cluster in KRaft mode; those of the quorum itself are ``quorum_checker``'s.
+"""The invariants of a whole cluster in KRaft mode; the quorum's own are ``quorum_checker``'s.
 
 C1  Images at one offset are equal, however their records were grouped (B1).
 C2  An active controller without pending records has the committed image in memory.
 C3  Nothing is responded to before it is committed.
 C4  At most one controller is active in an epoch of the quorum.
 C5  Leader epochs and partition epochs never fall; a leader that changes has a new leader epoch.
-C6  ISR and ELR are disjoint sets of replicas; the leader is in the ISR; a partition without leader has an empty ISR
+C6  ISR and ELR are disjoint sets of replicas. The leader is in the ISR; a partition without leader has an empty ISR
     (one member without eligible leader replicas); an ISR of min.insync.replicas has no ELR beside it.
 C7  Brokers that are fenced, or shut down, lead nothing and are in no ISR of more than themselves.
 C8  Broker epochs are unique and rise; one epoch has one incarnation.
@@ -17,7 +17,7 @@ C11 While a leader has min.insync.replicas committed members in its ISR, its max
 B4  After an image is applied, the broker leads exactly the partitions that it leads in that image.
 C12 Blocks of producer ids that brokers get have no id in common.
 C13 A reassignment that ends has the replicas of a target that was asked for, and all that were added in the ISR; one
-    that is cancelled has those of before. No change of the replicas takes the last member out of an ISR.
+    that is cancelled has the former ones. No change of the replicas takes the last member out of an ISR.
 K1  No acknowledged record is lost, unless an unclean election was recorded since.
 K2  After the faults each partition has a leader and all replicas in its ISR, and takes records.
 """
@@ -39,7 +39,7 @@ MIN_ISR = 2
 
 @dataclass(slots=True)
 class KRaftChecker:
-    """What has been seen of a cluster.
+    """The history of a cluster so far.
 
     Attributes:
         brokers: by id.
@@ -137,7 +137,7 @@ class KRaftChecker:
             raise Violation("C8", f"two incarnations of broker {now.broker_id} have epoch {now.epoch}")
 
     def _replicas(self, where: str, at: TopicPartition, was: PartitionRegistration, now: PartitionRegistration) -> None:
-        """Judge a change of the replicas (C13), where one record alone lies between both states.
+        """Judge a change of the replicas (C13), if one record alone lies between both states.
 
         A batch may hold several: a target, another one in its place, by which a replica that was to be added counts as
         one of before, as in Kafka, and the end of that, by which the replicas are none that were asked for.
@@ -196,7 +196,7 @@ class KRaftChecker:
                 raise Violation("C10", f"{member} of ISR {state.isr}, ELR {state.elr} of {at} lacks {missing[:3]}")
 
     def _leaders(self, broker: SimBroker) -> None:
-        """Judge whom a broker waits for where it leads (C11)."""
+        """Judge the maximal ISR of a broker that leads (C11)."""
         if not broker.is_running:
             return
         for at in self.partitions:
@@ -238,7 +238,7 @@ class KRaftChecker:
 
 
 def _is_unclean(was: PartitionRegistration, now: PartitionRegistration) -> bool:
-    """Return whether a change records an unclean election: the leader was no candidate, and is RECOVERING."""
+    """Return whether a change records an unclean election, by a RECOVERING leader."""
     is_elected = now.has_leader and now.leader_epoch != was.leader_epoch
     return now.recovering and is_elected and (not was.recovering or now.leader not in {*was.isr, *was.elr})
 

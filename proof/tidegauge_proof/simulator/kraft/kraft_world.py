@@ -69,7 +69,7 @@ _NONE = ErrorCode.NONE
 
 
 class KRaftWorld(FollowerRounds):
-    """See the module.
+    """The cluster in KRaft mode.
 
     Args:
         dice: chooses.
@@ -212,7 +212,7 @@ class KRaftWorld(FollowerRounds):
         del self.controllers[node_id], self.metadata[node_id]
 
     def active(self) -> SimController | None:
-        """Return the controller that is active in the highest epoch; None: there is none."""
+        """Return the controller that is active in the highest epoch, if any."""
         found = [one for one in self.controllers.values() if one.active is not None]
         return max(found, key=lambda one: one.active.epoch if one.active is not None else -1, default=None)
 
@@ -264,7 +264,7 @@ class KRaftWorld(FollowerRounds):
             self.quorum.resume(broker_id)
 
     def _poll(self, broker_id: int, incarnation: int) -> None:
-        """Let a broker do what is due, and come again."""
+        """Let a broker do its due work, and schedule the next call."""
         broker = self.nodes[broker_id]
         if broker.incarnation != incarnation or not broker.is_running:
             return
@@ -419,7 +419,7 @@ class KRaftWorld(FollowerRounds):
         self._ask_controller(broker, write, lambda block: self.checker.producer_ids(*block), lambda _: None)
 
     def reassign(self, at: TopicPartition, replicas: tuple[int, ...] | None) -> None:
-        """Ask the active controller for other replicas of a partition; None cancels what is in progress."""
+        """Ask the active controller for other replicas of a partition; None cancels the one in progress."""
         controller = self.active()
         if controller is None:
             return
@@ -429,7 +429,7 @@ class KRaftWorld(FollowerRounds):
         controller.write(Write(lambda active, _: alter_reassignments(active.view, wanted)))
 
     def snapshot(self, node_id: int, *, cleans: bool) -> bool:
-        """Let a node make a snapshot of its newest image, and perhaps delete what is below; return whether it could."""
+        """Let a node make a snapshot of its newest image, and perhaps delete the log below; return whether it could."""
         node = self.quorum.nodes[node_id]
         metadata = self.nodes[node_id].metadata if node_id in self.nodes else self.metadata.get(node_id)
         raft = node.raft

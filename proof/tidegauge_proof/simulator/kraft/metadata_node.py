@@ -1,4 +1,4 @@
-"""What a process keeps in memory of the metadata log: the image of a snapshot, if any, and the batches behind."""
+"""The metadata log in a process's memory: the image of a snapshot, if any, and the batches behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MetadataNode:
 
     @property
     def image(self) -> MetadataImage:
-        """The image of what was taken in."""
+        """The image of all batches taken in."""
         return self._loader.image
 
     @property
@@ -55,7 +55,7 @@ class MetadataNode:
         return self.next_offset > before
 
     def _load_snapshot(self, disk: QuorumDisk) -> None:
-        """Replace the image by that of the snapshot at the log's start, which is written and read as a file is."""
+        """Replace the image by the image in the snapshot at the log's start, which is written and read as a file is."""
         content = next(content for key, content in disk.snapshots.items() if key.offset == disk.start_offset)
         written = MetadataLoader()
         _replay(written, content.batches)

@@ -47,10 +47,10 @@ class ImageMetadata:
 
 
 class SimBroker:
-    """See the module. Its disks are ``replicas``'s, and outlive its process.
+    """A broker in KRaft mode. Its disks are ``replicas``'s, and outlive its process.
 
     Args:
-        broker_id: its id, and that of its node of the quorum.
+        broker_id: its id, and its quorum node's.
         settings: of the core.
         rules: of the topic.
         partitions: all of them have a replica here.
@@ -150,7 +150,7 @@ class SimBroker:
                 replica.delete()
 
     def epoch_of(self, broker_id: int) -> int:
-        """Return the broker epoch of a member of an ISR, as this broker knows it."""
+        """Return the known broker epoch of a member of an ISR."""
         if broker_id == self.broker_id:
             return self.lifecycle.broker_epoch
         broker: RegisteredBroker | None = self.applied.brokers.get(broker_id)

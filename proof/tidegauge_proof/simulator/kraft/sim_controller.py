@@ -1,7 +1,7 @@
 """The controller in one process of the simulated quorum: real decisions, one event after the other.
 
 It keeps the rules of the real shell (``QuorumController``): an event is decided from the image with the pending
-records; its records are proposed, and memory changes when the log has taken them; a response waits until they are
+records; its records are proposed, and memory changes when the log has taken them. A response waits until they are
 committed; a leadership that ends takes memory and all that waits with it.
 """
 
@@ -54,7 +54,7 @@ class _Proposed(NamedTuple):
 
 
 class SimController:
-    """See the module.
+    """The controller of one process.
 
     Args:
         settings: of the controller.
@@ -106,7 +106,7 @@ class SimController:
         return bool(self._queue) if self.active is not None else self._claimed is not None
 
     def go_on(self, high_watermark: int, log_end: int, now_ms: int) -> None:
-        """Take in what is committed, become active if it is time, and decide the next event."""
+        """Take in the committed records, become active if it is time, and decide the next event."""
         active = self.active
         if active is not None:
             active.commit(self._metadata.next_offset - 1)

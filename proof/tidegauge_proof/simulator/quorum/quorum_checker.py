@@ -13,7 +13,7 @@ Q10 Two successive voter sets differ by one voter, and the second is appended on
 Q11 A change of the voter set that was acknowledged is never lost.
 Q12 A snapshot holds committed records alone, and the log begins at 0 or at the end of a snapshot that exists.
 Q13 Only legal transitions happen (``states.check_transition``), and no step fails.
-Q14 When all faults have ended, a leader is elected and commits what is proposed, if any voter can still win: a lost
+Q14 When all faults have ended, a leader is elected and commits the proposals, if any voter can still win: a lost
     disk may have taken the majority of a voter set that is in force.
 """
 
@@ -31,7 +31,7 @@ from tidegauge_proof.simulator.quorum.quorum_disk import QuorumDisk
 
 @dataclass(slots=True)
 class QuorumChecker:
-    """What has been seen of a quorum, by which later steps are judged.
+    """The history of a quorum so far, by which later steps are judged.
 
     Attributes:
         leaders: the leader of each epoch.
@@ -49,7 +49,7 @@ class QuorumChecker:
 
     @property
     def committed_end(self) -> int:
-        """The end of what is committed."""
+        """The committed end."""
         return self.committed[-1].end_offset if self.committed else 0
 
     def persisted(self, key: ReplicaKey, election: ElectionState) -> None:

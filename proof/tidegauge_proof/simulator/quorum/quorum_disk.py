@@ -96,7 +96,7 @@ class QuorumDisk:
         self.durable = [batch for batch in self.durable if batch.base_offset >= snapshot_id.offset]
 
     def whole(self) -> list[Batch]:
-        """Return all batches from offset 0 on: those of the snapshot at the log's start, then the log."""
+        """Return all batches from offset 0 on: the first snapshot's, then the log's."""
         return [*self._before(), *self.log]
 
     def whole_durable(self) -> list[Batch]:
@@ -107,9 +107,9 @@ class QuorumDisk:
         return next((content.batches for key, content in self.snapshots.items() if key.offset == self.start_offset), ())
 
     def opened(self) -> tuple[LogView, VoterHistory]:
-        """Return what a node reads at its start: snapshot and log, uncommitted records too.
+        """Return what a node reads at its start, uncommitted records too.
 
-        What a former process left in the page cache is synced first, as the real store does: the node counts it.
+        A former process's data in the page cache are synced first, as the real store does: the node counts them.
         """
         history = VoterHistory(self.static)
         newest = max(self.snapshots, default=None)

@@ -25,7 +25,7 @@ _REST_ROUNDS = 20
 
 
 class QuorumHistory(History):
-    """What came of a seed.
+    """The result of a seed.
 
     Attributes:
         elections: how many leaders were elected.
@@ -138,7 +138,7 @@ def _heal(actor: Actor) -> None:
 
 
 def _electable(world: QuorumWorld) -> list[int]:
-    """Return the nodes that a majority of the voters in their own logs would elect.
+    """Return the nodes electable by a majority of their own logs' voters.
 
     There may be none when a voter has lost its disk: a voter set that was in force but never committed may need it, and
     whoever has another set lacks records that its voters have.

@@ -54,7 +54,7 @@ class SimNode:
         config: its settings.
         disk: its directory.
         raft: the node; None while the process is dead.
-        incarnation: counts its processes: what was sent by or to a former one is lost.
+        incarnation: counts its processes: messages by or to a former one are lost.
         clock_offset_ms: how far its clock is ahead of the world's.
         is_paused: whether the process is stopped and takes nothing.
         backlog: what waits for the process or its disk.
@@ -365,12 +365,12 @@ def endpoint_of(node_id: int) -> Endpoint:
 
 
 def directory_of(node_id: int, generation: int = 0) -> bytes:
-    """Return the id of a node's directory; a new disk has a new one."""
+    """Return the id of a node's directory, new for a new disk."""
     return bytes([node_id + 1, generation]) + bytes(14)
 
 
 def quorum_of(voters: int, observers: int, version: int, timers: QuorumConfig) -> tuple[dict[int, SimNode], VoterSet]:
-    """Return formatted nodes that have not started, and the voters that they begin with.
+    """Return formatted nodes that have not started, and their voters.
 
     Args:
         voters: how many of them, the first ones, are voters.

@@ -58,10 +58,10 @@ class Call:
 
 
 class Leader:
-    """See the module.
+    """The share partition at one leader.
 
     Attributes:
-        broker_id: where it is.
+        broker_id: its broker.
         incarnation: of that broker's process; with its end all of this is lost.
         in_flight: the persister's request; None: it has none to send.
         responses: of requests of members, by token, until they are taken.
@@ -99,7 +99,7 @@ class Leader:
                 self.responses[effect.token] = effect.error
 
     def next_call(self, number: int) -> Call | None:
-        """Return the persister's next request; None: there is none, or one is in flight."""
+        """Return the persister's next request; None if none is due."""
         if self.in_flight is not None or not self._wanted:
             return None
         effect = self._wanted[0]

@@ -1,4 +1,4 @@
-"""What may happen in a history with a share group, beside what may happen to the cluster under it."""
+"""Actions of a history with a share group, beside the actions on the cluster under it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegauge_proof.simulator.shares.share_members import ACCEPT, REJECT, RELEA
 from tidegauge_proof.simulator.shares.share_world import ShareWorld
 
 ShareAction = Callable[["Members", ShareWorld, Dice], str | None]
-"""Does it, and returns what was done in words; None where there was nothing to do."""
+"""Performs an action, and describes it in words; None if it has no object."""
 _MAX_RECORDS = 40
 _TYPES = (ACCEPT, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, RENEW)
 
@@ -118,7 +118,7 @@ def response_to_member_arrives(members: Members, cluster: ShareWorld, dice: Dice
 
 
 def call_is_sent(members: Members, cluster: ShareWorld, dice: Dice) -> str | None:
-    """Send a request of a persister to where it takes the coordinator to be."""
+    """Send a request of a persister to its presumed coordinator."""
     del members
     if not cluster.unsent:
         return None

@@ -1,4 +1,4 @@
-"""What must hold of a share group (KIP-932), looked at after every event.
+"""Invariants of a share group (KIP-932), checked after every event.
 
 The checker has its own, simple idea of the rules: it follows each record by its offset, from what leaders give to
 members and what the responses to members say, and folds the log of states itself.
@@ -48,7 +48,7 @@ Token = Arrived[ShareCoordinator]
 
 
 class Folded:
-    """What the records of a log say: the state of each offset, of which the later delivery counts."""
+    """The state in the records of a log: the state of each offset, of which the later delivery counts."""
 
     def __init__(self) -> None:
         self.is_there = False
@@ -105,7 +105,7 @@ class _Record:
 
 @dataclass
 class _Followed:
-    """What the checker knows of one leader's share partition."""
+    """The checker's view of one leader's share partition."""
 
     records: dict[int, _Record] = field(default_factory=dict)
 
@@ -302,7 +302,7 @@ class ShareChecker:
 
 
 def _said(state: ShareState) -> tuple[int, int, int, Mapping[int, tuple[int, int]]]:
-    """Return what a state says: its epochs, its start, and the count and state of each offset."""
+    """Return a state's epochs, start, and the count and state of each offset."""
     records = {
         offset: (batch.delivery_count, batch.state)
         for batch in state.batches

@@ -1,6 +1,6 @@
 """One history of a share group from one seed: random steps under faults, then peace, in which each record is done.
 
-In peace members accept everything; what was acknowledged before must not come again.
+In peace members accept everything; an acknowledged record must not come again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REST_ROUNDS = 150
 
 
 class ShareHistory(History):
-    """What came of a seed.
+    """The result of a seed.
 
     Attributes:
         deliveries: how many records were given to members.
@@ -75,7 +75,7 @@ def _run(seed: int, steps: int, *, tells: bool) -> ShareHistory:
 
 
 def _heal(world: World, cluster: ShareWorld, members: Members) -> None:
-    """End the faults; a leader gives out what is left, members accept it, and nothing may be left open.
+    """End the faults; a leader delivers the remaining records, members accept them, and nothing may be left open.
 
     The members' processes restart, and the leader does not hear of that: the locks of what they had must end.
     """

@@ -1,8 +1,8 @@
 """Members of a share group, as Kafka's share consumer behaves towards the leader of a partition.
 
 A member has one request in flight, over one connection. It may give the request up: it closes the connection then, the
-leader releases what the member has, and nothing that was sent over it arrives any more. What it has acquired and not
-acknowledged it knows from responses alone.
+leader releases what the member has, and nothing that was sent over it arrives any more. It knows unacknowledged
+acquired records from responses alone.
 Source: ShareConsumeRequestManager; KIP-932, "Share sessions".
 """
 
@@ -44,7 +44,7 @@ class Member:
     """A member.
 
     Attributes:
-        broker_id: where it takes the leader to be; -1: it has to look.
+        broker_id: its presumed leader; -1: it has to look.
         has: offsets that it was given and has not acknowledged.
     """
 

@@ -1,6 +1,6 @@
 """Share coordinators in a simulated cluster, and the leaders of a partition whose records a share group consumes.
 
-The cluster's one partition is that of __share_group_state, with all that may happen to it. The partition with the
+The cluster's one partition is __share_group_state's, with all that may happen to it. The partition with the
 records is simple: its log is the same for all and only grows, and its leader is some broker, by an epoch that rises. A
 former leader goes on, fenced by the share coordinator alone, until it hears of the change.
 """
@@ -26,7 +26,7 @@ from tidegauge_proof.simulator.world import World
 
 
 class ShareWorld(CoordinatorWorld[ShareCoordinator]):
-    """See the module.
+    """The share coordinators and the leaders.
 
     Attributes:
         leader_epoch: of the partition with the records.
@@ -101,11 +101,11 @@ class ShareWorld(CoordinatorWorld[ShareCoordinator]):
 
     @property
     def leader_id(self) -> int:
-        """Return the broker that leads the partition with the records; -1: its process has ended."""
+        """Return the broker that leads the records' partition; -1: it is dead."""
         return next((one for one, epoch in self.leads.items() if epoch == self.leader_epoch), -1)
 
     def forget_the_dead(self) -> None:
-        """Drop what was in the memory of processes that have ended."""
+        """Drop the memory of processes that have ended."""
         for broker_id, broker in self.world.brokers.items():
             leader = self.hosted.get(broker_id)
             if not broker.is_running:
@@ -128,7 +128,7 @@ class ShareWorld(CoordinatorWorld[ShareCoordinator]):
                 yield leader
 
     def settle(self) -> None:
-        """After an event of share partitions: have their persisters send what is next, and responses leave."""
+        """Have persisters send their next requests, and responses leave, after an event of share partitions."""
         for leader in self.hosted.values():
             call = leader.next_call(self._calls + 1)
             if call is not None:
@@ -154,7 +154,7 @@ class ShareWorld(CoordinatorWorld[ShareCoordinator]):
         self.settle()
 
     def lost_calls(self) -> list[Call]:
-        """Return the calls that persisters wait for, and that are neither in flight nor at a coordinator."""
+        """Return awaited calls that are neither in flight nor at a coordinator."""
         flying = {one.call for one in self.requests} | {one.call for one in self.responses} | set(self.unsent)
         flying |= self.checker.open_calls()
         calls = [leader.in_flight for leader in self.hosted.values() if leader.in_flight is not None]
@@ -180,7 +180,7 @@ class ShareWorld(CoordinatorWorld[ShareCoordinator]):
         self.settle()
 
     def _drop_call(self, call: Call) -> None:
-        """Drop what is in flight of a call that is over: its connection has brought the response, or is closed."""
+        """Drop the messages of a call that is over: its connection has brought the response, or is closed."""
         self.requests = [one for one in self.requests if one.call is not call]
         self.responses = [one for one in self.responses if one.call is not call]
         self.unsent = [one for one in self.unsent if one is not call]

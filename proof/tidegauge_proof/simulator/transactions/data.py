@@ -1,7 +1,7 @@
 """Partitions of data, as a transaction sees them: a model of what their leaders check, without replication.
 
 A partition has one log that is never lost; what its real leader does under failovers is the replication core's affair
-and simulated there. The checks are those of ProducerAppendInfo and VerificationStateEntry: the epoch, the coordinator's
+and simulated there. The checks follow ProducerAppendInfo and VerificationStateEntry: the epoch, the coordinator's
 epoch, and the guard of the verification (KIP-890).
 """
 
@@ -41,7 +41,7 @@ class DataPartition:
         self._guards: dict[int, object] = {}
 
     def guard(self, producer_id: int) -> object | None:
-        """Return what a verification is asked with; None where the producer has a transaction open."""
+        """Return a verification's guard; None if the producer has an open transaction."""
         return None if producer_id in self.open else self._guards.setdefault(producer_id, object())
 
     def guard_of_epoch(self, producer_id: int, epoch: int) -> object | None:

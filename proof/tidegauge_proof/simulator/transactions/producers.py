@@ -38,7 +38,7 @@ RETRIABLE = frozenset(
 
 
 class Phase(Enum):
-    """What a producer is about to do."""
+    """The next step of a producer."""
 
     INITIALIZING = "initializing"
     READY = "ready"
@@ -113,7 +113,7 @@ class Producer:
         self.phase = Phase.ADDING
 
     def next_request(self) -> TransactionRequest | None:
-        """Return what the producer sends now; None while it waits, or has data to write."""
+        """Return the producer's next request; None while it waits or writes data."""
         if self.in_flight is not None:
             return None
         if self.phase is Phase.INITIALIZING:

@@ -1,4 +1,4 @@
-"""What must hold of transactions, looked at after every event of a coordinator.
+"""Invariants of transactions, checked after every event of a coordinator.
 
 | name | statement |
 |---|---|
@@ -253,7 +253,7 @@ class TransactionChecker:
                 raise Violation("Load", f"{name} is decided, and nothing completes it")
 
     def look(self, cluster: CoordinatorWorld[Any]) -> None:
-        """After an event: what is visible of every transactional id, where a coordinator was called."""
+        """Check the visible state of every transactional id after an event, if a coordinator was called."""
         if not cluster.has_changed:
             return
         for process in cluster.processes.values():
@@ -274,7 +274,7 @@ class TransactionChecker:
     # The end
 
     def at_rest(self, cluster: CoordinatorWorld[TransactionCoordinator], stories: list[Story], *, judges: bool) -> None:
-        """Check what is left when everything is delivered and all timeouts have passed.
+        """Check the cluster once everything is delivered and all timeouts have passed.
 
         Args:
             cluster: whose coordinators must have come to rest.

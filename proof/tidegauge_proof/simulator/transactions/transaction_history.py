@@ -1,8 +1,8 @@
 """One simulated history of transactions: a cluster that fails, producers that restart, a network that loses requests.
 
-The cluster is that of ``simulation``: the real replication core, the controller's real decisions, the same faults. Its
+The cluster is ``simulation``'s: the real replication core, the controller's real decisions, the same faults. Its
 one partition is __transaction_state; on every broker runs the real transaction coordinator. After the faults everything
-is delivered, the timeouts pass, and what was acknowledged must be so.
+is delivered, the timeouts pass, and acknowledged effects must be there.
 
 In histories with late requests, what a producer has given up arrives nevertheless, which ends transactions that it was
 not meant for: Kafka 3.9 behaves so (docs/transactions.md), and T7 is not asked for there. Transactions v2 are cured of
@@ -31,7 +31,7 @@ from tidegauge_proof.simulator.transactions.transaction_world import Transaction
 from tidegauge_proof.simulator.world import World
 
 TransactionAction = Callable[[list[Producer], TransactionWorld, Dice], str | None]
-"""Does it, and returns what was done in words; None where there was nothing to do."""
+"""Performs an action, and describes it in words; None if it has no object."""
 _CLUSTER_SHARE = 0.2
 _EMPTY_ENDS = 8
 """Of as many transactions of a producer of v2 one is aborted before anything is written."""
@@ -42,7 +42,7 @@ _REST_MS = 1000
 
 
 class TransactionHistory(History):
-    """What came of a seed.
+    """The result of a seed.
 
     Attributes:
         transactions: how many were begun.

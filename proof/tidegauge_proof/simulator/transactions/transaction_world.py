@@ -49,7 +49,7 @@ class MarkerRequest:
 
 
 class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
-    """Transaction coordinators, producers and data on a cluster of one partition, that of __transaction_state.
+    """Transaction coordinators, producers and data on a cluster of one partition, __transaction_state's.
 
     Attributes:
         late: copies of requests that the network holds back.
@@ -120,7 +120,7 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
         return Call(self._calls, producer, request, **fields)
 
     def is_late(self, call: Call) -> bool:
-        """Return whether the sender of a call does not wait for it any more."""
+        """Return whether the sender no longer waits for a call."""
         return call.datum is None and call.producer.in_flight is not call
 
     # Data

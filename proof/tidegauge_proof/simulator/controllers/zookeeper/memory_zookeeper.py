@@ -1,6 +1,6 @@
 """ZooKeeper as a dictionary: versions, czxids, parents that must exist, compare-and-set. No sessions, no watches.
 
-Whoever uses it decides when a session ends and who hears of a change; the tree only keeps what was written. It begins
+Its user decides when a session ends and which broker hears of a change; the tree only keeps writes. It begins
 as the brokers create it at their start.
 """
 
@@ -63,7 +63,7 @@ class MemoryZooKeeper:
     def __init__(self) -> None:
         self.zxid = 0
         self.requests = 0
-        """What controllers asked of it."""
+        """Number of the controllers' requests."""
         self._children: dict[str, set[str]] = {"": set()}
         """The names of each znode's children."""
         self.nodes: dict[str, Znode] = {"": Znode(None, 0, 0)}
@@ -104,7 +104,7 @@ class MemoryZooKeeper:
         return node.version
 
     def children(self, path: str) -> list[str] | None:
-        """Return the names of a znode's children, sorted; None where it is missing."""
+        """Return the names of a znode's children, sorted; None if it is missing."""
         names = self._children.get(path)
         return None if names is None else sorted(names)
 
@@ -142,7 +142,7 @@ class MemoryZooKeeper:
         parent, _, name = path.rpartition("/")
         self._children[parent].discard(name)
 
-    # What brokers and administrators write
+    # Writes of brokers and administrators
 
     def register_broker(self, broker_id: int, rack: str | None = None) -> int:
         """Create a broker's znode again; return the broker epoch."""
@@ -159,7 +159,7 @@ class MemoryZooKeeper:
         return broker_path(broker_id) in self.nodes
 
     def next_controller_epoch(self) -> tuple[int, int]:
-        """Return the new controller epoch of an election, and the znode's version from now on."""
+        """Return the new controller epoch of an election, and the znode's version."""
         epoch = self.controller_epochs + 1
         return epoch, self.set(CONTROLLER_EPOCH, encode_controller_epoch(epoch))
 
@@ -170,7 +170,7 @@ class MemoryZooKeeper:
 
     @property
     def controller_epoch_version(self) -> int:
-        """What every write of a controller checks."""
+        """The version that every write of a controller checks."""
         return self.nodes[CONTROLLER_EPOCH].version
 
     def add_topic(

@@ -4,9 +4,9 @@ A decision is a generator of requests (tidegauge_controller.zookeeper.decisions.
 requests further on request, so that the controller can die, lose its session or be outrun by another between any two.
 Every write checks ``/controller_epoch``; without a session a term reads and writes nothing. With a new session of the
 same process it reads nothing either (a controller resigns before its broker registers again, so no read of its term is
-ever completed in the next session), and it is that check alone that keeps it from writing. What was sent stays sent.
+ever completed in the next session), and it is that check alone that keeps it from writing. Sent requests stay sent.
 
-Events wait in one queue, as in the controller: each is a function that begins a decision, and what is done with its
+Events wait in one queue, as in the controller: each is a function that begins a decision, and a function of its
 result. A change of the brokers' znodes is a flag, as the watch it stands for: many changes, one look.
 """
 
@@ -123,8 +123,8 @@ class SimController:
 
         Args:
             requests: how many requests to ask at most.
-            has_session: whether the broker has a session with ZooKeeper, be it another than that of the election.
-            reads: whether it is that of the election.
+            has_session: whether the broker has a session with ZooKeeper, be it another than the election's.
+            reads: whether it is the election's session.
 
         Returns:
             Whether the term goes on; False once it was found out that it is over.
@@ -160,7 +160,7 @@ class SimController:
     def end(self) -> None:
         """End the term: callers that wait get no result; the first requests of queues may still be in flight.
 
-        Those stand in ``strays`` from now on.
+        Those are in ``strays`` from now on.
         """
         if self._steps is not None:
             self._steps.close()

@@ -9,7 +9,7 @@ from tidegauge_proof.simulator.controllers.zookeeper.sim_controller import SimCo
 
 
 class ZooKeeperStore(MemoryZooKeeper):
-    """See the module."""
+    """The controllers' store in ZooKeeper mode."""
 
     @property
     def changes(self) -> int:
