@@ -5,7 +5,8 @@ response whose correlation id differs from the oldest request's ends the connect
 requests in flight with NETWORK_EXCEPTION. A response that is larger than the receive buffer is read straight into a
 buffer of its own, so the record batches of a Fetch are views of the bytes that the socket delivered. A logical
 clock, if there is one, goes with each request, and is advanced by each response before anything acts on it.
-One timer watches the deadlines of all requests in flight: it is set again when it fires, not with each request.
+One timer watches the deadlines of all requests in flight, given up by their callers or not: it is set again when it
+fires, not with each request.
 Source: ``NetworkClient``, ``InFlightRequests``, ``NetworkReceive``.
 """
 

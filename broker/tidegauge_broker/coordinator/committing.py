@@ -90,7 +90,7 @@ def commit_batch(
     commits: Mapping[TopicPartition, CommittedOffset],
     transactional_producer: tuple[int, int] | None = None,
 ) -> bytes:
-    """Return the batch with these commits; of a transaction with its producer's id and epoch."""
+    """Return the batch with these commits, under a transaction's producer if given."""
     version = WITH_TOPIC_ID if runtime.settings.is_kafka_4 else VALUE_VERSION
     records = [
         Record(offset_key(group.group_id, topic_partition), offset_value(committed, version))

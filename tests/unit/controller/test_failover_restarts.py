@@ -1,7 +1,7 @@
 """A new controller finds brokers that registered after a partition's state was written (failover.py; not Kafka's).
 
 Kafka takes such a broker for its former incarnation. It may have lost records that it never flushed, and would write
-other records at the same offsets in the same epoch; docs/simulation.md has histories of it.
+other records at the same offsets in the same epoch; docs/results/searches.md has histories of it.
 """
 
 from __future__ import annotations

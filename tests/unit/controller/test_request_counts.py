@@ -1,6 +1,6 @@
 """The cost of many partitions for a controller in requests: to ZooKeeper by the hundred, to brokers a fixed number.
 
-A state is read once in a term, by its take-over (docs/performance.md, "What a controller asks"). Counted at the seams
+A state is read once in a term, by its take-over (docs/results/growth.md, "What a controller asks"). Counted at seams
 that a broker has: the driver's calls of ZooKeeper, and the requests in the brokers' queues.
 """
 

@@ -2,7 +2,7 @@
 
 The mutants come from the random search (mutants.py). The table here has the bounds within which each is found.
 Mutants that it does not name need larger bounds, or parts that the explored cluster has not (clients, controllers that
-overlap); docs/simulation.md has the list.
+overlap); docs/results/explorations.md has the list.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two searches share the work: random histories (``simulate``: every message, fault and disk) and random traces (the steps
 of ``replay``, the state space of the published models). Mutants found within seconds run always, the rest is ``long``;
-docs/simulation.md has the table with seeds and times. A rule that can be missing unnoticed is a missing check.
+docs/results/rules-taken-away.md has seeds and times. A rule that can be missing unnoticed is a missing check.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ Rules (Kafka's SocketServer, RequestChannel and KafkaApis):
        (A frame larger than a read is gathered in a buffer that grows as bytes come; its first bytes move along.)
        A response's go from the buffer that the log has read to the socket as they are (``os.writev``); only what the
        socket does not take at once is copied, and everything under TLS.
-       8. If brokers use the listener among themselves, a request may carry the sender's logical clock: this broker's is
+    8. If brokers use the listener among themselves, a request may carry the sender's logical clock: this broker's is
        advanced before the request is handled, and goes along with the response (``tidegauge.kafka.header_tags``).
 
 Hot path: for each request ``buffer_updated``, ``_begin``, the handler and ``_send`` run once, without a task
