@@ -201,12 +201,12 @@ class LedPartitions(Generic[LedT]):
         self._run_tasks()
 
     def _fail(self, shard: LedT, problem: str) -> None:
-        """Serve nothing of a partition whose log can't be read to its end; see the module."""
+        """Serve nothing of a partition whose log can't be read to its end; this file's head says why."""
         shard.forget()
         self._runtime.log(
-            f"Error loading {self._what} from {self._name(shard.partition)}: {problem}. What was read may not be the "
-            "latest, so nothing of it is served: requests get NOT_COORDINATOR. Have a replica lead the partition whose "
-            "log is sound, or put a sound copy of the log in place while this broker is down.",
+            f"Error loading {self._what} from {self._name(shard.partition)}: {problem}. The records read may not be "
+            "the latest, so none of them is served: requests get NOT_COORDINATOR. Let a replica with a sound log lead "
+            "the partition, or put a sound copy of the log in place while this broker is down.",
             "error",
         )
         shard.change_state(ShardState.FAILED, load_ms=self._runtime.now_ms - shard.since_ms)

@@ -195,7 +195,7 @@ class Runtime:
 
     def appended(self, append_id: int, error: ErrorCode, base_offset: int) -> None:
         """Hand an append's outcome to the operation that waits for it; a second outcome is ignored."""
-        assert error is not ErrorCode.NONE or base_offset >= 0, "what was appended has an offset"
+        assert error is not ErrorCode.NONE or base_offset >= 0, "an appended batch has an offset"
         self._large_appends.discard(append_id)
         owner, outcome = self._outcomes.pop(append_id, (None, None))
         if outcome is not None:

@@ -443,7 +443,7 @@ class PartitionLog:
                 self._roll(self.log_end_offset)
             self._remove_oldest(count)
             start = self._segments[0].base_offset
-            assert start <= high_watermark, f"{self.topic_partition}: what is not committed stays"
+            assert start <= high_watermark, f"{self.topic_partition}: uncommitted records stay"
             moved = start > self.log_start_offset
             self._start_at(start)
             return moved

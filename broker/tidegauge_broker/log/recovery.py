@@ -272,7 +272,7 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
             return segments[: at + 1]
         if following is not None and _has_lost_its_end(segment, following, plan):
             _logger.warning(
-                "%s: what was not synced is missing, up to offset %d; %d later segments are removed",
+                "%s: unsynced records are missing, up to offset %d; %d later segments are removed",
                 segment.path,
                 following,
                 len(later),
@@ -310,7 +310,7 @@ def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
         and segments[-1].base_offset > max(plan.recovery_point, plan.synced_offset)
         and segments[-2].next_offset() < segments[-1].base_offset
     ):
-        _logger.warning("%s: removed, it is empty and what should stand before it is missing", segments[-1].path)
+        _logger.warning("%s: removed, it is empty and the records before it are missing", segments[-1].path)
         _delete([segments.pop()])
 
 

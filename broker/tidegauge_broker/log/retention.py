@@ -66,7 +66,7 @@ def _count(
         empty_last = following is None and segment.size_bytes == 0
         if high_watermark < end_offset or empty_last or not breaches(segment, following):
             return at
-    assert log_end_offset <= high_watermark, "what is not committed stays"
+    assert log_end_offset <= high_watermark, "uncommitted records stay"
     return len(segments)
 
 

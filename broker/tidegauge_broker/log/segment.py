@@ -169,7 +169,7 @@ class LogSegment:
             batch_bytes = LENGTH_PREFIX_BYTES + header.batch_length
             position += batch_bytes
             self._bytes_since_index_entry += batch_bytes
-        assert position == self.size_bytes, f"{self.path}: the headers are not those of the bytes"
+        assert position == self.size_bytes, f"{self.path}: the headers do not match the bytes"
 
     def _index_largest_timestamp(self, *, last: bool = False) -> None:
         timestamp_ms, offset = self.largest_timestamp
@@ -310,7 +310,7 @@ class LogSegment:
             if position == 0 or self._begins_batch(position, offset):
                 return position
             position = self.index.floor_position(position - 1)
-        _logger.warning("%s: the index names byte %d, where no such batch begins; it is emptied", self.path, position)
+        _logger.warning("%s: the index names byte %d, but no batch begins there; it is emptied", self.path, position)
         self.index.create()
         return 0
 

@@ -148,7 +148,7 @@ def restore_synced(directory: Path) -> dict[Path, tuple[int, int]]:
         if lengths is None:
             raise TidegaugeError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"There is no note of what was synced in {directory}: its broker ran without lab.enable=true",
+                f"There is no record of syncs in {directory}: its broker ran without lab.enable=true",
             )
         return _truncate_files(directory, lengths)
     except BlockingIOError:

@@ -93,7 +93,7 @@ def from_message(message: Any) -> ControlRecord:
                 raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "A VotersRecord names a voter twice")
             return VotersRecord(voter_set)
         case _:
-            text = f"A {type(message).__name__} stands in the log; it belongs into snapshots"
+            text = f"A {type(message).__name__} is in the log; it belongs into snapshots"
             raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, text)
 
 

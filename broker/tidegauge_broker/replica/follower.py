@@ -165,7 +165,7 @@ class Follower:
 
     def delay(self, now_ms: int) -> None:
         """Pause after a failure."""
-        assert self.in_flight is None, "what is in flight need not pause"
+        assert self.in_flight is None, "a request in flight need not pause"
         self.delayed_until_ms = now_ms + self.partition.settings.replica_fetch_backoff_ms
 
     def request_lost(self, request_id: int, now_ms: int) -> None:

@@ -240,7 +240,7 @@ class Acquisition:
         delivery.lock = self._window.locks.add(first_offset, last_offset, self._deadline_ms)
 
     def _take(self, acquired: Acquired) -> None:
-        assert acquired.last_offset <= self._window.end_offset, "what is acquired is in flight, up to the end offset"
+        assert acquired.last_offset <= self._window.end_offset, "acquired records are in flight, up to the end offset"
         assert not self._found or self._found[-1].last_offset < acquired.first_offset, "in the order of their offsets"
         self._found.append(acquired)
         self._left -= acquired.size

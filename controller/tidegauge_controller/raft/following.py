@@ -146,7 +146,7 @@ def _truncate(core: Core, diverging: OffsetAndEpoch) -> bool:
         return False
     core.log.truncate(offset)
     core.history.truncate(offset)
-    assert core.log.end_offset >= committed, "what is committed is never truncated"
+    assert core.log.end_offset >= committed, "committed records are never truncated"
     core.emit(Truncate(offset))
     return True
 

@@ -291,8 +291,8 @@ class ZooKeeper:
             await zookeeper.close()
             raise TidegaugeError(
                 ErrorCode.NETWORK_EXCEPTION,
-                f"ZooKeeper at {hosts} did not respond within {connection_timeout_ms} ms; start it, or say with "
-                "zookeeper.connect where it is",
+                f"ZooKeeper at {hosts} did not respond within {connection_timeout_ms} ms; start it, or give its "
+                "address in zookeeper.connect",
             ) from None
         except BaseException:
             await zookeeper.close()

@@ -380,7 +380,7 @@ class Compiler:
                 f"{indent} for z in {value}:w(z)",
                 f"{indent}elif n:w({value})",
             ]
-        assert wire.kind == "array", "record batches stand in arrays of topics and partitions"
+        assert wire.kind == "array", "record batches are in arrays of topics and partitions"
         return [*lines, f"{indent}for z in {value}:{self._write_item(wire)}"]
 
     def _write_item(self, wire: Wire) -> str:
