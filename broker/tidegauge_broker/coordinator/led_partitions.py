@@ -16,7 +16,7 @@ A partition whose log can't be read to its end is not served at all: its request
 replica leads it, or this one is elected again. The records read so far lack the latest decisions; served, older ones
 would count as the newest, and be written behind them. That is the rule of Kafka's newer group coordinator
 (CoordinatorRuntime, CoordinatorState.FAILED); the one of 3.9 in ZooKeeper mode serves no groups then, its transaction
-coordinator what it has read (doLoadGroupsAndOffsets and loadTransactionMetadata log the exception and go on).
+coordinator the records it has read (doLoadGroupsAndOffsets and loadTransactionMetadata log the exception and continue).
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class LedPartitions(Generic[LedT]):
             self._runtime.effects.append(Defect(f"Reading {self._name(shard.partition)} failed", defect))
 
     def complete_load(self, event: LoadCompleted) -> None:
-        """Serve the partition whose log has been read, and go on with what waits."""
+        """Serve the partition whose log has been read, and continue with the waiting events."""
         shard = self.loading
         if shard is None or not _is_of(shard, event):
             return

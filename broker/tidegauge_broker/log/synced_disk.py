@@ -47,7 +47,7 @@ class SyncedDisk(Disk):
         self._entries = 0
 
     def begin(self, directory: Path) -> None:
-        """Take up the note of the last run, or begin one; what a part of this process has begun goes on."""
+        """Take up the record of the last run, or begin one; operations in progress in this process continue."""
         if self._note >= 0 and directory == self._directory:
             return
         self._directory = directory

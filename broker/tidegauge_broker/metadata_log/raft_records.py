@@ -49,7 +49,7 @@ def to_message(record: ControlRecord) -> Any:
     """Return the message of a control record.
 
     A LeaderChange is written in version 0, without directories, under every kraft.version, as Kafka 4.3.1 does: its
-    ``ControlRecordUtils.deserializeLeaderChangeMessage`` reads each as version 0, whatever the record says.
+    ``ControlRecordUtils.deserializeLeaderChangeMessage`` reads each as version 0, regardless of the record's version.
     """
     match record:
         case LeaderChange():

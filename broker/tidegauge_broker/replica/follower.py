@@ -16,7 +16,7 @@ Rules (AbstractFetcherThread, ReplicaFetcherThread.processPartitionData):
        and corrupt records make it wait replica.fetch.backoff.ms.
     6. A leader that was elected again while its response was on the way may have written batches of its new epoch into
        it. From the first batch above the follower's own epoch on, they are skipped (KAFKA-18723, in 3.9.1): the next
-       fetch is fenced, and the partition's next state says whom to follow.
+       fetch is fenced, and the partition's next state names the leader to follow.
 """
 
 from __future__ import annotations
