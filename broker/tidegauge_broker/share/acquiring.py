@@ -19,7 +19,7 @@ from tidegauge_broker.share.states import Delivery, RecordState
 from tidegauge_broker.share.window import Window
 
 _LONE_DELIVERY_LIMIT = 2
-"""With a limit of so few deliveries the last one is not made alone."""
+"""With a limit of at most this many deliveries the last one is not made alone."""
 
 
 class LogBatch(NamedTuple):
@@ -248,7 +248,7 @@ class Acquisition:
     # Records that are not in flight
 
     def _acquire_new(self, first_offset: int, last_offset: int) -> None:
-        """Take records of a range of offsets, both inclusive, into the window, as many as are wanted."""
+        """Take records of a range of offsets, both inclusive, into the window, as many as are requested."""
         window = self._window
         if not len(window.in_flight):
             first_offset = max(first_offset, window.end_offset)
@@ -292,7 +292,7 @@ class Acquisition:
         return acquired
 
     def _bounds(self, first_offset: int, last_offset: int) -> list[tuple[int, int]]:
-        """Divide a range of offsets where batches of the log begin, into parts of the wanted size at least."""
+        """Divide a range of offsets where batches of the log begin, into parts of the requested size at least."""
         size = self._wanted.batch_size
         bounds: list[tuple[int, int]] = []
         if not self._is_exact and last_offset - first_offset + 1 > size:

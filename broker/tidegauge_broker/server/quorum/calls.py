@@ -30,7 +30,7 @@ class Call:
         host: the client's address.
         client_id: as its request has it.
         is_open: returns whether the connection is there still; a large request of one that has closed is dropped.
-        is_large: whether its frame may hold so many items that others would wait for it.
+        is_large: whether its frame may hold enough items to make others wait for it.
     """
 
     key: int
