@@ -53,7 +53,7 @@ TABLES: dict[str, dict[str, Iterable[Row]]] = {
         "transaction shard": transaction_states.SHARD_TRANSITIONS,
     },
 }
-"""By page, and by the name of the object that has the states."""
+"""The diagrams, by page, and by the name of the object that has the states."""
 
 
 def renewed(page: str, name_of_page: str) -> str:

@@ -1,4 +1,4 @@
-"""How gRPC channels reconnect, the same for clients and brokers.
+"""The reconnection of gRPC channels, the same for clients and brokers.
 
 By default gRPC tries a dead peer again only after up to two minutes, and shares one connection among all channels to an
 address: a restarted broker would stay unreachable all that time.

@@ -46,7 +46,7 @@ def plain_crc32c(data: Buffer, value: int = 0) -> int:
 
 
 crc32c: Callable[..., int]
-"""As ``plain_crc32c``."""
+"""The checksum of ``plain_crc32c``, from the fastest library that is installed."""
 try:
     run_late("crc32c")  # the package's own code reads the metadata of distributions, for its version
     from crc32c._crc32c import crc32c as _compiled

@@ -241,7 +241,7 @@ def is_pipe(stream: TextIO) -> bool:
 def pause(seconds: float) -> None:
     """Wait between two looks of a verb that follows something, until its time is over or its reader has closed stdout.
 
-    A verb notices a closed pipe (``| head -3``) when it writes; one that has nothing to write would wait for ever.
+    A verb notices a closed pipe (``| head -3``) when it writes; one that has nothing to write would wait forever.
 
     Args:
         seconds: time to wait.

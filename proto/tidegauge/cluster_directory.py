@@ -1,4 +1,4 @@
-"""Which directory's cluster a verb means, and commands to paste that mean the cluster of a given one.
+"""The directory of a verb's cluster, and commands to paste that name the cluster of a given one.
 
 A sentence that names a command without ``--dir`` means the cluster in the directory that verbs find by themselves. Of a
 cluster elsewhere it is false, and pasted it pauses, kills or deletes another one.

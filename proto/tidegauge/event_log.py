@@ -19,7 +19,7 @@ and, if they apply, ``topic``, ``partition``, and the kind's own fields.
 | ``controller`` | ``state``: elected, resigned; ``controller_epoch`` |
 | ``election`` | ``strategy``, ``leader`` (-1 none), ``leader_epoch``, ``isr``: the controller's decision |
 | ``reassignment`` | ``state``: started, replaced, cancelled, completed, failed; ``replicas``, ``adding``, ``removing``|
-| ``role`` | ``role``: leader, follower, offline; ``leader`` (-1 none), ``leader_epoch``; but for offline also |
+| ``role`` | ``role``: leader, follower, offline; ``leader`` (-1 none), ``leader_epoch``; except offline also |
 | | ``replicas``, ``topic_id``, ``min_insync_replicas``, and the log: ``log_start_offset``, |
 | | ``last_stable_offset``, ``high_watermark``, ``log_end_offset``, ``epochs`` |
 | ``epoch`` | ``leader_epoch``, ``start_offset``: an entry came into the epoch cache |
@@ -88,7 +88,7 @@ KINDS = frozenset(
     }
 )
 REPAIRS = frozenset({"start", "resume", "release-fetch", "step-fetch", "sync", "clear-fault"})
-"""Actions of a ``fault`` line that do no harm: they undo a fault, or let a held replica go on by a step."""
+"""Actions of a ``fault`` line that do no harm: they undo a fault, or let a held replica continue by a step."""
 _LAST_TIME_US = 253_402_214_400_000_000
 """The end of the year 9999, UTC: no calendar shows a later time."""
 MERGEABLE_KINDS = frozenset({"high_watermark", "log_end_offset"})

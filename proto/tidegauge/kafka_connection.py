@@ -154,7 +154,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_paused = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """Let ``drained`` go on."""
+        """Resume ``drained``."""
         paused, self._is_paused = self._is_paused, None
         if paused is not None and not paused.done():
             paused.set_result(None)

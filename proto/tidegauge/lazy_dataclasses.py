@@ -3,7 +3,7 @@
 ``dataclasses`` writes and compiles up to six functions for each class at its definition. A broker imports a thousand
 such classes and uses a few hundred: the functions were more than half of the time that its import took.
 
-A class decorated here equals one decorated by ``dataclasses.dataclass`` with the same options, but for:
+A class decorated here equals one decorated by ``dataclasses.dataclass`` with the same options, except:
 
 - ``slots`` is always meant, and ``order`` is not taken;
 - ``inspect.signature`` gives the fields only after the first object was made;

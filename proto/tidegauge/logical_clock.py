@@ -6,7 +6,7 @@ Contract: Lamport's clock with the wall clock as a floor (a hybrid logical clock
 Rules:
     1. ``tick`` stamps an event: more than every value before it, and at least the wall clock.
     2. A message carries its sender's ``value``; the receiver takes it in (``receive``) before it acts on the message.
-       So what a message causes is stamped later than all that its sender had noted, whatever the wall clocks say.
+       So what a message causes is stamped later than all that its sender had noted, at any setting of the wall clocks.
     3. Messages by other ways (ZooKeeper, a person at the keyboard) are ordered by the floor: on one machine all
        processes read one clock. For the same reason a restarted process needs no state of its previous incarnation.
     4. A value more than a day ahead of the wall clock is ignored as invalid: a clock that accepted it would never come

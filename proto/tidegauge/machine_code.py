@@ -148,4 +148,4 @@ def _roots(names: Iterable[str]) -> dict[str, Path]:
 
 
 IN_USE = use()
-"""Of this process."""
+"""The machine code of this process."""

@@ -1,4 +1,4 @@
-"""How a moment is written on the command line. Pure."""
+"""Moments on the command line. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which known name a misspelt one may stand for: the one place that decides it, for every sentence that asks.
+"""The known name that a misspelt one may stand for: the one place that decides it, for every sentence that asks.
 
 Pure.
 """

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 MAX_TOPIC_NAME_LENGTH = 249
 _SHOWN_CHARACTERS = 1_000
-"""Of a longer name a message shows its beginning: a response's message is a string of at most 32,767 bytes."""
+"""Number of a longer name's characters in a message: a response's message is a string of at most 32,767 bytes."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that clients may neither write to nor truncate (Topic.INTERNAL_TOPICS)."""
 MAX_PARTITION = 2**31 - 1

@@ -13,7 +13,7 @@ from typing import Any
 from tidegauge.counted import counted
 
 PERCENTILES = (0.5, 0.95, 0.99)
-"""Of the high-watermark lag, weighted by how long it lasted."""
+"""Percentiles of the high-watermark lag, weighted by how long it lasted."""
 
 
 def elections_of(counts: Iterable[tuple[int, str, int]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The client's side of SASL: PLAIN, SCRAM-SHA-256 and -512, OAUTHBEARER with unsecured tokens. Pure but for hashes.
+"""The client's side of SASL: PLAIN, SCRAM-SHA-256 and -512, OAUTHBEARER with unsecured tokens. Pure except hashes.
 
 Rules:
     1. ``Login`` has the credentials; it begins one exchange for each authentication. Its content is never printed.

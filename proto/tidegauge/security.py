@@ -34,7 +34,7 @@ BESIDE_SASL = {SASL_PLAINTEXT: PLAINTEXT, SASL_SSL: SSL}
 """The protocol below SASL, by the protocol with it."""
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s+([A-Za-z0-9+/=\s]+?)\s*-----END \1-----(?:\s|$)")
 _RUN_TOGETHER = re.compile(r"-----BEGIN [A-Z0-9 ]+-----(?=\S|$)")
-"""A PEM text without line breaks: Kafka's PemParser too wants white space behind BEGIN and END."""
+"""A PEM text without line breaks: Kafka's PemParser too requires white space behind BEGIN and END."""
 _LINE_LENGTH = 64
 _REFUSED = {
     "ssl.key.password": "an encrypted private key can't be used; write the key without a password",

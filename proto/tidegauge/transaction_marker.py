@@ -38,7 +38,7 @@ Each of the lengths and deltas is a zigzag varint of one byte.
 
 
 class Outcome(IntEnum):
-    """How a transaction ended; the number is the control record's type."""
+    """The outcome of a transaction; the number is the control record's type."""
 
     ABORT = 0
     COMMIT = 1

@@ -67,7 +67,7 @@ class InitProducerId:
     Attributes:
         transactional_id: None: an idempotent producer, which gets a new id and epoch 0.
         timeout_ms: transaction.timeout.ms of the producer.
-        producer_id: what the producer has, of which it wants the epoch raised (v3 and later, KIP-360); else -1.
+        producer_id: the producer's id, to raise its epoch (v3 and later, KIP-360); else -1.
         producer_epoch: its epoch; -1 with ``producer_id``.
     """
 
@@ -139,7 +139,7 @@ class AddOffsetsToTxnResult:
 class EndTxn:
     """A request to commit or abort a producer's transaction (API 26).
 
-    It names no transaction, only producer id and epoch: one that arrives late ends whatever transaction is open then,
+    It names no transaction, only producer id and epoch: one that arrives late ends any transaction that is open then,
     unless each end raises the epoch.
 
     Attributes:

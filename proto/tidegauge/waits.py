@@ -1,4 +1,4 @@
-"""Waits that whoever cancels them ends: with a limit of time, or when what must not be left half done is done.
+"""Waits that end at a cancellation: with a limit of time, or when work that must not stop half-way is done.
 
 ``asyncio.wait_for`` before Python 3.12 returns, and swallows the cancellation, if it comes within two turns of the
 event loop after the awaited result: the task then continues, and a caller that waits for its end waits forever. A test

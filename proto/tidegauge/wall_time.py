@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class WallTime:
-    """How far the wall clock is ahead of the broker's own clock: the shell sets it whenever it reads that clock.
+    """The wall clock's lead over the broker's own clock: the shell sets it at each reading of that clock.
 
     Attributes:
         ahead_ms: in ms; negative if the wall clock is behind.

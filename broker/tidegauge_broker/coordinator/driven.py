@@ -1,4 +1,4 @@
-"""How a coordinator is driven: one event or one turn of its timers at a time, each giving its effects."""
+"""The driver's side of a coordinator: one event or one turn of its timers at a time, each giving its effects."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ class Driven(Generic[AnyRuntime, AnyEvent]):
 
     @property
     def appends_in_flight(self) -> int:
-        """How many appends have no outcome yet."""
+        """The number of appends without an outcome."""
         return self._runtime.appends_in_flight
 
     @property
     def open_requests(self) -> int:
-        """How many requests have no response yet."""
+        """The number of requests without a response."""
         return self._runtime.open_requests
 
     def _on_appended(self, event: Appended) -> None:

@@ -244,7 +244,7 @@ class ShareStateRequestArrived:
 
 
 NO_BROKER = -1
-"""In place of a leader: the partition exists, but its leader is unknown or not alive; it is looked up again later."""
+"""In place of a leader: the partition's leader is unknown or not alive; it is looked up again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class MarkersWritten:
 
 
 PartitionEvent = Elected | Resigned | RecordsRead | LoadCompleted
-"""Of a partition of the internal topic."""
+"""Events of a partition of the internal topic."""
 Event = (
     PartitionEvent
     | Appended
@@ -287,9 +287,9 @@ Event = (
     | TransactionCompleted
     | ShutDown
 )
-"""Of the group coordinator."""
+"""Events of the group coordinator."""
 ShareEvent = PartitionEvent | Appended | ShareStateRequestArrived | TopicsChanged | ShutDown
-"""Of the share coordinator."""
+"""Events of the share coordinator."""
 TransactionEvent = (
     PartitionEvent
     | Appended
@@ -299,4 +299,4 @@ TransactionEvent = (
     | MarkersWritten
     | ShutDown
 )
-"""Of the transaction coordinator."""
+"""Events of the transaction coordinator."""

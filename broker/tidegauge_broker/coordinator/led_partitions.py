@@ -16,7 +16,7 @@ A partition whose log can't be read to its end is not served at all: its request
 replica leads it, or this one is elected again. The records read so far lack the latest decisions; served, older ones
 would count as the newest, and be written behind them. That is the rule of Kafka's newer group coordinator
 (CoordinatorRuntime, CoordinatorState.FAILED); the one of 3.9 in ZooKeeper mode serves no groups then, its transaction
-coordinator what it has read (doLoadGroupsAndOffsets and loadTransactionMetadata log the exception and go on).
+coordinator the records it has read (doLoadGroupsAndOffsets and loadTransactionMetadata log the exception and continue).
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class LedPartitions(Generic[LedT]):
             self._runtime.effects.append(Defect(f"Reading {self._name(shard.partition)} failed", defect))
 
     def complete_load(self, event: LoadCompleted) -> None:
-        """Serve the partition whose log has been read, and go on with what waits."""
+        """Serve the partition whose log has been read, and continue with the waiting events."""
         shard = self.loading
         if shard is None or not _is_of(shard, event):
             return
@@ -201,12 +201,12 @@ class LedPartitions(Generic[LedT]):
         self._run_tasks()
 
     def _fail(self, shard: LedT, problem: str) -> None:
-        """Serve nothing of a partition whose log can't be read to its end; see the module."""
+        """Serve nothing of a partition whose log can't be read to its end; this file's head says why."""
         shard.forget()
         self._runtime.log(
-            f"Error loading {self._what} from {self._name(shard.partition)}: {problem}. What was read may not be the "
-            "latest, so nothing of it is served: requests get NOT_COORDINATOR. Have a replica lead the partition whose "
-            "log is sound, or put a sound copy of the log in place while this broker is down.",
+            f"Error loading {self._what} from {self._name(shard.partition)}: {problem}. The records read may not be "
+            "the latest, so none of them is served: requests get NOT_COORDINATOR. Let a replica with a sound log lead "
+            "the partition, or put a sound copy of the log in place while this broker is down.",
             "error",
         )
         shard.change_state(ShardState.FAILED, load_ms=self._runtime.now_ms - shard.since_ms)

@@ -157,7 +157,7 @@ class Loader:
                 refused.setdefault(group_id, f"its record makes no sense: {cause}")
         consumers = {} if self._consumer_groups is None else self._consumer_groups.images()
         for group_id in consumers.keys() & self._groups.keys():
-            refused.setdefault(group_id, "it has the records of a classic group and those of a consumer group")
+            refused.setdefault(group_id, "it has records of a classic group and of a consumer group")
         if self._consumer_groups is not None:
             refused |= {one: cause for one, cause in self._consumer_groups.refused().items() if one not in refused}
         shares = self._shares(refused, consumers)
@@ -194,7 +194,7 @@ class Loader:
             return {}
         shares = self._share_groups.images()
         for group_id in shares.keys() & (self._groups.keys() | consumers.keys()):
-            refused.setdefault(group_id, "it has the records of a share group and those of another group")
+            refused.setdefault(group_id, "it has records of a share group and of another group")
         for group_id, cause in self._share_groups.refused().items():
             refused.setdefault(group_id, cause)
         return shares

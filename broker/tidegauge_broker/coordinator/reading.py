@@ -1,4 +1,4 @@
-"""Which requests only read: nothing can have changed if the decision about one of them fails.
+"""The requests that only read: nothing can have changed if the decision about one of them fails.
 
 Every other decision changes its group or transactional id in place, so that a failure in the midst takes that one out
 of service (docs/adr/0023-a-defect-costs-its-group.md).

@@ -89,7 +89,7 @@ def read_batches(batches: Buffer) -> Iterator[LoadedBatch]:
         whole = inflated(bytes(memoryview(batches)[header.position : header.position + header.size_bytes]))
         try:
             decoded: Any = list(RecordBatch(memoryview(whole)))
-        except Exception as problem:  # whatever the codecs raise
+        except Exception as problem:  # any error of the codecs
             raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"The records can't be decoded: {problem}") from problem
         yield LoadedBatch(
             header, [(record.key, record.value) for record in decoded], decoded[0].offset if decoded else None

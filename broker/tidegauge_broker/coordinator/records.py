@@ -26,7 +26,7 @@ EXPIRING_OFFSET_VERSION = 1
 FIRST_FLEXIBLE_VALUE = WITH_TOPIC_ID = 4
 VALUE_VERSIONS = range(5)
 OFFSETS_BASE_SEQUENCE = 0
-"""Of a batch of commits: Kafka gives them a sequence although they have no producer."""
+"""The base sequence of a batch of commits: Kafka sets one although they have no producer."""
 _NO_TIMESTAMP_MS = -1
 _Value = TypeVar("_Value", OffsetCommitValue, GroupMetadataValue)
 

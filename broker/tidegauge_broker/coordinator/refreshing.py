@@ -20,7 +20,7 @@ class Refreshing:
 
     @property
     def refresh_requests(self) -> int:
-        """How many refreshes were requested: what a heartbeat that looks at the topics has seen."""
+        """The number of requested refreshes, which a heartbeat that looks at the topics has seen."""
         return self._refresh_requests
 
     @property

@@ -44,7 +44,7 @@ class Runtime:
     """The state of a coordinator that belongs to no group and no transactional id.
 
     Attributes:
-        owner: whom the present decision is about; None between decisions.
+        owner: the owner that the present decision is about; None between decisions.
         abandon: takes an owner out of service; set before the first decision.
         fail: makes the responses to its open requests; set before the first decision.
         now_ms: the time of the event, by a clock that never goes back: timers are started by it.
@@ -142,7 +142,7 @@ class Runtime:
 
     @property
     def open_requests(self) -> int:
-        """How many requests have no response yet."""
+        """The number of requests without a response."""
         return len(self._requests)
 
     # Timers and outcomes
@@ -165,7 +165,7 @@ class Runtime:
         return self._last_awaited_id
 
     def arrived(self, number: int, cause: str, *outcome: Any) -> None:
-        """Go on with an outcome that an owner awaits; a second one is ignored."""
+        """Continue with an outcome that an owner awaits; a second one is ignored."""
         owner, go_on = self._awaited.pop(number, (None, None))
         if go_on is not None:
             self.cause = cause
@@ -195,7 +195,7 @@ class Runtime:
 
     def appended(self, append_id: int, error: ErrorCode, base_offset: int) -> None:
         """Hand an append's outcome to the operation that waits for it; a second outcome is ignored."""
-        assert error is not ErrorCode.NONE or base_offset >= 0, "what was appended has an offset"
+        assert error is not ErrorCode.NONE or base_offset >= 0, "an appended batch has an offset"
         self._large_appends.discard(append_id)
         owner, outcome = self._outcomes.pop(append_id, (None, None))
         if outcome is not None:
@@ -207,7 +207,7 @@ class Runtime:
 
     @property
     def appends_in_flight(self) -> int:
-        """How many appends have no outcome yet."""
+        """The number of appends without an outcome."""
         return len(self._outcomes)
 
     def respond(self, token: object, result: GroupResult | TransactionResult | ShareStateResult) -> None:

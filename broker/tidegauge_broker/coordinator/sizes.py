@@ -1,4 +1,4 @@
-"""How much a decision goes through, as far as it is known before: the shell makes large ones beside the event loop."""
+"""The size of a decision, as far as it is known before: the shell makes large ones beside the event loop."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class TransactionalCommits:
         )
 
     def verified(self, event: TransactionVerified) -> None:
-        """Go on with the request whose transaction was to be verified."""
+        """Continue the request whose transaction was to be verified."""
         self._runtime.arrived(event.verification_id, "TxnOffsetCommit", event.error, event.guard)
 
     def completed(self, event: TransactionCompleted) -> None:

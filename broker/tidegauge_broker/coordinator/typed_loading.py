@@ -77,7 +77,7 @@ class TypedGroupLoader(Generic[AnyImage]):
             self._images[group_id].replay(self._new_record(key, read))
         except TidegaugeError as problem:
             self._unreadable[key_bytes] = group_id, problem.message
-        except Exception as defect:  # noqa: BLE001 - whatever a stranger's record does, it does to its group alone
+        except Exception as defect:  # noqa: BLE001 - any effect of a stranger's record is limited to its group
             self._unreadable[key_bytes] = group_id, repr(defect)
         return True
 

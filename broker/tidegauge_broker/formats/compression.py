@@ -4,7 +4,7 @@ The numbers of the codecs are those in ``tidegauge.record_batch.COMPRESSION_NAME
 
 LZ4 frames are written as Kafka writes them: blocks of 64 KB that do not depend on one another, no checksums. Kafka 0.8
 computed the checksum of the frame's header over its magic number, too; so message format 0 is written with that
-checksum, and read whatever the checksum is (KAFKA-3160, KIP-57).
+checksum, and read with any checksum (KAFKA-3160, KIP-57).
 Source: Lz4BlockOutputStream, Lz4BlockInputStream, GzipCompression, SnappyCompression, ZstdCompression.
 """
 

@@ -45,7 +45,7 @@ def down_convert(records: Buffer, magic: int, from_offset: int, pause: Pause | N
         records: whole batches.
         magic: the format that the client knows, 0 or 1.
         from_offset: the offset that it asked for.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
 
     Raises:
         TidegaugeError: UNSUPPORTED_COMPRESSION_TYPE, rule 3; CORRUPT_MESSAGE, a batch can't be decoded.

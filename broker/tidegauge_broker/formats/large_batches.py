@@ -65,7 +65,7 @@ def records_in(whole: Buffer, pause: Pause | None) -> Iterator[Any]:
         pause: rule 2, in a thread beside the event loop; None on the loop.
 
     Raises:
-        Exception: whatever the codec raises, and what ``read_large`` does.
+        Exception: any error of the codec, and of ``read_large``.
     """
     if pause is None or whole[_ATTRIBUTES_AT] & COMPRESSION_MASK:  # or it is snappy, and small
         batch: Any = RecordBatch(memoryview(whole))  # the codec ships no types
@@ -82,7 +82,7 @@ def read_large(whole: Buffer, pause: Pause) -> Iterator[Any]:
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes behind the header are not as many records as it says.
-        Exception: whatever the codec raises.
+        Exception: any error of the codec.
     """
     view, header = memoryview(whole), read_header(whole)
     first, at, end, index, count = HEADER_BYTES, HEADER_BYTES, len(whole), 0, 0

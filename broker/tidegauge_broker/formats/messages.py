@@ -139,7 +139,7 @@ def each_unwrapped(wrapper: Message, pause: Pause | None = None) -> Iterator[Mes
 
     Args:
         wrapper: the message that holds them.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
 
     Raises:
         TidegaugeError: INVALID_RECORD, CORRUPT_MESSAGE, RECORD_LIST_TOO_LARGE: as Kafka refuses it.

@@ -1,7 +1,7 @@
 """A batch compressed otherwise than its producer did: what ``compression.type`` of a topic asks for.
 
 Rules (LogValidator.validateMessagesAndAssignOffsetsCompressed, buildRecordsAndAssignOffsets):
-    1. A batch with the wanted codec stays as it is, whatever its level; so do markers, which are not compressed.
+    1. A batch with the wanted codec stays as it is, at any level; so do markers, which are not compressed.
     2. Else offsets, times, headers, producer and sequence of the records stay; the base timestamp is the
        first record's, the largest timestamp the largest of all.
 """
@@ -42,7 +42,7 @@ def recompress(records: Buffer, header: BatchHeader, target: Codec, pause: Pause
         records: the batch.
         header: its header.
         target: the codec.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, its records can't be decoded.

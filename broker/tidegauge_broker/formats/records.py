@@ -27,7 +27,7 @@ def decode_records(batch: Buffer, pause: Pause | None = None) -> Iterator[Stored
 
     Args:
         batch: the batch.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
 
     Raises:
         TidegaugeError: CORRUPT_MESSAGE, the bytes behind the header are no records: brokers take them as they come.
@@ -36,7 +36,7 @@ def decode_records(batch: Buffer, pause: Pause | None = None) -> Iterator[Stored
     try:
         for record in records_in(whole, pause):
             yield StoredRecord(record.offset, record.timestamp, record.key, record.value, list(record.headers))
-    except Exception as problem:  # whatever the codecs raise
+    except Exception as problem:  # any error of the codecs
         raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"The records can't be decoded: {problem}") from problem
 
 
@@ -55,7 +55,7 @@ def encode_all(records: Iterable[StoredRecord], base_offset: int, pause: Pause |
     Args:
         records: at least one; the base timestamp is the first one's.
         base_offset: of the batch.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
     """
     body, count, base_ms, max_ms = GrowingBytes(), 0, 0, -1
     for record in records:

@@ -53,7 +53,7 @@ def up_convert(
         max_message_bytes: the topic's limit for each message as it came.
         target: the topic's codec; None: the producer's.
         log_append_time: whether the topic's times are the leader's.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
 
     Raises:
         TidegaugeError: why the messages are refused.

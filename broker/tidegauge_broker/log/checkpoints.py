@@ -7,7 +7,7 @@ In a log directory: ``replication-offset-checkpoint``, ``recovery-point-offset-c
 
 Rules:
     1. A checkpoint is text: version, number of entries, entries; an empty file means no entries.
-    2. Another version, a malformed line or a wrong count make it corrupt (CorruptCheckpoint); whoever reads it
+    2. Another version, a malformed line or a wrong count make it corrupt (CorruptCheckpoint); the reader
        decides what to do without it.
     3. Each is replaced atomically (Disk.replace).
 """

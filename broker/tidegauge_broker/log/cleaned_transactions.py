@@ -1,4 +1,4 @@
-"""Which batches of a log that is compacted belong to aborted transactions, and which markers are needed no more.
+"""The batches of aborted transactions in a log that is compacted, and the markers that are no longer needed.
 
 Contract: the cleaner passes over the batches in offset order, once to map the keys and once to write what stays, each
 time with an object of its own.

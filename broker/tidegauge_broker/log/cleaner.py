@@ -1,7 +1,7 @@
 """The cleaner: compacts one log at a time, in steps that block and steps that belong to the event loop.
 
 Contract: ``CleanerManager.next_to_clean`` and ``Cleaning.replace`` are the loop's; ``Cleaning.map_keys`` and
-``Cleaning.write`` block and belong into a pool thread. Between the steps the log goes on: appends do not matter, they
+``Cleaning.write`` block and belong into a pool thread. Between the steps the log is in use: appends do not matter, they
 go to the active segment; a truncation, a deletion, retention (``PartitionLog.layout_version``), a move to another log
 directory or a cleanup.policy without `compact` makes the rest of the compaction void (``Cleaning.is_void``), and
 the replaced segments stay. The files that a step reads may be renamed under it then, which is no failure of the disk.
@@ -74,7 +74,7 @@ class Cleaning:
 
     @property
     def is_void(self) -> bool:
-        """Whether the log has changed so that the compaction must not go on.
+        """Whether the log has changed so that the compaction must stop.
 
         Source: LogManager.truncateTo, asyncDelete and updateTopicConfig, which abort a cleaning.
         """
@@ -88,7 +88,7 @@ class Cleaning:
 
     @contextmanager
     def _storage(self) -> Iterator[None]:
-        """Do as ``PartitionLog.storage``; what a changed log makes fail, but for the disk, becomes CompactionVoid."""
+        """Do as ``PartitionLog.storage``; failures by a changed log, other than the disk's, become CompactionVoid."""
         with self.log.storage("compacting"):
             try:
                 yield
@@ -175,7 +175,7 @@ class Cleaning:
         os.utime(cleaned.path, (modified, modified))
 
     def _end_of(self, segment: LogSegment) -> int:
-        """Where a segment's offsets end: the base of the next, or what can't be cleaned."""
+        """Return the next segment's base offset, or the first uncleanable offset."""
         at = self._segments.index(segment)
         if at + 1 < len(self._segments):
             return self._segments[at + 1].base_offset

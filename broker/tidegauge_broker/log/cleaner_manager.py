@@ -1,4 +1,4 @@
-"""Which log of a broker is compacted next, and which no more.
+"""The choice of the log of a broker that is compacted next, and of logs that no longer are.
 
 Contract: ``next_to_clean`` runs on the event loop and hands out a compaction (``cleaner.Cleaning``); when that is done,
 ``note_cleaned`` writes the cleaner checkpoint in a pool thread.

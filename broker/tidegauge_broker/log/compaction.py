@@ -147,7 +147,7 @@ class OffsetMap:
 
     @classmethod
     def of_size(cls, buffer_bytes: int, first_dirty_offset: int) -> OffsetMap:
-        """As large as Kafka's map in a buffer of this size."""
+        """Make a map as large as Kafka's in a buffer of this size."""
         return cls(int(buffer_bytes // _SLOT_BYTES * _LOAD_FACTOR), first_dirty_offset)
 
     def add_batch(

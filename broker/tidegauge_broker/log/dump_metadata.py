@@ -1,6 +1,6 @@
 """The records of the metadata log as ``kafka-dump-log --cluster-metadata-decoder`` of Kafka 4.3.1 prints them.
 
-Control records are shown as JSON whatever the options are; data records only with the decoder.
+Control records are shown as JSON with any options; data records only with the decoder.
 Source: ``org.apache.kafka.tools.DumpLogSegments`` (``ClusterMetadataLogMessageParser``); the JSON is ``json_text``'s.
 """
 

@@ -24,7 +24,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 Buffer = bytes | bytearray | memoryview
 TEMPORARY_SUFFIX = ".tmp"
 SYNCED_LENGTHS_FILE = ".synced-lengths"
-"""Where the lab's Disk keeps what a loss of power would leave (``synced_disk.py``)."""
+"""The file with the lengths that the lab's Disk would keep at a power loss (``synced_disk.py``)."""
 
 
 class StorageError(TidegaugeError):
@@ -74,7 +74,7 @@ class Disk:
         os.truncate(path, size_bytes)
 
     def sync(self, path: Path) -> None:
-        """Bring a file's bytes to the disk, whoever wrote them.
+        """Sync a file's bytes, also those that other code wrote.
 
         The file is opened again: a pool thread may sync it while the event loop closes its own descriptor.
         """

@@ -6,7 +6,7 @@ and writes their offsets into the checkpoints of their own log directory. Source
 
 Rules:
     1. A future log lies in a directory ``topic-partition.uniqueId-future``. It is found again after a restart; whether
-       the copy goes on is decided when the replica is hosted again.
+       the copy continues is decided when the replica is hosted again.
     2. The directory that was asked for is remembered until a log of the partition is created in it.
     3. Replacing: the checkpoints of the destination are written, and the future log loses its suffix; from then on it
        is the partition's log. Only then the former log is renamed for deletion. A failure before the rename leaves the
@@ -193,7 +193,7 @@ class FutureLogs:
     def promote(self, current: PartitionLog) -> PartitionLog:
         """Make the future log the partition's log (rule 3), and return it; the current one is not touched.
 
-        Its checkpoints must be written already. It goes on with the producer state that the current log has, which the
+        Its checkpoints must be written already. It takes over the current log's producer state, which the
         core holds too, and with all of its leader epochs.
 
         Raises:
@@ -235,7 +235,7 @@ def is_future(log: PartitionLog) -> bool:
 
 
 def future_name(topic_partition: TopicPartition) -> str:
-    """Return a directory name for a future log, whatever its length (LocalLog.logFutureDirName)."""
+    """Return a directory name for a future log of any length (LocalLog.logFutureDirName)."""
     return f"{topic_partition}.{uuid.uuid4().hex}{FUTURE_SUFFIX}"
 
 

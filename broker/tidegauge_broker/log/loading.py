@@ -105,7 +105,7 @@ class LogLoading:
                 return load_log(directory, settings, replace(plan, clean=False, recovery_point=0))
             except OSError:
                 raise
-            except Exception as again:  # noqa: BLE001 - whatever it is, it concerns this directory alone
+            except Exception as again:  # noqa: BLE001 - any error concerns this directory alone
                 raise StorageError(f"The log in {directory} can't be loaded: {again}") from problem
 
     def _find_logs(self) -> list[tuple[TopicPartition, Path]]:

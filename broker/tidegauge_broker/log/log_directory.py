@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
-"""Of the directory of a log that belongs to no replica any more (KRaft mode); nothing reads it."""
+"""The suffix of a log's directory that belongs to no replica any more (KRaft mode); nothing reads it."""
 _MAX_NAME_LENGTH = 255
 
 _logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class LogDirectory:
         self._cleaned_lock = threading.Lock()
         self._lock_descriptor = -1
         self.broker_epoch = -1
-        """Of the registration under which the broker ends; it goes into the mark of a clean shutdown (KIP-966)."""
+        """The broker epoch of the registration that ends, for the mark of a clean shutdown (KIP-966)."""
         self._written_starts: dict[TopicPartition, int] = {}
         self._high_watermark_lock = threading.Lock()
         self._recovery_point_lock = threading.Lock()

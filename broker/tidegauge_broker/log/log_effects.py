@@ -73,7 +73,7 @@ class LogEffects:
             self._epochs_owed[effect.topic_partition] = log
 
     def defer_epochs(self) -> None:
-        """From now on, sync no epochs: ``owed_epochs`` returns whose they are."""
+        """Sync no epochs from now on: ``owed_epochs`` returns their logs."""
         self._epochs_owed = {}
 
     def owed_epochs(self) -> list[PartitionLog]:

@@ -169,8 +169,8 @@ class LogManager:
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"Duplicate log directories for {log.topic_partition} are found in both {other.directory} and "
                     f"{log.directory}. It is likely that the broker ended, or a log directory failed, while it "
-                    "replaced the current replica with the future replica; move one of the two away, that of the log "
-                    "directory that failed",
+                    "replaced the current replica with the future replica; move one of the two away: the one in the "
+                    "log directory that failed",
                 )
             log_directory.logs[log.topic_partition] = self._logs[log.topic_partition] = log
         high_watermarks = log_directory.fit_checkpoints(loading.named, loading.high_watermarks)

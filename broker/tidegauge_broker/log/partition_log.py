@@ -7,8 +7,8 @@ after which the whole log directory is offline. Sources: UnifiedLog, LocalLog an
 
 Rules:
     1. Offsets rise from batch to batch; an append begins at the log end offset or, after a gap, above it.
-    2. The producer state is updated by every append, whoever leads. A truncation rebuilds it from the newest snapshot
-       at or below the new end, and the batches after that; then a snapshot is written at the new end.
+    2. The producer state is updated by every append, on leader and follower. A truncation rebuilds it from the newest
+       snapshot at or below the new end, and the batches after that; then a snapshot is written at the new end.
     3. No append is synced, unless flush.messages says so. A rolled segment is synced later (``flush_rolled``);
        the recovery point, below which everything is on disk, then moves to its end. A log start that moves above
        the recovery point takes it along, synced or not: below, there is nothing to recover.
@@ -161,7 +161,7 @@ class PartitionLog:
         if first_offset < self.log_end_offset == self.log_start_offset:
             log_start_offset, producer_state = self.log_start_offset, self.producer_state
             self.truncate_fully(first_offset)
-            # The core does not know of this truncation: it goes on with the object that it holds, emptied.
+            # The core does not know of this truncation: it keeps the object that it holds, emptied.
             producer_state.clear()
             self.log_start_offset, self.producer_state = log_start_offset, producer_state
         self._append((records,), records, headers)
@@ -208,8 +208,8 @@ class PartitionLog:
     def _base_of_next(self, first_offset: int, last_offset: int) -> int:
         """Return a new segment's base: the log end offset, despite a gap.
 
-        The leader's compaction leaves gaps. At the end of a segment recovery could not tell one from batches that a
-        loss of power has taken (``recovery.py``, rule 9). Kafka begins the segment behind the gap.
+        The leader's compaction leaves gaps. At the end of a segment recovery could not distinguish one from batches
+        that a loss of power has taken (``recovery.py``, rule 9). Kafka begins the segment behind the gap.
         """
         fits = last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET
         return self.log_end_offset if fits else first_offset
@@ -245,7 +245,7 @@ class PartitionLog:
         return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
 
     def _end_of(self, at: int) -> int:
-        """Where a segment's offsets end: the next one's base, or the log end offset."""
+        """Return the next segment's base offset, or the log end offset."""
         return self._segments[at + 1].base_offset if at + 1 < len(self._segments) else self.log_end_offset
 
     def read(self, from_offset: int, upper_bound: int, max_bytes: int, *, at_least_one_batch: bool) -> bytes:
@@ -443,7 +443,7 @@ class PartitionLog:
                 self._roll(self.log_end_offset)
             self._remove_oldest(count)
             start = self._segments[0].base_offset
-            assert start <= high_watermark, f"{self.topic_partition}: what is not committed stays"
+            assert start <= high_watermark, f"{self.topic_partition}: uncommitted records stay"
             moved = start > self.log_start_offset
             self._start_at(start)
             return moved
@@ -527,7 +527,7 @@ class PartitionLog:
         self._flush(active=True)
 
     def flush_if_due(self) -> None:
-        """Bring everything to the disk if flush.ms has passed since the last flush, of whatever kind. Blocks."""
+        """Sync everything if flush.ms has passed since the last flush of any kind. Blocks."""
         if self.log_end_offset > self.recovery_point and self._now_ms() - self._flushed_ms >= self.settings.flush_ms:
             self.flush()
 

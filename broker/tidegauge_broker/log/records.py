@@ -80,7 +80,7 @@ def largest_time_in(batch: bytes, from_offset: int, below_ms: int | None, pause:
         batch: the batch.
         from_offset: records below do not count.
         below_ms: only times below this one count; None: all do.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
     """
     largest = NO_TIMESTAMP
     for record in decode_records(batch, pause):

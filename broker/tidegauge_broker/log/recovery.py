@@ -24,7 +24,7 @@ Rules:
        log end offset, and claim offsets that it does not have.)
     9. It may also leave later segments, while one before them has lost all its unsynced bytes. A segment above the
        recovery point that is empty, or ends just there, and does not reach to the next one, is such a one: the later
-       segments are removed. (Kafka would go on with the gap, which no replication fills.)
+       segments are removed. (Kafka would keep the gap, which no replication fills.)
        Below ``LoadPlan.synced_offset`` no synced batch can be missing: there a compaction has left such a gap,
        and rules 8 and 9 do not apply.
    10. A .txnindex that is written again is synced, unless its segment will be scanned by the next recovery, too: a
@@ -272,7 +272,7 @@ def _recover(segments: list[LogSegment], epochs: EpochCache, settings: LogSettin
             return segments[: at + 1]
         if following is not None and _has_lost_its_end(segment, following, plan):
             _logger.warning(
-                "%s: what was not synced is missing, up to offset %d; %d later segments are removed",
+                "%s: unsynced records are missing, up to offset %d; %d later segments are removed",
                 segment.path,
                 following,
                 len(later),
@@ -310,7 +310,7 @@ def _drop_hollow_end(segments: list[LogSegment], plan: LoadPlan) -> None:
         and segments[-1].base_offset > max(plan.recovery_point, plan.synced_offset)
         and segments[-2].next_offset() < segments[-1].base_offset
     ):
-        _logger.warning("%s: removed, it is empty and what should stand before it is missing", segments[-1].path)
+        _logger.warning("%s: removed, it is empty and the records before it are missing", segments[-1].path)
         _delete([segments.pop()])
 
 
@@ -414,7 +414,7 @@ def _fit_epochs(directory: Path, epochs: EpochCache, log_start_offset: int, log_
     """Truncate the cache to what the log holds, and write it if that or recovery changed it.
 
     An empty one is owed only, which this says: the log's first flush writes it, or its first append, which begins an
-    epoch in any case. So thousands of empty logs do not keep a start waiting for the disk.
+    epoch at any rate. So thousands of empty logs do not keep a start waiting for the disk.
     """
     checkpoint = EpochCheckpoint(directory / checkpoints.LEADER_EPOCH_CHECKPOINT, disk)
     checkpoint.create_missing()

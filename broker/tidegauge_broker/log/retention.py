@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments may go (UnifiedLog.deleteOldSegments).
+"""The oldest segments of a log that may be deleted (UnifiedLog.deleteOldSegments).
 
 Rules:
     1. A segment may go only if everything in it lies below the high watermark; the look stops at the first that
@@ -19,7 +19,7 @@ from tidegauge_broker.log.segment import LogSegment
 UNLIMITED = -1
 
 _Breach = Callable[[LogSegment, int | None], bool]
-"""Of a segment and the next one's base offset (None for the last): whether it may go."""
+"""Whether a segment may be deleted, given the next one's base offset (None for the last)."""
 
 
 def count_deletable(
@@ -31,7 +31,7 @@ def count_deletable(
     high_watermark: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments may go.
+    """Return the number of the oldest segments that may be deleted.
 
     Raises:
         OSError: the disk refused.
@@ -66,7 +66,7 @@ def _count(
         empty_last = following is None and segment.size_bytes == 0
         if high_watermark < end_offset or empty_last or not breaches(segment, following):
             return at
-    assert log_end_offset <= high_watermark, "what is not committed stays"
+    assert log_end_offset <= high_watermark, "uncommitted records stay"
     return len(segments)
 
 

@@ -4,8 +4,8 @@ Contract: functions of segments in offset order; they raise OSError, and Tidegau
 does not hold what its index says.
 
 A search by time is a generator (``Search``), since a segment may have a million batches: it yields None after every
-``BATCHES_PER_TURN`` headers, and a question about each batch that it must look into, whose result it is sent. Whoever
-drives it may let others go on between; a search ends with a log whose files are truncated, deleted or replaced.
+``BATCHES_PER_TURN`` headers, and a question about each batch that it must look into, whose result it is sent. Its
+driver may let others run in between; a search ends with a log whose files are truncated, deleted or replaced.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidegauge_broker.log.segment import NO_TIMESTAMP, BatchSpot, LogSegment
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
 _MOST_FALSE_TIMES = 16
-"""How many batches may claim a time that none of their records has before a search for the largest one gives up.
+"""Maximum number of batches that claim a time which none of their records has, before a search gives up.
 
-A producer writes its batches' headers: a search must end, and soon, whatever they say.
+A producer writes its batches' headers: a search must end soon with any content of them.
 """
 BATCHES_PER_TURN = 2_000
 
@@ -147,7 +147,7 @@ def aborted_transactions(
 
     Args:
         segments: those from the one that holds ``from_offset`` on; if it ends below, before a gap that compaction left,
-            the read went on to the next.
+            the read continued in the next.
         from_offset: where the read began.
         size_bytes: how many bytes it gave; those behind a segment's end are of the next segments.
         log_end_offset: the log's end.

@@ -47,7 +47,7 @@ _logger = logging.getLogger(__name__)
 _SCAN_BYTES = 8192
 _CURSORS = 64
 _UNSOUND_ENTRIES = 8
-"""How many index entries in a row may be unsound before the index is given up: a damaged batch makes one so."""
+"""Maximum number of unsound index entries in a row before the index is given up: a damaged batch makes one so."""
 
 
 def file_name(offset: int) -> str:
@@ -56,7 +56,7 @@ def file_name(offset: int) -> str:
 
 
 class BatchSpot(NamedTuple):
-    """Where a batch lies in its file, and what it covers."""
+    """The position of a batch in its file, and the offsets that it covers."""
 
     position: int
     size_bytes: int
@@ -169,7 +169,7 @@ class LogSegment:
             batch_bytes = LENGTH_PREFIX_BYTES + header.batch_length
             position += batch_bytes
             self._bytes_since_index_entry += batch_bytes
-        assert position == self.size_bytes, f"{self.path}: the headers are not those of the bytes"
+        assert position == self.size_bytes, f"{self.path}: the headers do not match the bytes"
 
     def _index_largest_timestamp(self, *, last: bool = False) -> None:
         timestamp_ms, offset = self.largest_timestamp
@@ -205,7 +205,7 @@ class LogSegment:
         return self._roll_from_ms
 
     def seal(self) -> None:
-        """Nothing more is appended for now: write the last time entry, and let the index files go."""
+        """Write the last time entry, and close the index files: nothing is appended for now."""
         if self.size_bytes:
             self._index_largest_timestamp(last=True)
         self.index.write_out()
@@ -281,7 +281,7 @@ class LogSegment:
         return TidegaugeError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} holds no whole batch at byte {position}")
 
     def position_of(self, offset: int) -> int | None:
-        """Where the first batch begins whose last offset is at or above ``offset``; None if there is none."""
+        """Return the position of the first batch that reaches ``offset``, or None."""
         if offset == self._last_append[0]:
             return self._last_append[1]
         known = self._cursors.get(offset)
@@ -310,7 +310,7 @@ class LogSegment:
             if position == 0 or self._begins_batch(position, offset):
                 return position
             position = self.index.floor_position(position - 1)
-        _logger.warning("%s: the index names byte %d, where no such batch begins; it is emptied", self.path, position)
+        _logger.warning("%s: the index names byte %d, but no batch begins there; it is emptied", self.path, position)
         self.index.create()
         return 0
 
@@ -412,7 +412,7 @@ class LogSegment:
         return border
 
     def _sound_end(self, start: int, upper_bound: int) -> int:
-        """Where the last sound batch ends that lies below ``upper_bound`` and before a damaged one."""
+        """Return where the sound batches below ``upper_bound`` end, before a damaged one."""
         end = start
         try:
             for spot in self.spots(start):

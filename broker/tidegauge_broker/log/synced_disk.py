@@ -47,7 +47,7 @@ class SyncedDisk(Disk):
         self._entries = 0
 
     def begin(self, directory: Path) -> None:
-        """Take up the note of the last run, or begin one; what a part of this process has begun goes on."""
+        """Take up the record of the last run, or begin one; operations in progress in this process continue."""
         if self._note >= 0 and directory == self._directory:
             return
         self._directory = directory
@@ -148,7 +148,7 @@ def restore_synced(directory: Path) -> dict[Path, tuple[int, int]]:
         if lengths is None:
             raise TidegaugeError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"There is no note of what was synced in {directory}: its broker ran without lab.enable=true",
+                f"There is no record of syncs in {directory}: its broker ran without lab.enable=true",
             )
         return _truncate_files(directory, lengths)
     except BlockingIOError:

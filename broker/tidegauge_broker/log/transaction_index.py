@@ -8,7 +8,7 @@ Rules (TransactionIndex, LogSegment.updateTxnIndex):
     1. An entry is written by every replica when it appends the marker of an aborted transaction that had data, into the
        segment of the marker; ``lastOffset`` is the marker's offset and rises strictly.
     2. ``lastStableOffset`` is the first offset of the next transaction that was open then, or the offset after the
-       marker: an entry from which it is above what a reader wants ends the search.
+       marker: an entry from which it is above the end of a read ends the search.
     3. The file is created with its first entry: most segments have none.
 """
 
@@ -89,7 +89,7 @@ class TransactionIndex:
             upper_bound: exclusive end of what it reads.
 
         Returns:
-            The entries; and whether the search is complete, or goes on in the next segment.
+            The entries, and whether the search is complete, or continues in the next segment.
         """
         found: list[AbortedTransaction] = []
         for entry in self._loaded():

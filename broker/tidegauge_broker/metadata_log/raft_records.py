@@ -49,7 +49,7 @@ def to_message(record: ControlRecord) -> Any:
     """Return the message of a control record.
 
     A LeaderChange is written in version 0, without directories, under every kraft.version, as Kafka 4.3.1 does: its
-    ``ControlRecordUtils.deserializeLeaderChangeMessage`` reads each as version 0, whatever the record says.
+    ``ControlRecordUtils.deserializeLeaderChangeMessage`` reads each as version 0, regardless of the record's version.
     """
     match record:
         case LeaderChange():
@@ -93,7 +93,7 @@ def from_message(message: Any) -> ControlRecord:
                 raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, "A VotersRecord names a voter twice")
             return VotersRecord(voter_set)
         case _:
-            text = f"A {type(message).__name__} stands in the log; it belongs into snapshots"
+            text = f"A {type(message).__name__} is in the log; it belongs into snapshots"
             raise TidegaugeError(ErrorCode.CORRUPT_MESSAGE, text)
 
 

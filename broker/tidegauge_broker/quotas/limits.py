@@ -78,7 +78,7 @@ class Limits:
             self._limits[entity] = limit
 
     def sharers(self, user: str, client_id: str) -> Sharers:
-        """Return with whom a client is measured."""
+        """Return the clients that share one limit with this client."""
         if self._kinds in {0, _CLIENTS}:
             return Sharers("", client_id)
         if self._kinds == _USERS:

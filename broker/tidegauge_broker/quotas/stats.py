@@ -17,7 +17,7 @@ _INT_BITS, _INT_SIGN = 2**32, 2**31
 
 
 class Window(NamedTuple):
-    """Over which time is measured: ``quota.window.num`` and ``quota.window.size.seconds``, in ms.
+    """The time of a measurement: ``quota.window.num`` and ``quota.window.size.seconds``, in ms.
 
     Attributes:
         sample_count: number of samples.

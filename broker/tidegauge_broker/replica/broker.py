@@ -92,7 +92,7 @@ class BrokerCore:
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = -1
-        """Of the newest registration; -1 before the first."""
+        """The broker epoch of the newest registration; -1 before the first."""
         self.settings = settings
         self.wall = WallTime() if wall is None else wall
         hosted = self.hosted = HostedPartitions(metadata)
@@ -114,15 +114,15 @@ class BrokerCore:
         return list(self.hosted.describe(now_ms, topics))
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """For replication-offset-checkpoint: every local replica, offline ones excepted."""
+        """Return every online replica's high watermark, for replication-offset-checkpoint."""
         return self.hosted.high_watermarks()
 
     def last_stable_offsets(self) -> dict[TopicPartition, int]:
-        """For the cleaner: of every local replica, offline ones excepted."""
+        """Return every online replica's last stable offset, for the cleaner."""
         return self.hosted.last_stable_offsets()
 
     def waiting_operations(self) -> dict[str, int]:
-        """How many wait in each purgatory."""
+        """Return the number of operations that wait in each purgatory."""
         return self.parked.counts()
 
     def partition(self, topic_partition: TopicPartition) -> Partition | None:
@@ -240,7 +240,7 @@ class BrokerCore:
         return NO_EPOCH if partition is None else epoch_at(partition, offset)
 
     def offset_for_leader_epoch(self, question: EpochLookup) -> EpochEndResult:
-        """Where an epoch ends in this broker's log, if it leads."""
+        """Return the end of an epoch in this broker's log, if it leads."""
         leader, error = self.hosted.leader_of(question.topic_partition, question.current_leader_epoch)
         if leader is None:
             return EpochEndResult(question.topic_partition, error)
@@ -332,7 +332,7 @@ class BrokerCore:
         return out
 
     def next_deadline_ms(self) -> int:
-        """When tick has something to do next."""
+        """Return when tick has something to do next."""
         due_ms = min(self.isr_changes.next_shrink_ms, self._next_producer_expiry_ms)
         parked_ms = self.parked.next_deadline_ms()
         return due_ms if parked_ms is None else min(due_ms, parked_ms)

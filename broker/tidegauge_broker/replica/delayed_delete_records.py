@@ -49,5 +49,5 @@ class DelayedDeleteRecords(DelayedOffsets[DeleteRecordsResult]):
         result.low_watermark = -1
 
     def response(self) -> Effect:
-        """To the client."""
+        """Return the response to the client."""
         return RespondToDeleteRecords(self.token, self.results)

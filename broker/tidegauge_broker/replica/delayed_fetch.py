@@ -18,7 +18,7 @@ from tidegauge_broker.replica.messages import CONSUMER, FetchPartition, FetchReq
 ReadAgain = Callable[[FetchPartition, FetchRequest], FetchResult]
 """Reads a partition of a fetch again."""
 BytesAvailable = Callable[[FetchResult], int | None]
-"""How many bytes that is, before the limit of the partition; None where the log can't be read."""
+"""The number of bytes available, before the limit of the partition; None if the log can't be read."""
 
 
 def is_due(results: Sequence[FetchResult], min_bytes: int, available: BytesAvailable) -> bool:

@@ -21,7 +21,7 @@ from tidegauge_broker.replica.messages import ProduceResult
 
 _NONE = ErrorCode.NONE  # a member of an enumeration takes long to look up
 CommitCheck = Callable[[TopicPartition, int], tuple[ErrorCode, str] | None]
-"""Of a partition and a required offset: None while it waits, else the outcome (cases A and B)."""
+"""The outcome for a partition and a required offset (cases A and B); None while it waits."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class DelayedProduce(DelayedOffsets[ProduceResult]):
         )
 
     def response(self) -> Effect:
-        """To the producer."""
+        """Return the response to the producer."""
         return RespondToProduce(self.token, self.results)
 
 

@@ -2,7 +2,7 @@
 
 Contract: the driver of a core hands every step's effects to one ``EffectExecutor`` before the next event. The broker
 process, the simulator and the tests' brokers in memory use this class over two ports: ``ReplicaLogs``, which changes
-and reads logs, and ``Host``, which takes everything else. Both may raise whatever they like.
+and reads logs, and ``Host``, which takes everything else. Both may raise any error.
 
 Rules:
     1. Effects belong to partitions. When one fails, its replica goes offline, with those that share its log directory
@@ -15,7 +15,7 @@ Rules:
        all of it already: effects that report its latest state must not overtake the log effects that lead there.
     5. A read that fails ends its partition alone. A damaged batch (CORRUPT_MESSAGE) takes nothing offline
        (ReplicaManager.readFromLog), nor does a defect (UNKNOWN_SERVER_ERROR). A directory that failed does.
-    6. The host hears of a leadership that was lost only if it has heard that it was gained, and then in any case, also
+    6. The host hears of a leadership that was lost only if it has heard that it was gained, and then always, also
        where the replica failed in the same step. One gained at a failed replica is not reported.
     7. Effects that arrive while others are carried out wait until those are done.
 
@@ -260,7 +260,7 @@ class EffectExecutor:
                 continue  # rule 2
             try:
                 _EXECUTORS[type(effect)](self, effect)
-            except Exception as problem:  # noqa: BLE001 - whatever it is, the other partitions go on
+            except Exception as problem:  # noqa: BLE001 - after any error the other partitions continue
                 self._effect_failed(effect, problem)
 
     def _effect_failed(self, effect: Effect, problem: Exception) -> None:
@@ -378,7 +378,7 @@ class EffectExecutor:
             if problem.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._lose(self._logs.lost_with(at, problem))
             return _unread(result, problem.code, problem.message), b""
-        except Exception as defect:  # noqa: BLE001 - whatever it is, the other partitions get their response
+        except Exception as defect:  # noqa: BLE001 - after any error the other partitions get their response
             self._host.effect_failed(effect, at, defect)
             return _unread(result, ErrorCode.UNKNOWN_SERVER_ERROR, f"Reading {at} failed: {defect!r}"), b""
         return result, records

@@ -16,7 +16,7 @@ Rules (AbstractFetcherThread, ReplicaFetcherThread.processPartitionData):
        and corrupt records make it wait replica.fetch.backoff.ms.
     6. A leader that was elected again while its response was on the way may have written batches of its new epoch into
        it. From the first batch above the follower's own epoch on, they are skipped (KAFKA-18723, in 3.9.1): the next
-       fetch is fenced, and the partition's next state says whom to follow.
+       fetch is fenced, and the partition's next state names the leader to follow.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Follower:
 
     def delay(self, now_ms: int) -> None:
         """Pause after a failure."""
-        assert self.in_flight is None, "what is in flight need not pause"
+        assert self.in_flight is None, "a request in flight need not pause"
         self.delayed_until_ms = now_ms + self.partition.settings.replica_fetch_backoff_ms
 
     def request_lost(self, request_id: int, now_ms: int) -> None:

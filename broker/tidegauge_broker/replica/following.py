@@ -34,7 +34,7 @@ class Following:
         parked: what waits for them.
 
     Attributes:
-        rounds: which replicas follow whom, and the rounds in flight.
+        rounds: the replicas that follow each leader, and the rounds in flight.
         quota: how fast throttled replicas are copied to here.
     """
 

@@ -26,7 +26,7 @@ from tidegauge_broker.replica.messages import EpochEntry
 
 
 class LogSpan(NamedTuple):
-    """Where a log begins and ends (exclusive), and the leader epochs in it."""
+    """The start and end (exclusive) of a log, and the leader epochs in it."""
 
     start_offset: int
     end_offset: int

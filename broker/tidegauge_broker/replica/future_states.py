@@ -96,7 +96,7 @@ class FutureReplica:
         return self.state is not None and self.state is not FutureState.STOPPED
 
     def begin(self) -> None:
-        """Copy from now on; a copy that is being made goes on."""
+        """Copy from now on; a copy in progress continues."""
         if self.state is FutureState.STOPPED:
             self.enter(FutureState.COPYING)
 

@@ -50,7 +50,7 @@ class HostedPartitions:
         )
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """For replication-offset-checkpoint: every local replica, offline ones excepted."""
+        """Return every online replica's high watermark, for replication-offset-checkpoint."""
         return {
             topic_partition: partition.high_watermark
             for topic_partition, partition in self.by_name.items()
@@ -58,7 +58,7 @@ class HostedPartitions:
         }
 
     def last_stable_offsets(self) -> dict[TopicPartition, int]:
-        """For the cleaner: of every local replica, offline ones excepted."""
+        """Return every online replica's last stable offset, for the cleaner."""
         return {
             topic_partition: partition.last_stable_offset
             for topic_partition, partition in self.by_name.items()

@@ -61,7 +61,7 @@ class PendingShrink:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """Those to be removed still count: they may still be elected."""
+        """The ISR with members to be removed, which may still be elected."""
         return self.isr
 
     name = "pending-shrink"

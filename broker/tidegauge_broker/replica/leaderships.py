@@ -1,4 +1,4 @@
-"""Which partitions this broker leads, as far as its coordinators and its share partitions have been notified.
+"""The partitions that this broker leads, as far as its coordinators and its share partitions have been notified.
 
 A group or transaction coordinator serves a partition of ``__consumer_offsets`` or ``__transaction_state`` while
 its broker leads that partition. It is notified of a leadership when the broker takes it over, and when it loses it; the

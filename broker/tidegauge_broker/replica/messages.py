@@ -177,7 +177,7 @@ class ReadRange(NamedTuple):
 
 @dataclass(slots=True)
 class FetchResult:
-    """The data of one partition. The records are read by whoever executes ``RespondToFetch``.
+    """The data of one partition. The executor of ``RespondToFetch`` reads the records.
 
     ``high_watermark`` was sampled before the fetch took effect (as in Kafka: the response is one round late).
     With OFFSET_OUT_OF_RANGE for a follower, ``log_start_offset`` and ``log_end_offset`` say what the leader has.
@@ -266,7 +266,7 @@ class OffsetLookup:
 
 @dataclass(slots=True)
 class EpochRound:
-    """Where do these epochs end in the leader's log? Asked before fetching, under the rules of KIP-101 and KIP-279."""
+    """A look-up of the ends of epochs in the leader's log, before fetching, under the rules of KIP-101 and KIP-279."""
 
     request_id: int
     leader: int
@@ -284,7 +284,7 @@ class EpochEndResult:
 
 @dataclass(slots=True)
 class Wait:
-    """Nothing to ask of this leader before ``until_ms``; None: not before a ``FetchersChanged`` effect."""
+    """No request to this leader before ``until_ms``; None: not before a ``FetchersChanged`` effect."""
 
     until_ms: int | None
 
@@ -374,7 +374,7 @@ class ReplicaView:
 
 @dataclass(slots=True)
 class TopicRules:
-    """A topic's settings as far as the core needs them, and whoever converts records for clients."""
+    """A topic's settings as far as the core, and the conversion of records for clients, need them."""
 
     min_insync_replicas: int = 1
     max_message_bytes: int = 1048588

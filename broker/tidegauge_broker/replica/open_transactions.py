@@ -1,4 +1,4 @@
-"""Which transactions of a partition are open, and how far a reader of committed data may therefore read.
+"""The open transactions of a partition, and how far a reader of committed data may therefore read.
 
 Contract: pure. The partition's core keeps one and moves it when it decides an append, so that the last stable offset is
 right within the very step; the log rebuilds one together with its producer state.

@@ -92,7 +92,7 @@ class ParkedOperations:
         return first_ms
 
     def counts(self) -> dict[str, int]:
-        """How many wait in each purgatory."""
+        """Return the number of operations that wait in each purgatory."""
         return {
             "Produce": len(self.produces),
             "Fetch": len(self.fetches),

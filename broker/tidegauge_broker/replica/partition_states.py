@@ -51,7 +51,7 @@ class PartitionStates:
         settings: of the core.
         hosted: the replicas; they come and go here.
         parked: what waits for them, and learns of their new roles.
-        rounds: which of them follow whom.
+        rounds: the replicas that follow each leader.
         metadata: what the broker knows of the cluster.
 
     Attributes:

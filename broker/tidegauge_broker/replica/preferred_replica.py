@@ -1,4 +1,4 @@
-"""Which replica a leader sends a consumer to, by the consumer's rack (KIP-392).
+"""The replica to which a leader sends a consumer, by the consumer's rack (KIP-392).
 
 Rules:
     1. Candidates are the leader, and the followers in the ISR that have the offset that the consumer fetches.
@@ -26,7 +26,7 @@ def preferred_replica(leader: Leader, fetch_offset: int, client_rack: str, rack_
 
     Args:
         leader: the partition's leader, which serves the fetch.
-        fetch_offset: that the consumer wants.
+        fetch_offset: requested by the consumer.
         client_rack: its ``client.rack``; empty if it has none.
         rack_of: the brokers' racks.
     """

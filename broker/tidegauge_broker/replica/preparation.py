@@ -48,7 +48,7 @@ class Preparation:
         """Prepare the batch; call it in a thread.
 
         Args:
-            pause: lets the event loop go on.
+            pause: lets the event loop run.
         """
         return prepare(self.item, self._rules, self._wall_ms, pause=pause)
 
@@ -62,7 +62,7 @@ def prepare(
     from_coordinator: bool = False,
     pause: Pause | None = None,
 ) -> Prepared:
-    """Check a batch, and convert it where the topic or the log wants it otherwise.
+    """Check a batch, and convert it if the topic or the log requires it.
 
     Args:
         item: the batch.
@@ -70,7 +70,7 @@ def prepare(
         wall_ms: the wall-clock time.
         header: of the batch, if that is at hand.
         from_coordinator: whether a coordinator of this broker appends it.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
     """
     records, name, converted_count = item.records, item.topic_partition, 0
     try:

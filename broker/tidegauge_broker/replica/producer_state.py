@@ -9,7 +9,7 @@ Rules (ProducerAppendInfo, ProducerStateEntry; KIP-98):
        the original offset, and nothing is appended. There is no error 46.
     2. An epoch below the stored one: INVALID_PRODUCER_EPOCH.
     3. A higher epoch must begin at sequence 0, unless nothing is stored: OUT_OF_ORDER_SEQUENCE_NUMBER.
-    4. The same epoch goes on at the last sequence + 1; 2147483647 is followed by 0. A producer of which nothing
+    4. The same epoch continues at the last sequence + 1; 2147483647 is followed by 0. A producer of which nothing
        is stored may begin anywhere; one with an epoch but no batch begins at 0. A duplicate older than the window
        is out of order.
     5. A transactional batch opens the producer's transaction, if none is open; while one is open, a batch outside of it
@@ -39,7 +39,7 @@ from tidegauge_broker.replica.open_transactions import CompletedTransaction, Ope
 WINDOW = 5
 """Batches kept for each producer; a client may have as many in flight."""
 RAISES_EPOCH = 2
-"""From this transaction.version on a marker has a higher epoch than the transaction's batches (KIP-890, part 2)."""
+"""The transaction.version from which a marker's epoch is higher than its batches' (KIP-890, part 2)."""
 _HIGHEST_EPOCH = 2**15 - 1
 
 

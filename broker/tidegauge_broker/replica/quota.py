@@ -1,11 +1,11 @@
-"""How fast throttled replicas may be copied: the leader's side and the follower's, each a quota of bytes a second.
+"""The quotas of throttled replicas: the leader's side and the follower's, each a quota of bytes a second.
 
 Rules (Kafka's ReplicationQuotaManager, ReplicaManager.shouldLeaderThrottle, ReplicaFetcherThread):
     1. The rate is measured over up to eleven samples of a second each: their bytes over the time since the oldest
        began, at least one second. So a burst may pass before the quota is found exceeded, and is paid for afterwards.
-    2. While the leader's quota is exceeded, throttled partitions give their followers nothing, but for those in the
+    2. While the leader's quota is exceeded, throttled partitions give their followers nothing, except those in the
        ISR: they must not fall out of it. While the follower's is, it leaves throttled partitions out of its fetches,
-       but for those that lack nothing.
+       except those that lack nothing.
     3. A topic names its throttled replicas, ``partition:broker`` or ``*``: at the leader the leader's own broker
        counts, at the follower the follower's.
 

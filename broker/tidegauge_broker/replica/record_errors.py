@@ -1,4 +1,4 @@
-"""Which records of a producer's batch break a rule, and the one error that refuses the batch (KIP-467).
+"""The records of a producer's batch that break a rule, and the one error that refuses the batch (KIP-467).
 
 Rules (LogValidator.processRecordErrors):
     1. Each record is looked at, and has at most one error; a batch with any is refused as a whole.

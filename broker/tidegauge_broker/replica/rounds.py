@@ -1,4 +1,4 @@
-"""Which leaders this broker follows, and the rounds in flight: one for each leader, partitions in a fair order.
+"""The leaders that this broker follows, and the rounds in flight: one for each leader, partitions in a fair order.
 
 Rules (AbstractFetcherThread.doWork):
     1. A round asks for every partition of a leader that is ready; it is in flight until it is taken back. Those

@@ -79,7 +79,7 @@ def check_batch(
         now_ms: the time, by which the records' times are judged.
         from_coordinator: whether a coordinator of this broker appends it.
         whole: the batch without compression, if that is at hand.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
 
     Raises:
         TidegaugeError: why the batch is refused; RecordsRefused: because of which records.
@@ -166,7 +166,7 @@ def _check_records(
         if refusal.code is not ErrorCode.CORRUPT_MESSAGE:
             raise
         raise _undecodable(name, refusal) from None
-    except Exception as problem:  # whatever the codecs raise
+    except Exception as problem:  # any error of the codecs
         raise _undecodable(name, problem) from problem
 
 

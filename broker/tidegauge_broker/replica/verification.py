@@ -1,4 +1,4 @@
-"""Which transactional batches a leader may append: those that the transaction coordinator knows of (KIP-890, part 1).
+"""The transactional batches that a leader may append: the coordinator must know their transactions (KIP-890, part 1).
 
 Contract: pure. Before the first batch of a transaction is appended, the leader asks the transaction coordinator whether
 the partition is in the producer's transaction. This module ties the coordinator's response to the append for which

@@ -74,7 +74,7 @@ class Writes:
                 )
             elif topic_partition in seen:
                 result = ProduceResult(
-                    topic_partition, ErrorCode.INVALID_REQUEST, f"{topic_partition} stands twice in one request"
+                    topic_partition, ErrorCode.INVALID_REQUEST, f"{topic_partition} appears twice in one request"
                 )
             else:
                 result, required_offset = self._append(request, item, now_ms, touched, out)

@@ -115,7 +115,7 @@ def _one(data: bytes, tag: int) -> _Element:
     """Return the first element, which must have this tag."""
     element = next(_elements(data), None)
     if element is None or element.tag != tag:
-        raise MalformedCertificate(f"there is no element with tag {tag:#x} where one must be")
+        raise MalformedCertificate(f"an element with tag {tag:#x} is missing")
     return element
 
 

@@ -1,4 +1,4 @@
-"""How a broker speaks with the others: over gRPC, or over Kafka's own protocol.
+"""The transport between brokers: gRPC, or Kafka's own protocol.
 
 ``inter.broker.listener.name`` and ``control.plane.listener.name`` decide, once, when the broker starts. Each way offers
 what reaches the brokers as their controller, the controller as one of its brokers, the leaders as a follower, and the
@@ -69,7 +69,7 @@ class OverGrpc:
 
     Args:
         open_channel: opens a channel to an address.
-        peers: channels to brokers, shared; whoever made them closes them.
+        peers: channels to brokers, shared; their creator closes them.
         metadata: where the brokers are.
         settings: this broker's.
         logical_clock: goes with requests, and is advanced by responses.

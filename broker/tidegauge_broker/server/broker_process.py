@@ -493,7 +493,7 @@ class BrokerProcess:
         await self._replicas.decided.apply(deletions, states, new, self._configs.topics.read_values)
 
     def _end(self, why: str) -> None:
-        """Stop the broker: it can't go on as a member of its cluster."""
+        """Stop the broker: it can't continue as a member of its cluster."""
         LOG.error("%s", why)
         self.exit_code = 1
         self.stopping.set()

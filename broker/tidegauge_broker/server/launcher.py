@@ -1,7 +1,7 @@
 """Starts nodes that have nothing to load any more: imports what a node needs once, then forks for each order.
 
 Orders come as lines of JSON on stdin; the response to each is a line on stdout, the new node's pid. At the end of
-stdin the launcher ends, and its nodes go on. Three brokers of a local cluster start with a third of the work that
+stdin the launcher ends, and its nodes continue. Three brokers of a local cluster start with a third of the work that
 way, and it is done while ZooKeeper starts, or while controllers elect (docs/adr/0007-brokers-are-forked.md).
 
 A line that is a string names a module of ``VERBS`` to import ahead of its first order; it has no response. So a quorum
@@ -38,7 +38,7 @@ LABS = {
     "tidegauge_broker.server.verb": "tidegauge_broker.server.lab.lab",
     "tidegauge_broker.server.quorum.verb": "tidegauge_broker.server.lab.controller_lab",
 }
-"""By the module that runs a node, the lab's part of it: every node that the lab starts loads it."""
+"""The lab's part of each module that runs a node: every node that the lab starts loads it."""
 _COMMAND_BEGINS, _COMMAND_ENDS = 45, 46
 """Places of arg_start and arg_end in /proc/PID/stat, counted from the state on."""
 

@@ -1,4 +1,4 @@
-"""Lines of the broker's log: one for each record, whatever a client has put into it.
+"""Lines of the broker's log: one for each record, with any text of a client's in it.
 
 A line feed in a principal, a client id or a topic's name would begin a line that looks like one of the broker's own, in
 the audit log too. So control characters and line separators of a message appear as escapes; the lines of a traceback

@@ -14,7 +14,7 @@ from tidegauge_broker.server.replication.log_cleaner import LogCleaner
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 
 _LOOK_MS = 1_000
-"""How often files are looked for that can be flushed or removed by now; Kafka schedules each of them by itself."""
+"""Interval of looks for files that can be flushed or removed by now; Kafka schedules each of them by itself."""
 _LONGEST_INTERVAL_MS = 10 * 365 * 86_400_000
 
 

@@ -19,7 +19,7 @@ from tidegauge_broker.share.states import Delivery, RecordState
 from tidegauge_broker.share.window import Window
 
 _LONE_DELIVERY_LIMIT = 2
-"""With a limit of so few deliveries the last one is not made alone."""
+"""With a limit of at most this many deliveries the last one is not made alone."""
 
 
 class LogBatch(NamedTuple):
@@ -245,7 +245,7 @@ class Acquisition:
         delivery.lock = self._window.locks.add(first_offset, last_offset, self._deadline_ms)
 
     def _take(self, acquired: Acquired) -> None:
-        assert acquired.last_offset <= self._window.end_offset, "what is acquired is in flight, up to the end offset"
+        assert acquired.last_offset <= self._window.end_offset, "acquired records are in flight, up to the end offset"
         assert not self._found or self._found[-1].last_offset < acquired.first_offset, "in the order of their offsets"
         self._found.append(acquired)
         self._left -= acquired.size
@@ -253,7 +253,7 @@ class Acquisition:
     # Records that are not in flight
 
     def _acquire_new(self, first_offset: int, last_offset: int) -> None:
-        """Take records of a range of offsets, both inclusive, into the window, as many as are wanted."""
+        """Take records of a range of offsets, both inclusive, into the window, as many as are requested."""
         window = self._window
         if not len(window.in_flight):
             first_offset = max(first_offset, window.end_offset)
@@ -297,7 +297,7 @@ class Acquisition:
         return acquired
 
     def _bounds(self, first_offset: int, last_offset: int) -> list[tuple[int, int]]:
-        """Divide a range of offsets where batches of the log begin, into parts of the wanted size at least."""
+        """Divide a range of offsets where batches of the log begin, into parts of the requested size at least."""
         size = self._wanted.batch_size
         bounds: list[tuple[int, int]] = []
         if not self._is_exact and last_offset - first_offset + 1 > size:

@@ -17,7 +17,7 @@ from tidegauge_broker.share.locks import Locks
 from tidegauge_broker.share.states import Delivery, Lock, RecordState
 
 RECORDWISE = 2_000
-"""A batch of at most so many offsets has a run for each of its records once it is split, as Kafka writes them."""
+"""Maximum offsets of a batch that has a run for each of its records once it is split, as Kafka writes them."""
 Run = tuple[int, int, Delivery]
 """First offset, last offset and state."""
 

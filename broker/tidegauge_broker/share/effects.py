@@ -59,7 +59,7 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The state is loaded, or could not be: fetches that wait for it go on, or fail with the error.
+    """The state is loaded, or could not be: fetches that wait for it continue, or fail with the error.
 
     Attributes:
         error: NONE: records can be acquired.

@@ -1,4 +1,4 @@
-"""When a request to a share coordinator is sent again, and how often. Pure.
+"""The repetition of requests to a share coordinator: times and number. Pure.
 
 Source: ``PersisterStateManager``.
 """

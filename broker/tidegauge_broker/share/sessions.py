@@ -179,7 +179,7 @@ class ShareSessions:
             key: the group and the member.
             epoch: of the request.
             added: partitions that the request names.
-            forgotten: partitions that it no longer wants.
+            forgotten: partitions that it fetches no longer.
             connection: on which the request came.
             acknowledges: whether the request has acknowledgements.
 

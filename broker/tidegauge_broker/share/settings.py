@@ -36,7 +36,7 @@ class ShareSettings:
 
 
 class AcquireMode(IntEnum):
-    """How strictly a fetch takes its maximum number of records (KIP-1206)."""
+    """The strictness of the maximum number of records of a fetch (KIP-1206)."""
 
     BATCH_OPTIMIZED = 0
     RECORD_LIMIT = 1

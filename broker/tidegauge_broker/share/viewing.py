@@ -13,7 +13,7 @@ from tidegauge_broker.share.window import Window
 
 
 class Whereabouts(Enum):
-    """Where a record of the window is: the states, and two for offsets that have none.
+    """The place of a record of the window: the states, and two for offsets that have none.
 
     UNKNOWN is a hole in the state that was read: it is not known whether its records were delivered, so they are, once
     more. NONE is any other hole: an offset that compaction or a marker of a transaction has left without a record.

@@ -17,7 +17,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_controller.kafka_wire.leader_and_isr import RECOVERING
 
 VERSION = 3
-"""Of ``inter.broker.protocol.version`` 3.5 and later."""
+"""The version of ``inter.broker.protocol.version`` 3.5 and later."""
 _FIRST_WITH_TOPIC_IDS = 2
 _FIRST_WITH_BROKER_EPOCHS = 3
 _FIRST_WITH_INELIGIBLE = 2

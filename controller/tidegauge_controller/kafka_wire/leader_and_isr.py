@@ -14,7 +14,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_controller.kafka_wire import INCREMENTAL, OF_KAFKA, by_topic, states_of
 
 VERSION = 7
-"""Of ``inter.broker.protocol.version`` 3.4 and later."""
+"""The version of ``inter.broker.protocol.version`` 3.4 and later."""
 _FIRST_WITH_TOPIC_IDS = 5
 RECOVERING = 1
 """``LeaderRecoveryState.RECOVERING``."""

@@ -10,7 +10,7 @@ from tidegauge.kafka.messages import stop_replica as kafka
 from tidegauge.partition import TopicPartition
 
 VERSION = 4
-"""Of ``inter.broker.protocol.version`` 3.4 and later."""
+"""The version of ``inter.broker.protocol.version`` 3.4 and later."""
 _EPOCH_DURING_DELETE = -2
 """``LeaderAndIsr.EpochDuringDelete``: the topic is being deleted, and the epoch is not checked."""
 

@@ -18,7 +18,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_controller.kafka_wire import FULL, INCREMENTAL, by_topic, states_of
 
 VERSION = 8
-"""Of ``inter.broker.protocol.version`` 3.4 and later."""
+"""The version of ``inter.broker.protocol.version`` 3.4 and later."""
 _DURING_DELETE = -2
 """``LeaderAndIsr.LeaderDuringDelete``."""
 _PROTOCOLS = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}

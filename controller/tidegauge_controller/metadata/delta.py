@@ -1,6 +1,6 @@
 """Changes of an image: records are replayed one by one, then the changed image is taken.
 
-Contract: a record that can't be replayed is refused before anything changes; whoever replays may continue with the
+Contract: a record that can't be replayed is refused before anything changes; the caller may continue with the
 next one, as Kafka's brokers do, or end the process, as its controllers do.
 Source: ``org.apache.kafka.image.MetadataDelta`` and its parts, ``PartitionRegistration.merge``. One difference: equal
 records give equal images, in one delta or in several. The settings of a topic that is created and removed in one delta

@@ -1,4 +1,4 @@
-"""Which partitions got a leader, or lost theirs, between two images, and by which strategy: for the event log. Pure.
+"""The partitions that got a leader or lost theirs between two images, and the strategy: for the event log. Pure.
 
 Records say who leads, not why. The strategy is what the images show: an unclean election makes a leader that is
 recovering (KIP-966), a controlled shutdown takes from a broker that has asked for it (KIP-631), a preferred election

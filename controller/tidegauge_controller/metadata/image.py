@@ -91,7 +91,7 @@ class RegisteredBroker:
         """Return whether a replica in a directory is usable (BrokerRegistration.hasOnlineDir).
 
         A replica without a directory yet counts as usable, and so does every directory of a broker that has reported
-        none, but for the lost one.
+        none, except the lost one.
         """
         if directory in {UNASSIGNED, MIGRATING}:
             return True
@@ -218,7 +218,7 @@ class MetadataImage:
 
     Attributes:
         metadata_version: its finalised level; None before the bootstrap records.
-        features: finalised levels of the other features, but for those at 0.
+        features: finalised levels of the other features, except those at 0.
         brokers, controllers: registrations by id.
         topics: by topic id.
         topic_ids: by name.

@@ -11,13 +11,13 @@ MAX_FETCH_WAIT_MS = 500
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """The largest batch of proposals (KafkaRaftClient.MAX_BATCH_SIZE_BYTES)."""
 OBSERVER_EXPIRES_MS = 300_000
-"""How long a leader describes an observer that no longer fetches (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
+"""Time that a leader describes an observer that no longer fetches (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
 MOST_OBSERVERS = 1000
-"""How many observers a leader keeps track of; any client can fetch under any id, so there must be a limit."""
+"""Maximum number of observers that a leader keeps track of: any client can fetch under any id."""
 CLEANING_INTERVAL_MS = 60_000
-"""How often a node looks for snapshots to delete."""
+"""Interval of a node's looks for snapshots to delete."""
 CAUGHT_UP_WITHIN_MS = 3_600_000
-"""How recently a replica must have fetched to become a voter (KafkaRaftClient, hasCaughtUp)."""
+"""Maximum age of the last fetch of a replica that becomes a voter (KafkaRaftClient, hasCaughtUp)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +77,5 @@ class QuorumConfig:
 
     @property
     def begin_quorum_ms(self) -> int:
-        """How often a leader makes itself known to a voter that does not fetch."""
+        """The interval of a leader's messages to a voter that does not fetch."""
         return max(1, self.fetch_timeout_ms // 2)

@@ -73,7 +73,7 @@ class Core:
         cleaning_deadline_ms: when snapshots are next looked at.
         now_ms: the time of this step.
         random: a number in [0, 1) at each call.
-        effects: what the step wants done so far.
+        effects: of the step so far.
     """
 
     config: QuorumConfig
@@ -119,7 +119,7 @@ class Core:
         return self.now_ms + timeout + int(self.random() * timeout)
 
     def is_rejected(self, state: Prospective | Candidate) -> bool:
-        """Return whether so many voters have refused that no majority is left."""
+        """Return whether enough voters have refused that no majority is left."""
         voters = set(self.voters.ids)
         return len(voters) - len(state.rejected & voters) < self.voters.majority
 

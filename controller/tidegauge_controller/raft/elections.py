@@ -111,7 +111,7 @@ def handle_vote_response(core: Core, voter_id: int, request: VoteRequest, respon
 
 
 def decide(core: Core) -> None:
-    """Go on if a majority has granted its votes or can no longer do so.
+    """Continue if a majority has granted its votes or can no longer do so.
 
     A candidate that was rejected waits its election timeout out; a prospective goes back to its leader at once.
     """

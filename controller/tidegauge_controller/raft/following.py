@@ -95,7 +95,7 @@ def handle_fetch_response(core: Core, node_id: int, request: FetchRequest, respo
 
     Two fetches may be in flight to one node, since a follower asks bootstrap servers while its leader's slot backs off.
     A response that finds another end of the log than its request named is the later of the two, and changes nothing.
-    (Kafka's node would append the same records once more, and end its process.)
+    (Kafka's node would append the same records again, and end its process.)
     Source: KafkaRaftClient.handleFetchResponse.
 
     Raises:
@@ -146,7 +146,7 @@ def _truncate(core: Core, diverging: OffsetAndEpoch) -> bool:
         return False
     core.log.truncate(offset)
     core.history.truncate(offset)
-    assert core.log.end_offset >= committed, "what is committed is never truncated"
+    assert core.log.end_offset >= committed, "committed records are never truncated"
     core.emit(Truncate(offset))
     return True
 

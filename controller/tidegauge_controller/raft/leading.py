@@ -134,7 +134,7 @@ def deadline_ms(core: Core) -> int | None:
 
 
 def send(core: Core) -> None:
-    """Make the leader known to voters that do not fetch; tell all of a resignation."""
+    """Make the leader known to voters that do not fetch; notify all of a resignation."""
     state = core.state
     if isinstance(state, Leader):
         for voter_id, deadline in state.begin_deadlines_ms.items():
@@ -154,7 +154,7 @@ def send(core: Core) -> None:
 
 
 def handle_begin_quorum_epoch(core: Core, event: RequestReceived, request: BeginQuorumEpochRequest) -> None:
-    """Follow a new leader, whoever the request was meant for (KafkaRaftClient.handleBeginQuorumEpochRequest)."""
+    """Follow a new leader, even if the request was for another (KafkaRaftClient.handleBeginQuorumEpochRequest)."""
     error = ErrorCode.FENCED_LEADER_EPOCH if request.epoch < core.state.epoch else ErrorCode.NONE
     if error is ErrorCode.NONE:
         error = following.contradiction(core, request.leader_id, request.epoch)

@@ -11,7 +11,7 @@ from tidegauge_controller.raft.values import Batch, OffsetAndEpoch
 
 
 class Match(Enum):
-    """How the end of a follower's log relates to the leader's (ValidOffsetAndEpoch.Kind)."""
+    """The relation of a follower's log end to the leader's log (ValidOffsetAndEpoch.Kind)."""
 
     VALID = "valid"
     DIVERGING = "diverging"

@@ -22,7 +22,7 @@ class VoteRequest:
 
     Attributes:
         cluster_id: the sender's cluster; None if it does not say.
-        voter: whom the request is meant for; None before version 1.
+        voter: the addressee; None before version 1.
         epoch: the epoch of the election: for a pre-vote the sender's present epoch.
         candidate: the replica that asks for the vote.
         last_epoch: the epoch of the last record of its log.

@@ -50,7 +50,7 @@ class Follower:
 
     Attributes:
         endpoints: where the leader can be reached, by node id.
-        voted: whom the node gave its vote of this epoch, so that it does not vote twice.
+        voted: the node that it gave its vote of this epoch, so that it does not vote twice.
         fetch_deadline_ms: when a voter gives the leader up; each successful response moves it.
         has_fetched: whether a fetch from this leader has succeeded in this epoch; from then on no pre-vote is granted.
         download: the snapshot that is being fetched in place of records.

@@ -28,7 +28,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a controller's listener can be reached."""
+    """The address of a controller's listener."""
 
     listener: str
     host: str
@@ -64,7 +64,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters at one offset of the log. Ids are unique, whatever the directories (VoterSet of KIP-853)."""
+    """The voters at one offset of the log. Ids are unique, over all directories (VoterSet of KIP-853)."""
 
     voters: Mapping[int, Voter] = field(default_factory=dict[int, Voter])
 

@@ -1,1 +1,1 @@
-"""Rules of a controller that are the same whatever keeps its state: pure, and free of any store."""
+"""Rules of a controller that are the same for every store of its state: pure, and free of any store."""

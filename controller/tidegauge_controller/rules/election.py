@@ -10,7 +10,7 @@ write expects. Source: kafka.controller.Election and PartitionLeaderElectionAlgo
 | offline, unclean allowed and no ISR member online | first assigned replica online | only the leader; recovering |
 | reassign | first target replica online and in the ISR | unchanged |
 | preferred | the first assigned replica, if online and in the ISR | unchanged |
-| tried in place of offline | whom a function chooses of those online | as offline, or unclean if it is no member |
+| tried in place of offline | a function's choice of those online | as offline, or unclean if it is no member |
 | controlled shutdown | first assigned replica in the ISR, alive, not shutting down | without those that shut down |
 """
 
@@ -102,7 +102,7 @@ def elect_offline(context: ClusterState, at: TopicPartition, old: Leadership, *,
 
 
 def elect_tried(context: ClusterState, at: TopicPartition, old: Leadership, choose: Choose) -> Election:
-    """Elect after the loss of a leader whom a function chooses, which is tried in place of Kafka's rule."""
+    """Elect after the loss of a leader by a function's choice, which is tried in place of Kafka's rule."""
     assigned = context.assignment(at).replicas
     live = tuple([replica for replica in assigned if context.is_online(replica, at)])
     chosen = choose(assigned, live, old.isr) if live else None

@@ -3,7 +3,7 @@
 A request that does not arrive is sent again every 100 ms until it does or the broker is removed; everything that is
 still queued is dropped with the broker. So a broker gets the requests of one controller in the order in which they were
 decided. Nothing else ends a queue: a defect in a link is an attempt that failed, one in a function called with a
-response concerns that response alone (``ShutdownableThread`` goes on likewise). A broker that advertises another
+response concerns that response alone (``ShutdownableThread`` continues likewise). A broker that advertises another
 address gets the next request, or the next attempt, there.
 Source: ControllerChannelManager, RequestSendThread.
 """

@@ -4,7 +4,7 @@ Rules, each held by a test:
 - kazoo's threads do nothing but ``loop.call_soon_threadsafe``. One exception, as in Kafka's ZooKeeperClient: when the
   session has expired, kazoo's connection thread waits until the loop has been notified, so that nothing of the old
   session can slip into the new one.
-- A request that meets a connection loss is sent again after the reconnect, for ever; every other response, an expired
+- A request that meets a connection loss is sent again after the reconnect, forever; every other response, an expired
   session included, goes to the caller (KafkaZkClient.retryRequestsUntilConnected). A create sent twice may meet its own
   first success. A write above ``LARGEST_REQUEST_BYTES`` is sent once: a server that takes no more closes the
   connection, and would close each one after it, so that nothing else of the session got through (Kafka sends it again).
@@ -291,8 +291,8 @@ class ZooKeeper:
             await zookeeper.close()
             raise TidegaugeError(
                 ErrorCode.NETWORK_EXCEPTION,
-                f"ZooKeeper at {hosts} did not respond within {connection_timeout_ms} ms; start it, or say with "
-                "zookeeper.connect where it is",
+                f"ZooKeeper at {hosts} did not respond within {connection_timeout_ms} ms; start it, or give its "
+                "address in zookeeper.connect",
             ) from None
         except BaseException:
             await zookeeper.close()

@@ -1,4 +1,4 @@
-"""How a control request reaches a broker: over gRPC, or over Kafka's own protocol to its inter-broker listener.
+"""The ways of a control request to a broker: gRPC, or Kafka's own protocol to its inter-broker listener.
 
 Contract: ``send`` returns the broker's response, or raises ``Undelivered``: it may or may not have arrived, and may be
 sent again. One request at a time.

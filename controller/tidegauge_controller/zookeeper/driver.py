@@ -69,7 +69,7 @@ _BYTES_BESIDES_DATA = 128
 _REQUESTS_PER_TURN = 50
 _READS_AT_A_TIME = 200
 _TRANSACTIONS_AT_A_TIME = 8
-"""How many requests to ZooKeeper are begun together: all of a large step's at once would be one turn of the loop."""
+"""Number of requests to ZooKeeper begun together: all of a large step's at once would be one turn of the loop."""
 
 
 class Driver:

@@ -56,7 +56,7 @@ from tidegauge_controller.zookeeper.stop_at import StopAt
 LOG = logging.getLogger(__name__)
 TIMED_OUT = "The request timed out."
 LEAST_WRITING_MS = 10_000
-"""How long the topics of a request are written at least, so that a short timeout ends only the wait, as in Kafka."""
+"""Minimum time in which a request's topics are written, so that a short timeout ends only the wait, as in Kafka."""
 Change = Callable[[], Awaitable[str]]
 """Changes one topic; returns its id if it is a new one, else nothing."""
 
@@ -78,7 +78,7 @@ class MetadataView(Protocol):
 
 
 def _refused(topic: str, problem: TidegaugeError | ZooKeeperError) -> TopicOutcome:
-    """Return what became of a topic; the others of its request go on.
+    """Return the outcome of a refused topic; the others of its request continue.
 
     Without its session a broker is no controller, and a client asks the next one; what it asks again may be there.
     """

@@ -29,7 +29,7 @@ class ResourceType(enum.IntEnum):
 
 
 class PatternType(enum.IntEnum):
-    """How a pattern's name is compared with a resource's."""
+    """The comparison of a pattern's name with a resource's."""
 
     UNKNOWN = 0
     ANY = 1

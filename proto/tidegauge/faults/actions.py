@@ -259,4 +259,4 @@ ACTIONS: dict[str, ActionKind] = {
         SYNC,
     )
 }
-"""By name."""
+"""The actions, by name."""

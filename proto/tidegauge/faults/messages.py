@@ -88,5 +88,5 @@ def _taken(message: Any, parameter: Parameter) -> Any:
         return ErrorCode.of(value).name
     if parameter.kind == "integer":
         return value + parameter.base
-    # Proto3 does not tell an absent text or number from an empty one.
+    # Proto3 does not distinguish an absent text or number from an empty one.
     return value or None

@@ -1,4 +1,4 @@
-"""The declared faults and actions as JSON Schema (draft 2020-12), for whoever asks for them in other languages."""
+"""The declared faults and actions as JSON Schema (draft 2020-12), for programs in other languages."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _SCOPE = (
     ),
     Parameter("group", "text", "Only calls that name this group or transactional id", "", placeholder="ID"),
 )
-"""Which calls of an API are meant."""
+"""The calls of an API that are meant."""
 
 
 def _counted(parameter: Parameter, what: str, **changes: Any) -> Parameter:
@@ -253,9 +253,9 @@ SKEW_CLOCK = FaultKind(
 FAULTS: dict[str, FaultKind] = {
     kind.name: kind for kind in (ISOLATE, INJECT_ERROR, HOLD_REQUESTS, INJECT_DISK, SKEW_CLOCK)
 }
-"""By name."""
+"""The faults, by name."""
 BY_MESSAGE = {kind.message: kind for kind in FAULTS.values()}
-"""By the field of ``LabFault``."""
+"""The faults, by the field of ``LabFault``."""
 
 
 def kind_of(name: str) -> FaultKind:

@@ -48,7 +48,7 @@ class Api(NamedTuple):
 
 
 APIS: dict[int, Api] = {}
-"""By key."""
+"""The APIs, by key."""
 
 
 def _api(key: int, name: str, first: int, last: int, flexible_from: int, *rpcs: str) -> int:

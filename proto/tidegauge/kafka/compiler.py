@@ -24,7 +24,7 @@ time for which a request over many partitions keeps the event loop from the othe
 MAX_CONTROL_ITEMS = 2_000_000
 """The same for the requests of the control plane, in which a controller names all partitions that a broker must know:
 285,000 of three replicas. Kafka limits them by the size of the frame alone, and so never splits them: a broker that
-rejects one gets it again for ever (ControllerChannelManager's RequestSendThread)."""
+rejects one gets it again forever (ControllerChannelManager's RequestSendThread)."""
 _UVARINT_BYTES = 5
 
 Append = Callable[[Any], None]
@@ -67,7 +67,7 @@ def items_left() -> int:
 
 
 def resume_message(items: int) -> None:
-    """Allow so many further array items to a message whose decoding goes on: others were decoded meanwhile."""
+    """Allow this many further array items to a message whose decoding continues: others were decoded meanwhile."""
     _items_left[0] = items
 
 
@@ -380,7 +380,7 @@ class Compiler:
                 f"{indent} for z in {value}:w(z)",
                 f"{indent}elif n:w({value})",
             ]
-        assert wire.kind == "array", "record batches stand in arrays of topics and partitions"
+        assert wire.kind == "array", "record batches are in arrays of topics and partitions"
         return [*lines, f"{indent}for z in {value}:{self._write_item(wire)}"]
 
     def _write_item(self, wire: Wire) -> str:

@@ -2,7 +2,7 @@
 
 A frame is a length (int32) and as many bytes. A request's header is (key, version, correlation id, client id), with
 tagged fields behind it where the version is flexible; the client id keeps its int16 length even then. A response's
-header is the correlation id, with tagged fields where the version is flexible, but for ApiVersions: a client that does
+header is the correlation id, with tagged fields where the version is flexible, except ApiVersions: a client that does
 not know yet which versions there are must be able to read it (KIP-511). Which tagged fields brokers write:
 ``header_tags``.
 Source: https://kafka.apache.org/protocol.html; ``RequestHeader.parse``, ``ApiMessageType.requestHeaderVersion`` and
@@ -69,7 +69,7 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: memoryview, protocol: Protocol = BROKER_PROTOCOL) -> RequestHeader:
-    """Read the header of a request of a known API, whatever its version.
+    """Read the header of a request of a known API, in any version.
 
     Raises:
         UnsupportedRequest: no such API.
@@ -160,7 +160,7 @@ class ApiCodec:
     def decode_in_slices(
         self, buffer: memoryview, offset: int, items: int, *, response: bool = False
     ) -> Generator[None, None, Any]:
-        """Decode a request or a response, and yield after every so many items: other messages may be decoded then.
+        """Decode a request or a response, and yield after each ``items`` items: other messages may be decoded then.
 
         Returns:
             The message.
@@ -193,7 +193,7 @@ class ApiCodec:
         return parts
 
     def encode_in_slices(self, message: Any, items: int) -> Generator[None, None, list[Buffer]]:
-        """Encode a message as ``encode`` does, and yield after every so many items.
+        """Encode a message as ``encode`` does, and yield after each ``items`` items.
 
         Returns:
             The buffers: record batches are the caller's own, the bytes between them are joined.

@@ -1,4 +1,4 @@
-"""Broker settings of TLS, SASL and limits on connections: Kafka's names and defaults, but for PEM in place of JKS.
+"""Broker settings of TLS, SASL and limits on connections: Kafka's names and defaults, with PEM in place of JKS.
 
 Source: Kafka's BrokerSecurityConfigs, SslConfigs, SocketServerConfigs; docs/security.md.
 """

@@ -33,7 +33,7 @@ def listeners_of(values: Values) -> Listeners:
 
 
 def check_advertised(static: Values, wanted: Values) -> None:
-    """Check that a broker that was started with ``static`` can advertise what ``wanted`` says.
+    """Check that a broker that was started with ``static`` can advertise the listeners of ``wanted``.
 
     Raises:
         TidegaugeError: INVALID_CONFIG.

@@ -1,4 +1,4 @@
-"""From texts to values: ``key=value`` of the command line, and Kafka's checks across settings.
+"""Parsing of texts to values: ``key=value`` of the command line, and Kafka's checks across settings.
 
 Source: KafkaConfig.validateValues, LogConfig.validateValues.
 """

@@ -249,7 +249,7 @@ def test_odd_records_of_transactions_are_loaded_and_lived_with(seed: int) -> Non
         ({"transaction_status": 7}, "the state PrepareEpochFence is never written"),
         ({"producer_id": -1}, "its producer id is negative, -1"),
         ({"producer_epoch": -1}, "its producer epoch is negative, -1"),
-        ({"producer_epoch": 2**15 - 1}, "its epoch 32767 is that of an abort, and the transaction is open"),
+        ({"producer_epoch": 2**15 - 1}, "its epoch 32767 belongs to an abort, and the transaction is open"),
         ({"transaction_timeout_ms": 0}, "its timeout is 0 ms"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -254,7 +254,7 @@ def test_errors_with_a_probability_come_by_the_seed():
         (network(lab_pb2.LAB_PLANE_UNSPECIFIED), "isolate needs from"),
         (network(lab_pb2.LAB_PLANE_CLIENTS, OUT), "makes no calls to clients"),
         (network(ids=[1, 2]), "can't be isolated from itself"),
-        (network(lab_pb2.LAB_PLANE_ZOOKEEPER, ids=[2]), "ids are those of brokers"),
+        (network(lab_pb2.LAB_PLANE_ZOOKEEPER, ids=[2]), "ids name brokers: give them with the brokers' plane"),
         (network(delay_ms=0), "whole number of 1 ms or more"),
         (network(drop_probability=1.5), "more than 0 and at most 1"),
         (network(lab_pb2.LAB_PLANE_ZOOKEEPER, drop_probability=0.5), "one stream of bytes"),

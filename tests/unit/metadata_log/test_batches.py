@@ -44,7 +44,7 @@ def test_batches_of_the_raft_node_are_kafkas_bytes(name: str):
 
 def test_a_snapshots_header_does_not_belong_into_the_log():
     header = next(read_batches(kafka_files()[SNAPSHOT].data)).control[0]
-    with pytest.raises(TidegaugeError, match="A SnapshotHeaderRecord stands in the log") as caught:
+    with pytest.raises(TidegaugeError, match="A SnapshotHeaderRecord is in the log") as caught:
         from_message(header)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 

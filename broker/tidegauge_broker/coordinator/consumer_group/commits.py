@@ -1,4 +1,4 @@
-"""Which commits and fetches of offsets a consumer group accepts, by member epochs.
+"""The commits and fetches of offsets that a consumer group accepts, by member epochs.
 
 A commit with the member's own epoch is accepted for any partition, one with an older epoch for partitions that the
 member has been assigned at that epoch or before (KIP-1251). One partition that is refused refuses the whole request.

@@ -59,7 +59,7 @@ class Circumstances:
 
 
 class Step(NamedTuple):
-    """How far a request has moved its member.
+    """The step of a member that a request brings about.
 
     Attributes:
         member: after the request.

@@ -16,7 +16,7 @@ TopicPartitionId = tuple[bytes, int]
 
 
 class MemberState(IntEnum):
-    """How far a member's reconciliation has come, by Kafka's numbers."""
+    """The state of a member's reconciliation, by Kafka's numbers."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1

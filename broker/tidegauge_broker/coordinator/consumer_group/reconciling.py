@@ -1,4 +1,4 @@
-"""How a member moves towards its target: it gives up partitions first, and takes those that are free.
+"""The reconciliation of a member towards its target: it gives up partitions first, and takes free ones.
 
 Source: org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder.
 """

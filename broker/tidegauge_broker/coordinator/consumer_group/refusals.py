@@ -31,7 +31,7 @@ def not_a_consumer_group(group_id: str) -> GroupRefusal:
 
 
 def full(group_id: str) -> GroupRefusal:
-    """Return the refusal of a member for whom there is no room."""
+    """Return the refusal of a member because the group is full."""
     return GroupRefusal(
         ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group {group_id} has reached its maximum capacity."
     )

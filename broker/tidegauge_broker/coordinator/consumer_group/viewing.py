@@ -1,4 +1,4 @@
-"""The view of a consumer group (KIP-848) for the lab and ``explain``: ConsumerGroupDescribe, and who waits for whom."""
+"""The view of a consumer group (KIP-848): ConsumerGroupDescribe, and the waits between its members for ``explain``."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _PRIME64 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA
 _LANES = struct.Struct("<8Q")
 _STRIPE = 64
 _CONSUMED = 8
-"""Bytes of the secret that each stripe goes on by."""
+"""Bytes by which each stripe advances in the secret."""
 _STRIPES_PER_BLOCK = (len(_SECRET) - _STRIPE) // _CONSUMED
 _LONG_FROM = 241
 

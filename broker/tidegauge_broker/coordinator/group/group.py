@@ -163,7 +163,7 @@ class Group:
 
     @property
     def parked_joins(self) -> int:
-        """How many members have a parked JoinGroup."""
+        """The number of members with a parked JoinGroup."""
         return sum(member.join_token is not None for member in self.members.values())
 
     @property

@@ -26,9 +26,9 @@ from tidegauge_broker.coordinator.group.storing import metadata_batch, stored_er
 from tidegauge_broker.coordinator.runtime import GroupRuntime
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a new member's JoinGroup may stay parked (GroupCoordinator.NewMemberJoinTimeoutMs)."""
+"""Maximum time that a new member's JoinGroup stays parked (GroupCoordinator.NewMemberJoinTimeoutMs)."""
 MIN_REPEATED_PHASE_MS = 100
-"""How long a join phase lasts at least that follows one in which no member has joined.
+"""Minimum duration of a join phase that follows one without a new member.
 
 With a rebalance timeout of 0 it would be over as soon as it begins, as long as the group has static members. Kafka
 keeps a thread of its purgatory busy with that (GroupCoordinator.onCompleteJoin).

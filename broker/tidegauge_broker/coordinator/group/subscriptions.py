@@ -1,4 +1,4 @@
-"""Which topics consumers are subscribed to, from the part of their metadata that every version begins with.
+"""The topics that consumers are subscribed to, from the part of their metadata that every version begins with.
 
 A subscription is: version int16, topics as an array of strings, and fields of later versions. Source: ConsumerProtocol
 (``deserializeVersion``, ``deserializeSubscription`` with version 0), as GroupMetadata.computeSubscribedTopics uses it.

@@ -50,13 +50,13 @@ _SCRIPTS_TEXT = (
 )
 _SCRIPTS = frozenset(_SCRIPTS_TEXT.split()) | {"Common", "Latin"}
 _NEVER_FOLDED = frozenset({"Ll"})
-r"""Categories that RE2/J leaves as they are, but for a few letters, under ``(?i)``.
+r"""Categories that RE2/J leaves as they are, except for a few letters, under ``(?i)``.
 
 With it, ``\p{Lu}`` matches a, but ``\p{Ll}`` not A.
 """
 _SIGNS_THAT_ARE_LATIN = frozenset("\u00aa\u00ba\u212a\u212b")
 _NAMES_OF_SCRIPTS = {"Han": "CJK ", "Inherited": "COMBINING ", "Nko": "NKO ", "Phags_Pa": "PHAGS-PA "}
-"""How names of a script's characters begin, if not with its own name."""
+"""The beginning of the names of a script's characters, if it is not the script's own name."""
 
 
 class Characters(Protocol):

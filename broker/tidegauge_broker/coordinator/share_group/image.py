@@ -83,7 +83,7 @@ class ShareGroupImage:
 
     @property
     def known_states(self) -> StatesOfPartitions:
-        """Which share partitions are initialized."""
+        """The share partitions that are initialized."""
         return self.states or NO_STATES
 
     @property

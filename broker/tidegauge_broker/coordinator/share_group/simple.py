@@ -140,7 +140,7 @@ class _Sharing(Generic[Target]):
         self._targets: Sequence[Target] = targets
         self._members = members
         self._sharing = -(-len(members) // len(targets)) if targets else 0
-        """How many members a partition has at most."""
+        """The maximum number of members of a partition."""
         exact = self._sharing * len(targets) / len(members)
         self.wanted = {
             member: math.ceil(exact * (position + 1)) - math.ceil(exact * position)

@@ -1,4 +1,4 @@
-"""Which share partitions of a group the share coordinator has a state of: only these are assigned.
+"""The share partitions of a group with a state at the share coordinator: only these are assigned.
 
 A partition is initializing from the heartbeat that finds it until the share coordinator has responded. A topic is
 deleting while its states are being deleted.
@@ -22,7 +22,7 @@ class TopicStates(NamedTuple):
 
 
 InitializedTopics = Mapping[bytes, TopicStates]
-"""By topic id."""
+"""Topics and their partitions, by topic id."""
 PartitionsById = Mapping[bytes, frozenset[int]]
 """Partitions by topic id."""
 
@@ -125,7 +125,7 @@ class StatesOfPartitions(NamedTuple):
 
 
 NO_STATES = StatesOfPartitions({}, {}, {})
-"""Of a group that has no record of its states."""
+"""The states of a group that has no record of any."""
 
 
 def joined(some: InitializedTopics, others: InitializedTopics) -> dict[bytes, TopicStates]:

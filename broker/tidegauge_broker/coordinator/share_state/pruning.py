@@ -1,4 +1,4 @@
-"""Up to which offset the log of a partition of __share_group_state says nothing that still counts.
+"""The offset below which the log of a partition of __share_group_state holds nothing that still counts.
 
 Contract: of each share partition its last snapshot counts and what follows; a share partition that was deleted does not
 hold the log back.

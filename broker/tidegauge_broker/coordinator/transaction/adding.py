@@ -2,7 +2,7 @@
 
 Partitions that a transaction has already are not written again, except while nothing is committed since a load: the
 loaded records may not be committed, and are lost if the next leader lacks them. Their records would then lie in a
-transaction that no coordinator knows, and readers of committed records would wait there for ever. Kafka 3.9 writes
+transaction that no coordinator knows, and readers of committed records would wait there forever. Kafka 3.9 writes
 nothing.
 Source: TransactionCoordinator (handleAddPartitionsToTransaction, handleVerifyPartitionsInTransaction).
 """

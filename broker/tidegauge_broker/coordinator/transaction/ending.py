@@ -1,9 +1,9 @@
 """EndTxn, and the abort of transactions that timed out or whose producer is fenced.
 
 The response to an EndTxn is sent when the decision is committed, before any marker is written. An EndTxn names no
-transaction: before version 5 a late one ends whatever transaction of that epoch is open. From version 5 on each end
+transaction: before version 5 a late one ends any transaction of that epoch that is open. From version 5 on each end
 raises the epoch, so that a late one is fenced and a repeated one recognised (KIP-890, part 2); an abort without a
-transaction raises it, too. A producer whose epochs are exhausted goes on with another producer id.
+transaction raises it, too. A producer whose epochs are exhausted continues with another producer id.
 Source: TransactionCoordinator (endTransaction, abortTimedOutTransactions).
 """
 

@@ -1,4 +1,4 @@
-"""InitProducerId: a producer id for a transactional id, with an epoch that fences whoever used the id before.
+"""InitProducerId: a producer id for a transactional id, with an epoch that fences earlier users of the id.
 
 Source: TransactionCoordinator (handleInitProducerId, prepareInitProducerIdTransit); KIP-98, KIP-360.
 """
@@ -29,7 +29,7 @@ class Initializing:
         self._handle(request, token, None)
 
     def allocated(self, event: ProducerIdAllocated) -> None:
-        """Go on with the request that needed a producer id."""
+        """Continue the request that needed a producer id."""
         self._runtime.arrived(event.allocation_id, "InitProducerId", event.error, event.producer_id)
 
     def _handle(self, request: InitProducerId, token: object, producer_id: int | None) -> None:

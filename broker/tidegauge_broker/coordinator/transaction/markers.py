@@ -105,12 +105,12 @@ class Markers:
 
     @property
     def unknown_destinations(self) -> int:
-        """How many markers wait for their partition's leader to come back."""
+        """The number of markers that wait for their partition's leader to come back."""
         return len(self._leaderless)
 
     @property
     def unwritten_completions(self) -> int:
-        """How many transactions have all their markers, but no record of it yet."""
+        """The number of transactions that have all their markers, but no record of it yet."""
         return len(self._unwritten)
 
     def has(self, transactional_id: str) -> bool:

@@ -118,7 +118,7 @@ def _incoherence(read: TransactionLogValue, state: TransactionState) -> str | No
     if read.producer_epoch < 0:
         return f"its producer epoch is negative, {read.producer_epoch}"
     if state is ONGOING and read.producer_epoch == MAX_EPOCH:
-        return f"its epoch {MAX_EPOCH} is that of an abort, and the transaction is open"
+        return f"its epoch {MAX_EPOCH} belongs to an abort, and the transaction is open"
     if read.transaction_timeout_ms <= 0:
         return f"its timeout is {read.transaction_timeout_ms} ms"
     return None

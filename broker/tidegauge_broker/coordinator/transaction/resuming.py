@@ -1,4 +1,4 @@
-"""Goes on with the decided transactions of a partition that was loaded, once their decisions are known to be committed.
+"""Resumes the decided transactions of a partition that was loaded, once their decisions are known to be committed.
 
 The log is loaded to its LEO, so a decision above the high watermark is among the loaded ones. If its markers were
 sent at once and all brokers that have its record died, the next coordinator would know of an open transaction, and end

@@ -22,7 +22,7 @@ from tidegauge_broker.coordinator.transaction.shard import TransactionShard
 from tidegauge_broker.coordinator.transaction.transaction import Change, Transaction
 
 _LOST = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
-"""Another coordinator, or the next load, goes on with the transaction."""
+"""Another coordinator, or the next load, resumes the transaction."""
 
 
 class Owned:

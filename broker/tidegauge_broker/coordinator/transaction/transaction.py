@@ -29,7 +29,7 @@ from tidegauge_broker.coordinator.transaction.states import (
 MAX_EPOCH = 2**15 - 1
 """The highest epoch, to which only fencing raises."""
 EXHAUSTED_EPOCH = MAX_EPOCH - 1
-"""From here on a producer gets a new producer id instead of a higher epoch (isEpochExhausted)."""
+"""From this epoch on a producer gets a new producer id instead of a higher epoch (isEpochExhausted)."""
 
 
 V2 = 2
@@ -41,7 +41,7 @@ class Change(NamedTuple):
 
     Attributes:
         last_producer_id: the producer id before; with ``last_producer_epoch`` for retries of InitProducerId (KIP-360).
-        next_producer_id: of a decision that has exhausted the epochs: the id with which the producer goes on.
+        next_producer_id: of a decision that has exhausted the epochs: the producer's next id.
         client_version: 2: the producer speaks transactions v2 (KIP-890, part 2); else 0.
     """
 
@@ -125,7 +125,7 @@ class Transaction:
         )
 
     def fence(self, epoch: int) -> None:
-        """Make way for PrepareAbort, in memory: the epoch counts from now on, whatever becomes of the record."""
+        """Make way for PrepareAbort, in memory: the epoch counts from now on, even if the record is not written."""
         assert self.pending_state is PREPARE_EPOCH_FENCE, self.pending_state
         assert self.producer_epoch <= epoch <= MAX_EPOCH, f"epoch {epoch} after {self.producer_epoch}"
         self.pending_state = None
@@ -200,7 +200,7 @@ class Transaction:
         Args:
             outcome: the decision.
             now_ms: the time.
-            next_producer_id: with which a producer goes on whose epochs are exhausted.
+            next_producer_id: the next id of a producer whose epochs are exhausted.
         """
         assert self.is_epoch_exhausted == (next_producer_id != NO_PRODUCER_ID), "an exhausted epoch needs another id"
         is_open = self.state is ONGOING

@@ -1,4 +1,7 @@
-"""How replicas find out where their logs part: one step of Kafka's history each (`replica.truncation.rule`)."""
+"""The rules by which replicas find where their logs part, one for each step of Kafka's history.
+
+The setting is ``replica.truncation.rule``.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class HighWatermarkRule:
         return min(high_watermark, log_end_offset), True
 
     def fetch_epochs(self, leader_epoch: int, epochs: EpochCache) -> tuple[int | None, int | None]:
-        """Return no epochs: any broker that leads responds, whatever its epoch."""
+        """Return no epochs: any broker that leads responds, with any epoch."""
         del leader_epoch, epochs
         return None, None
 

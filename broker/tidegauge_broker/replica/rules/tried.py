@@ -14,7 +14,7 @@ from tidegauge_broker.replica.rules.rule import TruncationRule
 
 
 class HighWatermarkBound(Protocol):
-    """How far a leader's high watermark may rise, in place of ``tidegauge.in_sync.high_watermark_bound``."""
+    """The bound of a leader's high watermark, in place of ``tidegauge.in_sync.high_watermark_bound``."""
 
     def __call__(
         self,

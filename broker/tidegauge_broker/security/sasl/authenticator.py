@@ -314,7 +314,7 @@ class SaslAuthenticator:
         return effects if session is None else [*effects, session]
 
     def _completed(self, exchange: Exchange, now_ms: int) -> Authenticated | None:
-        """Return the session that has begun; None while the exchange goes on."""
+        """Return the session that has begun; None during the exchange."""
         if exchange.principal_name is None:
             return None
         principal = Principal(USER, exchange.principal_name)

@@ -1,4 +1,4 @@
-"""The user of a gRPC call, by the credential in its metadata. Pure but for hashes; times and secrets are arguments.
+"""The user of a gRPC call, by the credential in its metadata. Pure except for hashes; times and secrets are arguments.
 
 Rules:
     1. The users belong to the listener's SASL mechanisms: a password is PLAIN's, or SCRAM's, whose keys in ZooKeeper
@@ -63,7 +63,7 @@ class CallSession(NamedTuple):
     """An authenticated call.
 
     Attributes:
-        principal: for whom it acts.
+        principal: of its user.
         ends_ms: when the session ends, in epoch ms; None: never.
     """
 

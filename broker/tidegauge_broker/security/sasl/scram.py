@@ -1,4 +1,4 @@
-"""SASL/SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): neither side sends the password. Pure but for hashes.
+"""SASL/SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): neither side sends the password. Pure except for hashes.
 
 Rules:
     1. The stored credential has salt, StoredKey, ServerKey and iterations; nothing from which the password follows.

@@ -257,7 +257,7 @@ class Forwarding(Protocol):
 
         Args:
             request: as the client sent it, without its length.
-            principal: for whom the client acts.
+            principal: of the client's user.
             host: the client's address.
 
         Raises:
@@ -294,7 +294,7 @@ class Applied:
         replicas_decided: deletes replicas, and takes over the states of others; of some no log can exist.
         levels_changed: takes over the levels of the cluster's features, by name.
         logs: returns the logs of this broker.
-        failed: is called with a sentence when the broker can't go on.
+        failed: is called with a sentence when the broker can't continue.
     """
 
     metadata_changed: Callable[[MetadataUpdate], None]

@@ -1,4 +1,4 @@
-"""How many connections a second each address may open: ``connection_creation_rate`` of the ip entities (KIP-612).
+"""The connections a second that each address may open: ``connection_creation_rate`` of the ip entities (KIP-612).
 
 Source: Kafka's IpConfigHandler, ConnectionQuotas.updateIpConnectionRateQuota.
 """

@@ -1,6 +1,6 @@
 """Proves that this broker is still a partition's leader, by the controller's state or by its followers.
 
-A broker that is partitioned from the cluster's metadata and the other brokers goes on serving its clients: its
+A broker that is partitioned from the cluster's metadata and the other brokers continues to serve its clients: its
 coordinators give out offsets that the next leader's have long overtaken. Kafka's do that; a client that copies exactly
 once then copies the same records again and again, each time in a transaction that is committed (docs/transactions.md).
 

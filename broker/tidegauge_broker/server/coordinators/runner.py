@@ -209,7 +209,7 @@ class CoordinatorRunner(Generic[Run]):
             self._arm_timer()
 
     async def _decide_beside(self, event: AnyEvent | None) -> None:
-        """Decide in a thread, carry the decision out, and go on with the queue."""
+        """Decide in a thread, carry the decision out, and continue with the queue."""
         try:
             async with self.at_rest:
                 effects = await asyncio.to_thread(self._decided, event)
@@ -308,7 +308,7 @@ class CoordinatorRunner(Generic[Run]):
         self._in_background(self._load(effect), f"load-{self.topic}-{effect.partition}")
 
     async def _load(self, effect: ReadLog) -> None:
-        """Read a partition to its log end offset, whatever happens to it meanwhile; rule of the module."""
+        """Read a partition to its log end offset, even if it is unloaded meanwhile; rule of the module."""
         problem, is_committed = "", False
         try:
             end = await self._read(effect)

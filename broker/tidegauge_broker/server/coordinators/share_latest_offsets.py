@@ -1,4 +1,4 @@
-"""Where partitions end, asked of their leaders, for the lag of share groups: ListOffsets, as a consumer asks.
+"""The end offsets of partitions, from their leaders, for the lag of share groups: ListOffsets, as a consumer asks.
 
 A leader that cannot be reached is asked again five times, after 2, 4, 8, 16 and 30 seconds with a jitter of a fifth.
 Source: ``NetworkPartitionMetadataClient``.

@@ -51,7 +51,7 @@ class Barrier:
                 task.uncancel()
 
     def release(self) -> None:
-        """Let go on all that waits, and hold nothing more."""
+        """Release everything that waits, and hold nothing more."""
         self._is_released = True
         for future in self._waiting:
             if not future.done():

@@ -2,8 +2,8 @@
 
 Rules:
     1. A node is known by the client id of its Raft requests (``raft-client-ID``), a broker by the id in its own
-       requests, or the client id of those that it forwards, so that a process with both roles is both; whoever else
-       calls is a client.
+       requests, or the client id of those that it forwards, so that a process with both roles is both; any other
+       caller is a client.
     2. A Vote that only asks whether its sender would be elected is a ``PreVote`` to faults, and no Vote (KIP-996).
     3. A request across a partition gets no response: its sender gives it up at its own timeout.
 """

@@ -189,7 +189,7 @@ class FaultTable:
             fault.direction = IN
         self._fit_to_mode(fault)
         if fault.broker_ids and fault.plane != lab_pb2.LAB_PLANE_BROKERS:
-            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "ids are those of brokers")
+            raise TidegaugeError(ErrorCode.INVALID_REQUEST, "ids name brokers: give them with the brokers' plane")
         if fault.WhichOneof("effect") is None:
             fault.partitioned = True
 

@@ -1,7 +1,7 @@
 """Requests that arrive: partitioned, delayed, lost, held, or given an error, by API name and caller, for every wire.
 
 Contract: the service's ``Gate``. A call whose caller is partitioned from this broker ends at once, as if the port
-refused it; so do calls and connections in flight when a partition begins. Their effects go on here (a produce
+refused it; so do calls and connections in flight when a partition begins. Their effects continue here (a produce
 may be appended), only their responses are lost: the other end does not know the outcome.
 
 Rules:

@@ -25,11 +25,11 @@ from tidegauge_broker.server.quorum.requests_in import TOPIC
 
 METADATA = TopicPartition(TOPIC, 0)
 STEP_SECONDS = 20.0
-"""How long a step waits for a fetch and for its response."""
+"""Maximum time that a step waits for a fetch and for its response."""
 _LEAST_SECONDS = 0.75
 """Rule 2: a leader with nothing new lets a fetch wait for half a second."""
 _NEXT_SECONDS = 2.0
-"""How long a step waits for the fetch after its round."""
+"""Maximum time that a step waits for the fetch after its round."""
 
 Send = Callable[[float], Awaitable[Any]]
 """Sends a fetch, with the seconds that are left for its response, and returns the response."""
@@ -48,7 +48,7 @@ class SteppedFetch:
         request: the fetch.
         response: its response.
         is_withheld: whether the response waits for the next step.
-        following: the fetch that the node wants to send next; None: there is none yet.
+        following: the node's next fetch, not yet sent; None: there is none yet.
     """
 
     address: str
@@ -99,7 +99,7 @@ class HeldFetches:
         return changed
 
     def release(self) -> bool:
-        """Let them go on; return whether that changed anything."""
+        """Release them; return whether that changed anything."""
         changed, self._is_held = self._is_held, False
         waiting, self._waiting = self._waiting, []
         for one in waiting:
@@ -143,7 +143,7 @@ class HeldFetches:
             mark.set_result(None)
 
     async def _admitted(self, request: Any, limit_seconds: float) -> _Round | None:
-        """Return a fetch's round, when a step wants one; None: it was released."""
+        """Return a fetch's round, for a step; None: it was released."""
         if self._last is not None and not self._last.following.done():
             self._last.following.set_result(request)
         step = self._wanted

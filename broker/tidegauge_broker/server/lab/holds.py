@@ -1,13 +1,13 @@
 """Held followers, and their steps: one round at a time, by command (docs/guide/03-one-round-late.md).
 
 Rules:
-    1. A hold belongs to a partition on this broker, whatever its role and leader: it lasts until it is released or
+    1. A hold belongs to a partition on this broker, in any role and with any leader: it lasts until it is released or
        the process ends. A held partition is left out of the fetchers' rounds; ``hold`` returns when no round that
        names it is in flight.
     2. A step is one round of the partition alone, on a stream of its own: request, response (after its wait in the
        purgatory), append. It is a fetcher's round (``Fetchers``: timeout, what the core is given), except for the
-       stream, on which the leader also reports its replica before and after. Steps go over gRPC, whatever protocol the
-       fetchers speak; a leader that has no gRPC listener (Apache Kafka) can't be asked by one.
+       stream, on which the leader also reports its replica before and after. Steps go over gRPC, even if the
+       fetchers use Kafka's protocol; a leader that has no gRPC listener (Apache Kafka) can't be asked by one.
     3. A step until the request ends when the leader has taken it. The leader holds the response back: it is lost if
        either broker dies or the connection breaks. The next step, or the release, ends the round; if the follower has
        started again meanwhile (another leader, another epoch), that response is ignored and a new round begins.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # it exists in the stubs only
 
 LOG = logging.getLogger("tidegauge.lab")
 _PATIENCE_SECONDS = 2.0
-"""How much longer than its wait in the purgatory a round may take before a hold breaks it off."""
+"""Time beyond its wait in the purgatory after which a hold breaks a round off."""
 
 Describe = Callable[[TopicPartition], metadata_pb2.ReplicaDescription | None]
 _Round = FetchRound | EpochRound

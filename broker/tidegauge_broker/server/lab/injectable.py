@@ -1,4 +1,4 @@
-"""Which APIs a fault may name, and which errors their responses can carry: of all wires together. Pure."""
+"""The APIs that a fault may name, and the errors that their responses can carry: of all wires together. Pure."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def to_observed_share(
         hosted: the share partition.
         local: the replica of its partition; None: there is none any more.
         now_ms: the present time.
-        max_ranges: at most so many ranges of records are shown; 0: all.
+        max_ranges: maximum number of ranges of records shown; 0: all.
     """
     view, settings = viewed(hosted.core), hosted.core.settings
     shown = _cut(view.records, max_ranges)

@@ -33,7 +33,7 @@ class SetRule:
     """A rule to put in force.
 
     Attributes:
-        rule_id: of whoever sets it.
+        rule_id: set by the rule's creator.
         tally: file of its numbers; None: of this broker alone.
         text: the rule as JSON.
     """

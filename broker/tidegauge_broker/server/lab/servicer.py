@@ -178,7 +178,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     async def ObserveReplicas(
         self, request: lab_pb2.ObserveReplicasRequest, context: Context
     ) -> lab_pb2.ObserveReplicasResponse:
-        """Describe this broker's replicas, whatever partitions are in force."""
+        """Describe this broker's replicas, under any partition."""
         del context
         replicas = self._parts.service.describe_replicas(self._parts.now_ms(), set(request.topics))
         return lab_pb2.ObserveReplicasResponse(
@@ -189,7 +189,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     async def ObserveGroups(
         self, request: lab_pb2.ObserveGroupsRequest, context: Context
     ) -> lab_pb2.ObserveGroupsResponse:
-        """Describe the groups that this broker coordinates, whatever faults are in force."""
+        """Describe the groups that this broker coordinates, under any fault."""
         del context
         runner = self._parts.service.groups.runner
         async with runner.at_rest:
@@ -207,7 +207,7 @@ class LabServicer(lab_service_pb2_grpc.LabServiceServicer):
     async def ObserveTransactions(
         self, request: lab_pb2.ObserveTransactionsRequest, context: Context
     ) -> lab_pb2.ObserveTransactionsResponse:
-        """Describe the transactional ids that this broker coordinates, whatever faults are in force."""
+        """Describe the transactional ids that this broker coordinates, under any fault."""
         del context
         coordinator = self._parts.service.transactions.runner.coordinator
         wanted = set(request.transactional_ids)

@@ -1,4 +1,4 @@
-"""How many requests a rule has meant and affected, over all brokers of the machine: two numbers in a file.
+"""The numbers of requests that a rule has meant and affected, over all brokers of the machine, in a file.
 
 The brokers of a lab share a file system. A lock on the file makes each count one step, so that ``count: 1`` affects
 one request of the cluster, and the numbers outlive the brokers. Without a file the numbers are this broker's own.
@@ -21,7 +21,7 @@ class Tally:
     """The numbers of one rule.
 
     Args:
-        path: of the file, which whoever makes the rule creates; None: of this broker alone.
+        path: of the file, which the rule's creator creates; None: of this broker alone.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -30,7 +30,7 @@ class Tally:
 
     @property
     def hits(self) -> int:
-        """How many requests the rule has affected."""
+        """The number of requests that the rule has affected."""
         return (self._own if self._path is None else read(self._path))[1]
 
     def take(self, is_affected: Callable[[int, int], bool]) -> bool:

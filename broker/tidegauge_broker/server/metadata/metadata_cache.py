@@ -181,7 +181,10 @@ class MetadataCache:
         return self._brokers.get(broker_id)
 
     def grpc_endpoint(self, broker_id: int) -> Endpoint | None:
-        """Where a live broker is reached over gRPC; None: it is not alive, or has no such listener (Apache Kafka)."""
+        """Return a live broker's gRPC address; None without such a listener.
+
+        Apache Kafka's brokers have none.
+        """
         return self._through(self._grpc_listener, broker_id)
 
     def grpc_address(self, broker_id: int) -> str | None:

@@ -1,4 +1,4 @@
-"""From a broker's state and counters to metrics by Kafka's names. Pure.
+"""Conversion of a broker's state and counters to metrics by Kafka's names. Pure.
 
 Names and labels are those that the JMX exporter's example rules for Kafka give (``lowercaseOutputName``): a domain, a
 type and a name in lower case, ``PerSec`` counters as ``_total``, key properties as labels in their own case. So public
@@ -24,7 +24,7 @@ from tidegauge_broker.server.metrics.meters import Meters, RequestMeter
 from tidegauge_broker.server.metrics.share_families import ShareReading, share_families
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60_000
-"""How long an open transaction may be silent beyond transaction.max.timeout.ms (ProducerStateManager)."""
+"""Time beyond transaction.max.timeout.ms that an open transaction may be silent (ProducerStateManager)."""
 _TOPIC_COUNTERS = {
     "messagesin": "Records appended by producers.",
     "bytesin": "Bytes that producers sent.",

@@ -55,7 +55,7 @@ def exposition(families: Iterable[Family]) -> str:
     lines: list[str] = []
     for family in families:
         if not _NAME.fullmatch(family.name) or family.name in seen:
-            raise ValueError(f"the metric {family.name!r} stands there twice or has an illegal name")
+            raise ValueError(f"the metric {family.name!r} appears twice or has an illegal name")
         seen.add(family.name)
         if family.samples:
             lines.extend(_family(family))
@@ -70,7 +70,7 @@ def _family(family: Family) -> Iterator[str]:
     for suffix, labels, value in family.samples:
         sample = f"{family.name}{suffix}{_labels(labels)}"
         if sample in seen:
-            raise ValueError(f"the sample {sample} stands there twice")
+            raise ValueError(f"the sample {sample} appears twice")
         seen.add(sample)
         yield f"{sample} {_number(value)}"
 

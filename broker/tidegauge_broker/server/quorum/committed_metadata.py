@@ -7,7 +7,7 @@ Rules (``MetadataLoader``, ``KafkaRaftClient.ListenerContext``):
     3. Long work does not hold the event loop: a large log is loaded in portions, and a portion of many records,
        or a snapshot, in a thread.
     4. A record that can't be decoded or replayed is reported and skipped; the owner decides whether the process may
-       go on.
+       continue.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         self._is_writable = False
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Continue: the client has read."""
         self._is_writable = True
         self._go_on()
 
@@ -159,7 +159,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         return codec.decode_request(frame, header.body_at)[0]
 
     def _later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Go on with the request in later turns of the event loop, if the connection is still there."""
+        """Continue the request in later turns of the event loop, if the connection is still there."""
         self._task = asyncio.get_running_loop().create_task(self._unless_it_fails(work))
 
     async def _unless_it_fails(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -219,7 +219,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         self._write(codec.response_frame(header.correlation_id, await body.run()))
 
     def _write(self, frame: list[Buffer]) -> None:
-        """Write a response, and go on with the next request."""
+        """Write a response, and continue with the next request."""
         if self._transport is not None:
             self._waits = False
             self.used_seconds = self._seconds()

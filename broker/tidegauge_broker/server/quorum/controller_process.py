@@ -40,9 +40,9 @@ from tidegauge_controller.raft.values import ReplicaKey
 
 LOG = logging.getLogger("tidegauge.quorum")
 HALTED = 70
-"""Exit status of a controller whose node can't go on (EX_SOFTWARE of sysexits.h)."""
+"""Exit status of a controller whose node can't continue (EX_SOFTWARE of sysexits.h)."""
 SHUTDOWN_SECONDS = 5.0
-"""How long a node may take to hand its leadership over (``KafkaRaftManager.shutdown``)."""
+"""Maximum time for a node to hand its leadership over (``KafkaRaftManager.shutdown``)."""
 
 
 def quorum_config(settings: NodeSettings, cluster_id: str, directory_id: bytes) -> QuorumConfig:

@@ -4,7 +4,7 @@ Rules (``KafkaRaftClient.poll``):
     1. A step is timers first, then one event; the next event is taken when all effects of the step are carried out, in
        their order.
     2. A step that ends with ``PersistElection`` or ``InstallSnapshot`` waits for the disk; the report is the next
-       event, whatever else has arrived, as is the new start of a cleaned log. The event loop goes on meanwhile.
+       event, even if others have arrived, as is the new start of a cleaned log. The event loop runs meanwhile.
     3. ``Flush`` runs in a pool thread, one at a time; ``Flushed`` is an event like any other.
     4. A broken protocol, a disk that refuses and a defect end the node: ``failure`` says why. Its process must end.
 """
@@ -31,7 +31,7 @@ from tidegauge_controller.raft.values import Batch, OffsetAndEpoch
 LOG = logging.getLogger("tidegauge.quorum")
 _LONGEST_WAIT_SECONDS = 60.0
 _THREAD_FROM_RECORDS = 1_000
-"""Number of records from which a batch is encoded in a thread; the event loop goes on meanwhile."""
+"""Number of records from which a batch is encoded in a thread; the event loop runs meanwhile."""
 
 
 class ResponseHandler(Protocol):
@@ -148,7 +148,7 @@ class QuorumDriver:
             self._fail(f"{type(problem).__name__}: {problem}")
 
     def fail(self, why: str) -> None:
-        """End the node: it can't go on."""
+        """End the node: it can't continue."""
         self._fail(why)
         self._events.put_nowait(events.Tick())  # the task that drives the node sees that it has ended
 

@@ -1,4 +1,4 @@
-"""Which nodes of its quorum a node knows, for the lab: by their addresses, and whether they are controllers."""
+"""The nodes of its quorum that a node knows, for the lab: their addresses, and whether they are controllers."""
 
 from __future__ import annotations
 

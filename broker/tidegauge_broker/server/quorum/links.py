@@ -2,7 +2,7 @@
 
 The node has at most one request in flight to each destination, and gives it up by itself after the request timeout;
 a connection whose response did not come in time is closed. Why an address can't be used is a line of the log, once
-until that changes: a node whose quorum can't be reached tries for ever, as Kafka's do.
+until that changes: a node whose quorum can't be reached tries forever, as Kafka's do.
 Source: ``KafkaNetworkChannel``, ``RequestManager``.
 """
 

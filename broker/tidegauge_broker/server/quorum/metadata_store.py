@@ -275,7 +275,7 @@ class MetadataStore:
     # Snapshots
 
     def install(self, snapshot: OffsetAndEpoch) -> SnapshotHead:
-        """Put a fetched snapshot in the place of the log and of older snapshots, whatever the log holds. Blocks.
+        """Put a fetched snapshot in the place of the log, with any content, and of older snapshots. Blocks.
 
         Raises:
             TidegaugeError: CORRUPT_MESSAGE, the snapshot is not whole.

@@ -54,7 +54,7 @@ class NodeSettings:
 
     @property
     def two_elections_ms(self) -> int:
-        """How long two elections take at most: within that the other voters have a leader if they can elect one."""
+        """Maximum time of two elections: within it the other voters have a leader if they can elect one."""
         election_ms = 2 * self.values.integer("controller.quorum.election.timeout.ms")
         return 2 * (self.values.integer("controller.quorum.fetch.timeout.ms") + election_ms)
 

@@ -69,7 +69,7 @@ class QuorumEvents:
             self._writer.note("controller", "LeaderChange", {"state": "elected", "controller_epoch": effect.epoch})
 
     def proposal_decided(self, effect: effects.Proposed | effects.NotProposed) -> None:
-        """Do nothing: whoever proposed knows."""
+        """Do nothing: the proposer knows."""
 
     def elected(self, old: MetadataImage, new: MetadataImage) -> None:
         """Note which leaders the step from one image to another has made, as the active controller decided."""

@@ -260,7 +260,7 @@ READERS: Mapping[int, Callable[[int, Any], raft.Request]] = {
     apis.REMOVE_RAFT_VOTER: _read_remove,
     apis.UPDATE_RAFT_VOTER: _read_update,
 }
-"""By the API's key."""
+"""The readers, by the API's key."""
 
 
 # --- responses
@@ -400,4 +400,4 @@ WRITERS: Mapping[int, Callable[[Any, Read], Any]] = {
     apis.REMOVE_RAFT_VOTER: _write_remove,
     apis.UPDATE_RAFT_VOTER: _write_update,
 }
-"""By the API's key."""
+"""The writers, by the API's key."""

@@ -1,7 +1,7 @@
 """``tidegauge controller``: one controller of a KRaft quorum in the foreground.
 
 Talks on stderr; SIGTERM and Ctrl-C stop it the controlled way, exit 0. A problem that prevents a start is one sentence
-on stderr, exit 1; a node that can't go on ends with exit 70.
+on stderr, exit 1; a node that can't continue ends with exit 70.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a node of a KRaft cluster connects to the controllers' listeners: with TLS, and with credentials of its own.
+"""The connections of a KRaft cluster's node to the controllers' listeners: TLS, and credentials of its own.
 
 The protocol is the protocol of the first of ``controller.listener.names``. ``sasl.mechanism.controller.protocol``
 gives the mechanism, and the listener's JAAS entry the credentials, as among brokers.
@@ -21,7 +21,7 @@ _MECHANISM = "sasl.mechanism.controller.protocol"
 
 
 class Way(NamedTuple):
-    """How a node connects: what opens its connections, and its credentials; None: the listener asks for none."""
+    """A node's connections: what opens them, and its credentials; None: the listener asks for none."""
 
     dial: Dialer
     login: Login | None

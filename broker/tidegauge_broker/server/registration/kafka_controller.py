@@ -26,9 +26,9 @@ from tidegauge_controller.kafka_wire import alter_partition
 
 _BROKERS_DEFAULT = -1
 _FIRST_WITH_BROKER_EPOCH = 2
-"""Of ControlledShutdown."""
+"""The version of ControlledShutdown."""
 _FIRST_WITH_DEFAULTS = 4
-"""Of CreateTopics: counts of -1 (KIP-464)."""
+"""The version of CreateTopics from which counts may be -1 (KIP-464)."""
 
 
 class KafkaController:

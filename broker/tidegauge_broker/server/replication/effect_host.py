@@ -72,7 +72,7 @@ class EffectHost:
         self._events = events
 
     def is_waiting(self, token: object) -> bool:
-        """Whether the future still wants a result."""
+        """Whether the future still waits for a result."""
         assert isinstance(token, asyncio.Future)
         return not token.done()
 

@@ -1,7 +1,7 @@
 """Moves replicas between the log directories of this broker (AlterReplicaLogDirs, KIP-113).
 
 Contract: everything here happens on the event loop. The next step for a replica is decided by ``next_step``; a step
-reads and appends at most ``replica.fetch.max.bytes`` through the page cache, and the other work of the broker goes on
+reads and appends at most ``replica.fetch.max.bytes`` through the page cache, and the other work of the broker is done
 between two steps. A step changes the current log only when it replaces it, which is one step too: no record can be
 appended in between.
 
@@ -15,8 +15,8 @@ Rules (Kafka's ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager, R
     3. ``replica.alter.log.dirs.io.max.bytes.per.second`` is measured as the replication quotas are; while it is
        exceeded, nothing is copied.
     4. A replica that is stopped is not copied. When the controller makes it leader or follower again, also after a
-       restart, a copy that was begun goes on. One from an earlier topic of that name is deleted: a log directory
-       that had failed may still hold it, and leader epochs, which begin at 0 with each topic, can't tell the two apart.
+       restart, a copy that was begun continues. One from an earlier topic of that name is deleted: a log directory
+       that had failed may still hold it, and leader epochs, which begin at 0 with each topic, can't distinguish them.
        So is one beside which the replica was created again, after its own log directory was lost: it can't be renamed
        onto a directory that exists, and the attempt would take the log directory offline. One that may hold what
        compaction has removed from the log since begins again (``FutureLogs``, rule 4).
@@ -76,7 +76,7 @@ class Replicas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MoveLimits:
-    """How much is copied.
+    """The limits of copying.
 
     Attributes:
         bytes_per_second: ``replica.alter.log.dirs.io.max.bytes.per.second`` as it is now.
@@ -177,7 +177,7 @@ class LogDirMoves:
     # Decisions of the controller
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Go on with the copies of replicas that the controller has made leader or follower (rule 4)."""
+        """Continue the copies of replicas that the controller has made leader or follower (rule 4)."""
         copied = [at for at in topic_partitions if at in self._logs.futures.logs and self._is_hosted(at)]
         for at in copied:
             self._check_copy(at)
@@ -309,7 +309,7 @@ class LogDirMoves:
         self._logs.replace_with_future(at, partition.high_watermark)
 
     async def _sync_copy(self, at: TopicPartition) -> None:
-        """Bring a copy to the disk that is whole but for that (rule 5); a log directory that refuses is offline."""
+        """Sync a copy that is otherwise whole (rule 5); a log directory that refuses is offline."""
         replica = self._logs.futures.replicas.get(at)
         if replica is None or replica.state is not FutureState.FLUSHING:
             return
@@ -318,7 +318,7 @@ class LogDirMoves:
         replica.flushed()
 
     async def close(self) -> None:
-        """Copy nothing more; the future logs stay, and their copies go on after the next start."""
+        """Copy nothing more; the future logs stay, and their copies continue after the next start."""
         self.stop(self.copied)
         if self._task is not None:
             self._task.cancel()

@@ -145,7 +145,7 @@ class ReplicaChanges:
         return errors, owed
 
     async def settle(self, states: Sequence[PartitionState], errors: Errors, owed: Sequence[PartitionLog]) -> Errors:
-        """Write the leader epochs of all portions, and go on with the moves of their partitions.
+        """Write the leader epochs of all portions, and continue the moves of their partitions.
 
         Args:
             states: of all portions.

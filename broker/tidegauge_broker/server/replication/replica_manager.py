@@ -12,7 +12,7 @@ Parts: ``core_steps`` (an event, a decision, its effects), ``control_requests`` 
 
 Invariants:
 - Every token gets exactly one response. When an effect fails, its replica goes offline, and with it the others of its
-  log directory if that failed; all other partitions of the step go on (``replica/effect_executor.py``).
+  log directory if that failed; all other partitions of the step continue (``replica/effect_executor.py``).
 - Nothing is reported before it is written: responses follow the log effects of their step (``effects.py``).
 
 Source: Kafka's ReplicaManager.

@@ -1,4 +1,4 @@
-"""How a request passes the service's gate, for every wire: the one place that asks the gate about requests.
+"""The passage of a request through the service's gate, for every wire: the one place that asks the gate about requests.
 
 Rules:
     1. A request that the gate refuses ends as if its connection had failed (``CallRefused``); so does one that gets a
@@ -26,7 +26,7 @@ INJECTED = "injected by the lab"
 
 
 class ResponseForm(Protocol):
-    """How a wire puts an error into the response to one request."""
+    """A wire's way to put an error into the response to one request."""
 
     def refusal(self, injected: InjectedError) -> Any:
         """Return a refusal before the effect; None: rule 2 handles it.

@@ -159,7 +159,7 @@ class BrokerService:
 
     @property
     def wall(self) -> WallTime:
-        """How far the wall clock is ahead of the broker's own clock."""
+        """The time by which the wall clock is ahead of the broker's own clock."""
         return self._replicas.core.wall
 
     @property

@@ -16,7 +16,7 @@ class Caller:
         listener: name of the listener that accepted it.
         broker_id: the broker that sends; None for a client.
         host: the client's address in Java's form (``java_host``), without its port.
-        principal: for whom it acts.
+        principal: of its user.
     """
 
     connection: str

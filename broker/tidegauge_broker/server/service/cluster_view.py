@@ -23,14 +23,14 @@ from tidegauge.metadata_update import Endpoint, ReportedPartition
 
 
 class Unreachable(Enum):
-    """How a caller is shown a live broker that lacks the caller's listener."""
+    """The view that a caller gets of a live broker that lacks the caller's listener."""
 
     DEAD = auto()
-    """As a dead one (rule 1)."""
+    """It is shown as a dead one (rule 1)."""
     ERROR = auto()
     """Likewise, but the error is LISTENER_NOT_FOUND (rule 2)."""
     ALIVE = auto()
-    """By its id, with that error (rule 3)."""
+    """It is shown by its id, with that error (rule 3)."""
 
 
 @dataclass(frozen=True, slots=True)

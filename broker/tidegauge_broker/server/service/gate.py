@@ -17,7 +17,7 @@ from tidegauge_broker.server.service.caller import Caller
 
 @dataclass(frozen=True, slots=True)
 class GatedRequest:
-    """One request, as a gate tells requests apart.
+    """One request, by the properties that a gate distinguishes.
 
     Attributes:
         api: the name of its API, the same for every wire (``tidegauge.faults.apis``).

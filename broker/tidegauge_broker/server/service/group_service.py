@@ -4,7 +4,7 @@ Rules:
     1. The coordinator of a group is the leader of the partition of __consumer_offsets to which the group's id hashes.
        Any broker names it, by its own metadata; without the topic, without a live leader or with a leader that lacks
        the client's listener the error is COORDINATOR_NOT_AVAILABLE, and nothing says why. The first such request
-       creates the topic, whatever ``auto.create.topics.enable`` says.
+       creates the topic, regardless of ``auto.create.topics.enable``.
     2. Partitions that this broker's metadata lacks get UNKNOWN_TOPIC_OR_PARTITION in OffsetCommit and OffsetDelete. If
        nothing is left of an OffsetCommit the coordinator is not asked, so that no error of the group shows.
     3. Stable offsets (KIP-447) are given only by a coordinator whose broker is proven to lead still

@@ -54,7 +54,7 @@ def for_old_client(
         magic: the message format that the client knows, 0 or 1; None: it knows batches.
         from_offset: what it asked for.
         reads_zstd: whether its version of Fetch may carry zstd.
-        pause: in a thread beside the event loop: lets that go on (``large_batches``).
+        pause: in a thread beside the event loop: lets the loop run (``large_batches``).
     """
     if rules.codec is not None and rules.codec.number == ZSTD and not reads_zstd:
         return ReadRecords(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

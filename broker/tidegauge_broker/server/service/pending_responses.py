@@ -5,8 +5,8 @@ is in memory until its client has read it, therefore:
 
 Rules:
     1. A connection whose unwritten responses hold ``fetch.max.bytes`` gets no further one: its next requests wait until
-       it has read. (Kafka serves one request of a connection at a time.) What a waiting fetch wants to gather before
-       its response (fetch.min.bytes) counts as if it were there.
+       it has read. (Kafka serves one request of a connection at a time.) The bytes that a waiting fetch gathers before
+       its response (fetch.min.bytes) count as if they were there.
     2. All unwritten responses together hold at most ``queued.max.response.bytes``, as ``queued.max.request.bytes``
        bounds requests in Kafka. The limit is applied when the records are read; the batch that reaches it is kept
        complete. The last eighth is for responses without records: metadata is served when fetches have to wait.

@@ -75,7 +75,7 @@ class Verified(NamedTuple):
 
 
 class Retries(NamedTuple):
-    """How often partitions are added again while the transaction before is being completed; rule 4. Times are ms.
+    """The repeated addition of partitions while the transaction before is being completed; rule 4. Times are ms.
 
     Attributes:
         backoff_ms: returns the time between two attempts (add.partitions.to.txn.retry.backoff.ms).

@@ -2,8 +2,8 @@
 
 Rules:
     1. It does one piece of work at a time, in order of arrival. So all requests together inflate one batch at a time:
-       at most ``MAX_INFLATED_BYTES``, whatever number of clients sends batches.
-    2. Heartbeats, replication and other connections go on meanwhile. Codecs and checksums let other threads run;
+       at most ``MAX_INFLATED_BYTES``, with any number of clients.
+    2. Heartbeats, replication and other connections continue meanwhile. Codecs and checksums let other threads run;
        between records the work pauses (``large_batches``), and threads take turns each ``SWITCH_SECONDS``: with
        Python's own 5 ms each read and write of a socket would wait as long for its turn.
 Kafka's request handlers are threads; the loop of this broker is one.

@@ -235,7 +235,7 @@ class ShareGroupService:
         """Return the offsets of a group.
 
         Args:
-            group_id: of the group; this broker need not coordinate it unless all are wanted.
+            group_id: of the group; this broker need not coordinate it unless all partitions are requested.
             wanted: partitions by topic; None: all that are initialized.
         """
         unknown: list[TopicShareOffsets] = []

@@ -25,7 +25,7 @@ class ShareCounts:
         self.loaded: Callable[[float], None] | None = None
 
     def acknowledged(self, batches: Iterable[Acknowledgement]) -> None:
-        """Count what a member says, whatever comes of it."""
+        """Count what a member says, even if it is refused."""
         for batch in batches:
             if len(batch.types) == 1:
                 self.acknowledgements[batch.types[0]] += batch.last_offset - batch.first_offset + 1

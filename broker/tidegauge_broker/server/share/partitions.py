@@ -161,7 +161,7 @@ class SharePartitions:
     # Events
 
     def step(self, hosted: HostedSharePartition, cause: str, decide: Decide) -> None:
-        """Let a share partition decide on an event, at the present time, and carry out what it wants; rules 3 and 4."""
+        """Let a share partition decide on an event, at the present time, and execute its effects; rules 3 and 4."""
         try:
             effects = decide(hosted.core, self._now_ms())
         except Exception as defect:  # noqa: BLE001 - it concerns this share partition alone

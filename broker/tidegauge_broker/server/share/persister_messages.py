@@ -32,7 +32,7 @@ from tidegauge.share_groups import (
 
 
 class Form(NamedTuple):
-    """How one kind of request goes over the wire.
+    """The encoding of one kind of request on the wire.
 
     Attributes:
         key: of its API.
@@ -113,7 +113,7 @@ FORMS: Mapping[type, Form] = {
         _summary,
     ),
 }
-"""By the class of the request."""
+"""The forms, by the class of the request."""
 
 
 def request_message(form: Form, group_id: str, requests: Iterable[ShareStateRequest]) -> Any:

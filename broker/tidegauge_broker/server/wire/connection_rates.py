@@ -1,4 +1,4 @@
-"""How fast connections are accepted: quotas of the broker, of each listener, and of each address.
+"""The rate of accepted connections: quotas of the broker, of each listener, and of each address.
 
 Contract: pure; time is an argument, in ms of one clock that never goes back. The limits are asked for at each
 connection: they may change while the broker runs.

@@ -1,4 +1,4 @@
-"""How many connections a broker and each of its listeners may have open, and which ones wait for a slot.
+"""The limit of open connections of a broker and each of its listeners, and the connections that wait for a slot.
 
 Rules (Kafka's ConnectionQuotas: waitForConnectionSlot, connectionSlotAvailable, maxConnectionsExceeded):
     1. A connection is accepted when its listener has fewer than its ``max.connections`` (``listener.name.NAME.`` before
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from tidegauge.settings import INT_MAX
 
 OTHERS_EVERY_SECONDS = 0.2
-"""How often the listeners that count for themselves are asked while a connection waits for a slot."""
+"""Interval of questions to the listeners that count for themselves, while a connection waits for a slot."""
 
 
 class ConnectionSlots:

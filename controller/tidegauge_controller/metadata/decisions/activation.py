@@ -63,7 +63,7 @@ def activate(view: ClusterView, bootstrap: Sequence[MetadataRecord], *, in_trans
 
 
 def no_op() -> Decision[None]:
-    """Return the record that tells brokers how far the log is, every metadata.max.idle.interval.ms."""
+    """Return the record that shows brokers the log's length, every metadata.max.idle.interval.ms."""
     return Decision([made(NoOpRecord())], None)
 
 

@@ -39,8 +39,8 @@ class HeartbeatRequest:
 
     Attributes:
         metadata_offset: the last one that it has applied.
-        want_fence: it wants to be or to stay fenced.
-        want_shut_down: it wants to stop.
+        want_fence: whether it asks to be or to stay fenced.
+        want_shut_down: whether it asks to stop.
         offline_log_dirs: its directories that have failed.
         cordoned_log_dirs: its directories that take no new replicas; None if it does not say.
     """
@@ -62,7 +62,7 @@ class HeartbeatResponse:
         is_caught_up: the broker has applied its own registration.
         is_fenced: it is, or is to be, fenced.
         should_shut_down: it may stop now.
-        begins_shutdown: its controlled shutdown begins or goes on; ``Heartbeats.shutdown_began`` is to be called with
+        begins_shutdown: its controlled shutdown begins or continues; ``Heartbeats.shutdown_began`` is to be called with
             the offset of the decision's last record. Not sent.
     """
 
@@ -178,7 +178,7 @@ def fence(view: ClusterView, broker: RegisteredBroker) -> list[MetadataRecord]:
 def unfence(view: ClusterView, broker: RegisteredBroker) -> list[MetadataRecord]:
     """Unfence a broker, then elect for all partitions without a leader.
 
-    A broker in controlled shutdown that no longer wants to stop is unfenced, as in Kafka, but is given no leadership.
+    A broker in controlled shutdown that no longer asks to stop is unfenced, as in Kafka, but is given no leadership.
     """
     leaderless = partitions_where(view, lambda state: not state.has_leader)
     added = None if broker.in_controlled_shutdown else broker.broker_id
@@ -221,7 +221,7 @@ def _directories_cordoned(
 def fence_one_stale_broker(view: ClusterView, heartbeats: Heartbeats, now_ms: int) -> Decision[bool]:
     """Fence the broker whose session expired first; the response is whether there may be more.
 
-    As in Kafka a broker that is fenced already is fenced once more when its last session expires, for instance after a
+    As in Kafka a broker that is fenced already is fenced again when its last session expires, for instance after a
     controlled shutdown. A session of an earlier incarnation is forgotten.
     """
     expired = heartbeats.pop_expired(now_ms)

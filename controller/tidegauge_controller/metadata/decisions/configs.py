@@ -44,7 +44,7 @@ CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
 
 class Operation(enum.Enum):
-    """How a key is altered (``AlterConfigOp.OpType``)."""
+    """The kind of a key's alteration (``AlterConfigOp.OpType``)."""
 
     SET = 0
     DELETE = 1

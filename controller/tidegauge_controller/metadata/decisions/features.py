@@ -32,7 +32,7 @@ SUPPORTED_FEATURES: Mapping[str, FeatureRange] = {
 
 
 class UpgradeType(enum.Enum):
-    """How a level may change (``FeatureUpdate.UpgradeType``)."""
+    """The permitted changes of a level (``FeatureUpdate.UpgradeType``)."""
 
     UNKNOWN = 0
     UPGRADE = 1

@@ -31,7 +31,7 @@ from tidegauge_controller.metadata.versions import PARTITION_CHANGE_VERSION
 
 
 class Election(enum.Enum):
-    """Which leaders an election accepts."""
+    """The leaders that an election accepts."""
 
     ONLINE = "online"
     UNCLEAN = "unclean"

@@ -32,7 +32,7 @@ from tidegauge_controller.metadata.records import made
 from tidegauge_controller.metadata.snapshot import partition_record
 
 DEFAULT = -1
-"""Of counts: the controller's default."""
+"""A count for which the controller's default is taken."""
 METADATA_TOPIC = "__cluster_metadata"
 Wanted = TypeVar("Wanted", "TopicToCreate", "PartitionsToAdd")
 

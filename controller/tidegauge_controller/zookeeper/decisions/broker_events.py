@@ -1,4 +1,4 @@
-"""How the controller handles brokers that register, die, bounce and move.
+"""The controller's decisions about brokers that register, die, bounce and move.
 
 A broker that registered again before its absence was noticed has a larger czxid: that is handled as a failure, then a
 start-up. A broker that registers is not added to any ISR; the leaders do that once it has caught up. One whose

@@ -65,7 +65,7 @@ from tidegauge_controller.zookeeper.decisions.topic_events import load_topics, r
 
 
 def fail_over(context: ControllerContext) -> Steps[None]:
-    """Take over the cluster. The context is empty but for the epoch of this election."""
+    """Take over the cluster. The context has only the epoch of this election."""
     context.cause = "ControllerFailover"
     yield from _write_feature()
     yield from _delete_children(LOG_DIR_EVENT_NOTIFICATION)

@@ -26,7 +26,7 @@ Rules:
     3. Three things are stricter than in Kafka. U1 and B6 change their partition alone, expecting the version read, so
        that partitions which an admin adds meanwhile are kept. B6 waits until the live brokers in RR have responded to
        their deletion: a controller that dies before leaves no replica behind on their disks. And a deletion waits for
-       all the topic's reassignments (Kafka: for the first that ends), but for none that cannot end: no leader is
+       all the topic's reassignments (Kafka: for the first that ends), except those that cannot end: no leader is
        elected for a topic to be deleted, so the reassignment of a partition without a leader is abandoned.
 
 Source: KafkaController.onPartitionReassignment and the methods that it calls.
@@ -198,7 +198,7 @@ def resume_reassignments(
 
 
 def give_up_where_deleted(context: ControllerContext) -> Steps[None]:
-    """Abandon reassignments that can't end, for which a topic's deletion would wait for ever (rule 3)."""
+    """Abandon reassignments that can't end, for which a topic's deletion would wait forever (rule 3)."""
     for at in sorted(context.reassigning):
         known = context.leadership.get(at)
         led = known is not None and context.is_online(known.leader, at)

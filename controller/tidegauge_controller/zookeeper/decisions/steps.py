@@ -12,10 +12,10 @@ against a simulated ZooKeeper in the simulator, and against a dictionary in test
 | ``WatchData(path, name)``, ``UnwatchData(path)`` | None; the event ``name`` comes when the znode changes |
 | ``Send(messages)`` | None; control requests go into the brokers' queues, in this order |
 | ``AddBroker``, ``RemoveBroker`` | None; the broker's queue and sender, and the watch of its znode, begin or end |
-| ``MoveBroker`` | None; the broker's queue goes on at another address |
+| ``MoveBroker`` | None; the broker's queue continues at another address |
 | ``Note(kind, cause, fields)`` | None; a line for the event log |
 | ``RandomBytes(count)`` | that many bytes |
-| ``TURN`` | None; everything else in the process goes on meanwhile |
+| ``TURN`` | None; everything else in the process runs meanwhile |
 
 Rules: every operation of a ``Write`` is a transaction of its own together with a check of ``/controller_epoch``'s
 version (``CheckVersion``); if that check fails, the driver throws ``ControllerMoved`` into the decision, which only the
@@ -56,7 +56,7 @@ class ZnodeStat(NamedTuple):
 
 
 class Outcome(Enum):
-    """How a read or a write ended."""
+    """The outcome of a read or a write."""
 
     OK = "ok"
     NO_NODE = "no node"
@@ -85,7 +85,7 @@ class CreateNode:
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """Sets a znode's data; version -1 sets it whatever version it has."""
+    """Sets a znode's data; version -1 sets it at any version."""
 
     path: str
     data: bytes
@@ -94,7 +94,7 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """Deletes a znode without children; version -1 deletes it whatever version it has."""
+    """Deletes a znode without children; version -1 deletes it at any version."""
 
     path: str
     version: int = -1
@@ -112,7 +112,7 @@ class ReadResult(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """How a write ended; ``version`` is the znode's version after it."""
+    """The outcome of a write; ``version`` is the znode's version after it."""
 
     outcome: Outcome
     version: int = -1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tidegauge.kafka.apis import NEVER, Api, Protocol
 
 KRAFT_APIS: dict[int, Api] = {}
-"""By key."""
+"""The APIs, by key."""
 
 
 def _api(key: int, name: str, first: int, last: int, flexible_from: int) -> int:

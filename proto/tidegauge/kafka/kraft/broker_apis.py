@@ -108,7 +108,7 @@ KRAFT_BROKER_APIS: dict[int, Api] = {
     **{key: _row(api) for key, api in APIS.items() if key not in _REMOVED},
     **{key: KRAFT_APIS[key] for key in OF_KRAFT},
 }
-"""By key; what of them is served follows from the handlers that there are, and from the controller's versions."""
+"""The APIs, by key; those served follow from the handlers that there are, and from the controller's versions."""
 
 AMONG_BROKERS = Protocol(
     {**APIS, apis.WRITE_TXN_MARKERS: _row(APIS[apis.WRITE_TXN_MARKERS])._replace(first=0)}, "tidegauge.kafka.messages"

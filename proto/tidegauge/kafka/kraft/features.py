@@ -87,7 +87,7 @@ FEATURES = {
         Feature(TRANSACTION_VERSION, 2, ((24, 2),)),
     )
 }
-"""By name, in the order of the names."""
+"""The features, by name, in the order of the names."""
 
 
 def level_of_release(text: str) -> int:

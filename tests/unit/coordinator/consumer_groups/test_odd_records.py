@@ -87,7 +87,7 @@ def test_a_group_of_both_kinds_is_refused():
     classic.stable_group()
     other = classic.successor(serves_consumer_groups=True)
     assert other.beat("a", 2).error is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert any("records of a classic group and those of a consumer group" in line.text for line in other.lines)
+    assert any("records of a classic group and of a consumer group" in line.text for line in other.lines)
 
 
 def test_a_key_that_cannot_be_read_belongs_to_no_group():

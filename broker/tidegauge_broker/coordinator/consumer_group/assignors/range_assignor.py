@@ -11,7 +11,7 @@ from tidegauge_broker.coordinator.consumer_group.assignors.subscription import G
 
 
 class _Topic:
-    """How a topic's partitions are dealt out.
+    """The distribution of a topic's partitions.
 
     Attributes:
         quota: of every subscriber.

@@ -99,7 +99,7 @@ class _MostLoaded:
         self._next -= 1
 
     def advance(self) -> None:
-        """Go on to the next member: the one that ``peek`` returned gives a partition."""
+        """Move to the next member: the one that ``peek`` returned gives a partition."""
         self._next -= 1
 
 

@@ -27,7 +27,7 @@ from tidegauge_controller.port import Verdict
 
 _DEFAULT = -1
 _SHOWN_WITHIN_MS = 5_000
-"""How long an admin's request waits for this broker's metadata at most: the change itself is committed."""
+"""Maximum time that an admin's request waits for this broker's metadata: the change itself is committed."""
 _UNCLEAN, _PREFERRED = 1, 0
 _REASSIGNMENT_MS = 60_000
 

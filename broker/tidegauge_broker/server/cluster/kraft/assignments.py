@@ -27,7 +27,7 @@ LOG = logging.getLogger("tidegauge.log-dirs")
 MOST = 2250
 """``AssignReplicasToDirsRequest.MAX_ASSIGNMENTS_PER_REQUEST``."""
 _LOOK_SECONDS = 1.0
-"""How often replicas are looked at that no image has changed: they may have moved between directories."""
+"""Interval of looks at replicas that no image has changed: they may have moved between directories."""
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.1, 10.0
 
 

@@ -45,9 +45,9 @@ from tidegauge_controller.metadata.versions import supports_cordoned_directories
 
 LOG = logging.getLogger("tidegauge.broker")
 _SHUTDOWN_SECONDS = 300.0
-"""How long the controller may take to move the leaders away (BrokerServer.shutdown: five minutes)."""
+"""Maximum time for the controller to move the leaders away (BrokerServer.shutdown: five minutes)."""
 _SILENCE_MS = 10_000
-"""How long a controller may be silent before a broker that shuts down gives it up."""
+"""Silence of a controller after which a broker that shuts down gives it up."""
 
 
 _NOTED = {BrokerState.RECOVERY, BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN}

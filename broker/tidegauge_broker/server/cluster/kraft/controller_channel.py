@@ -1,4 +1,4 @@
-"""A channel to the active controller: it is whom the broker's own node of the quorum knows as the leader.
+"""A channel to the active controller: the leader that the broker's own node of the quorum knows.
 
 Contract: ``request`` sends a request, again when the leader changes, until there is a response that is not
 NOT_CONTROLLER, or its time is over. One request is sent at a time, in the order of the calls.

@@ -158,4 +158,4 @@ class Misplaced(NamedTuple):
 
 
 FindMisplaced = Callable[[int], list[Misplaced]]
-"""Returns such replicas, so many at most."""
+"""Returns such replicas, at most a given number."""

@@ -20,7 +20,7 @@ from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.cluster.kraft.controller_channel import ControllerChannel
 
 TIMEOUT_SECONDS = 60.0
-"""How long a request is sent again and again (BrokerServer, ``forwardingChannelManager``)."""
+"""Time in which a request is sent repeatedly (BrokerServer, ``forwardingChannelManager``)."""
 _LENGTH_BYTES = 4
 _PRINCIPAL_VERSION = b"\0\0"
 _LOOPBACK = ipaddress.ip_address("127.0.0.1").packed
@@ -47,7 +47,7 @@ class Forwarding:
 
         Args:
             request: as the client sent it, without its length.
-            principal: for whom the client acts.
+            principal: of the client's user.
             host: the client's address.
 
         Returns:
@@ -74,7 +74,7 @@ class Forwarding:
         Args:
             key: of an API in ``KRAFT_APIS``.
             message: of its request class.
-            principal: for whom the broker asks.
+            principal: of the user that the broker asks for.
             host: the address of who has asked it.
 
         Raises:

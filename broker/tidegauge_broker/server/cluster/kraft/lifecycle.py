@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 NEVER_MS = 2**63 - 1
 WHILE_STARTING_MS = 10
-"""From the response to a heartbeat to the next one, until the broker has caught up."""
+"""Time from the response to a heartbeat to the next one, until the broker has caught up."""
 
 
 class BrokerState(Enum):

@@ -1,4 +1,4 @@
-"""Where a broker's images come from: its node of the quorum, which observes it or is one of its controllers.
+"""The source of a broker's images: its node of the quorum, which observes it or is one of its controllers.
 
 A broker that is no controller fetches the metadata log as an observer: its node never votes, and flushes nothing that
 it fetches (``KafkaRaftClient.canBecomeVoter``). A record that can't be replayed is reported and skipped, as Kafka's
@@ -76,12 +76,12 @@ class MetadataSource(ABC):
 
     @property
     def ended(self) -> asyncio.Event:
-        """Set when the node can't go on; ``failure`` says why."""
+        """Set when the node can't continue; ``failure`` says why."""
         return self._driver.ended
 
     @property
     def failure(self) -> str | None:
-        """Why the node can't go on; None: it can."""
+        """Why the node can't continue; None: it can."""
         return self._driver.failure
 
     @property
@@ -126,7 +126,7 @@ class MetadataSource(ABC):
         """Wait until all that is known to be committed is in the image, which is not empty (``MetadataLoader``).
 
         Raises:
-            TidegaugeError: KAFKA_STORAGE_ERROR, the node can't go on.
+            TidegaugeError: KAFKA_STORAGE_ERROR, the node can't continue.
         """
         while not (self._committed.is_caught_up and not self.image.is_empty):
             self._changed.clear()
@@ -254,7 +254,7 @@ class _Lines:
     """Lines of the broker's log about the quorum (``driver.Observer``)."""
 
     def state_changed(self, effect: effects.StateChanged) -> None:
-        """Say whom the broker fetches the metadata log from."""
+        """Log the node that the broker fetches the metadata log from."""
         leader = "not known" if effect.leader_id is None else f"controller {effect.leader_id}"
         LOG.info("In epoch %d of the quorum the leader is %s: %s", effect.epoch, leader, effect.reason)
 

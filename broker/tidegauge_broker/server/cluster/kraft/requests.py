@@ -24,7 +24,7 @@ from tidegauge_controller.admin import NewTopic, TopicOutcome
 LOG = logging.getLogger("tidegauge.controller-client")
 _RETRY_SECONDS = 0.05
 _VERSION = 3
-"""Of AlterPartition: with the broker epochs of the ISR's members (KIP-903)."""
+"""The version of AlterPartition: with the broker epochs of the ISR's members (KIP-903)."""
 _RETRIED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
 _RECOVERING = 1
 _TIMEOUT_SECONDS = 2**31 / 1000

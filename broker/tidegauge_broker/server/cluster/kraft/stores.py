@@ -38,7 +38,7 @@ _SET, _DELETE = 0, 1
 _KINDS = {"topics": TOPIC, "brokers": BROKER, "groups": GROUP}
 """Types of resources by the kinds of entities."""
 _SHOWN_SECONDS = 5.0
-"""How long an alteration waits until its record is in this broker's image."""
+"""Maximum time that an alteration waits until its record is in this broker's image."""
 
 ImageNow = Callable[[], MetadataImage]
 """Returns the image that is in force here."""

@@ -1,4 +1,4 @@
-"""How this broker reaches the others while it is the controller: control requests, which only ZooKeeper mode has."""
+"""The controller's requests to the other brokers: control requests, which only ZooKeeper mode has."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which partitions are deleted, and which ids topics have, as ZooKeeper says it.
+"""The partitions that are deleted, and the ids of topics, by ZooKeeper's state.
 
-A broker's metadata does not tell: after a start, or after an election of the controller, it lacks partitions that exist
+A broker's metadata does not have them: after a start or an election of the controller, it lacks partitions that exist
 until the controller has sent them, those without leader longest.
 """
 

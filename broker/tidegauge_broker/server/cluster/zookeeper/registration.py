@@ -86,7 +86,7 @@ async def prepare_cluster(zookeeper: ZooKeeper, make_cluster_id: Callable[[], st
     except MalformedZnode as problem:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"ZooKeeper holds what is no cluster id: {problem}; repair {CLUSTER_ID}, or choose another path in "
+            f"The cluster id in ZooKeeper is malformed: {problem}; repair {CLUSTER_ID}, or choose another path in "
             "zookeeper.connect",
         ) from None
 

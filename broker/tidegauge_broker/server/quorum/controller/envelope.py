@@ -108,7 +108,7 @@ class Envelopes:
         return _Inner(frame, header, codec, served_api, principal, java_host(str(ipaddress.ip_address(address))))
 
     def _later(self, call: Call, work: Coroutine[Any, Any, None]) -> None:
-        """Go on in later turns of the event loop."""
+        """Continue in later turns of the event loop."""
         task = asyncio.get_running_loop().create_task(_unless_it_fails(call, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -7,7 +7,7 @@ Rules (``QuorumController``):
        tried on that image first, then proposed to the quorum as a whole; memory changes when the log has taken them.
     3. A response waits until its records are committed and in the committed image. So does a response without records,
        for the records that were pending when it was decided.
-    4. When leadership is lost, memory is dropped, and whatever waits gets NOT_CONTROLLER. The committed image remains.
+    4. When leadership is lost, memory is dropped, and all that waits gets NOT_CONTROLLER. The committed image remains.
     5. An event that is refused, or that meets a defect, costs itself alone: nothing was proposed yet. A node whose log
        refuses the records of a decision gives its leadership up.
     6. What would hold the event loop up is done in a thread, while the queue waits for it: decisions about many
@@ -175,7 +175,7 @@ class QuorumController:
         self._maybe_become_active()
 
     def proposal_decided(self, effect: effects.Proposed | effects.NotProposed) -> None:
-        """Go on with the event whose records were proposed."""
+        """Continue the event whose records were proposed."""
         if isinstance(effect.token, asyncio.Future) and not effect.token.done():
             effect.token.set_result(effect)
 

@@ -22,7 +22,7 @@ from tidegauge_controller.metadata.decisions.view import Decision
 
 LOG = logging.getLogger("tidegauge.controller")
 _LOOKS_PER_SESSION = 8
-"""How often sessions are looked at during one session timeout (``BrokerHeartbeatManager``)."""
+"""Number of looks at sessions during one session timeout (``BrokerHeartbeatManager``)."""
 
 
 class PeriodicTask(NamedTuple):

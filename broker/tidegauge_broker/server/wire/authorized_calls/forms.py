@@ -1,4 +1,4 @@
-"""How a gRPC request looks to the guard of Kafka's API: the names in it, as Kafka's request has them. Pure.
+"""The view of a gRPC request for the guard of Kafka's API: the names in it, as Kafka's request has them. Pure.
 
 A guard (``wire.kafka.authorization``) needs of a request the names of topics, groups and transactional ids, and a
 partition of each topic to hang an error on. So a form makes a request of Kafka's of no more than that, in the one
@@ -37,7 +37,7 @@ _FOLLOWER = 0
 
 
 class Form(NamedTuple):
-    """How requests of an RPC are judged.
+    """The authorization of an RPC's requests.
 
     Attributes:
         api: whose guard does it.
@@ -229,7 +229,7 @@ FORMS: Mapping[str, Form] = {
     **_ADMIN_SERVICE,
     **_AMONG_BROKERS,
 }
-"""By the name of the RPC; no two services have a method of the same name."""
+"""The forms, by the name of the RPC; no two services have a method of the same name."""
 
 
 def form_of(rpc: str, request: Any) -> Form:

@@ -145,7 +145,7 @@ def _from_epoch_end(message: common_pb2.EpochEndOffset) -> EpochEnd:
 
 
 def to_epoch_end_result(result: EpochEndResult) -> offsets_pb2.OffsetForLeaderEpochResult:
-    """Where an epoch ends."""
+    """Return the message for the end of an epoch."""
     return offsets_pb2.OffsetForLeaderEpochResult(
         topic=result.topic_partition.topic,
         partition=result.topic_partition.partition,
@@ -173,14 +173,14 @@ def to_epoch_end_results(results: Iterable[EpochEndResult]) -> offsets_pb2.Offse
 
 
 def from_epoch_end_result(message: offsets_pb2.OffsetForLeaderEpochResult) -> EpochEndResult:
-    """Where an epoch ends in the leader's log."""
+    """Return the end of an epoch in the leader's log."""
     return EpochEndResult(
         TopicPartition(message.topic, message.partition), from_error(message.error), _from_epoch_end(message.end)
     )
 
 
 def to_epoch_question(question: EpochLookup) -> offsets_pb2.OffsetForLeaderEpochPartition:
-    """Which epoch's end is wanted."""
+    """Return the message that asks for the end of an epoch."""
     return offsets_pb2.OffsetForLeaderEpochPartition(
         topic=question.topic_partition.topic,
         partition=question.topic_partition.partition,

@@ -244,7 +244,7 @@ class _Form:
 
 
 def _asked(call: _Call, request: Message) -> GatedRequest:
-    """Return the request as the gate tells it from others."""
+    """Return the request in the form that the gate distinguishes."""
     named = call.standing if call.rpc == _SESSION_RPC else list(named_partitions(request))
     group = next((value for name in _GROUP if (value := getattr(request, name, ""))), "")
     return GatedRequest(

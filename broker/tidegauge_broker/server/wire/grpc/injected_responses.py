@@ -43,7 +43,7 @@ METHODS: dict[str, MethodDescriptor] = {
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-"""By name; no two services have a method of the same name."""
+"""The methods, by name; no two services have a method of the same name."""
 _READS = frozenset({"Metadata", "ListOffsets", "DescribeConfigs", "Fetch", "OffsetsForLeaderEpoch", "DescribeReplicas"})
 _ONE_BY_ONE = frozenset({"Produce", "ProduceStream", "DeleteRecords"})
 INJECTED = "injected by the lab"

@@ -2,7 +2,7 @@
 
 Put into a protobuf message, records are copied into it, then into its serialized form, then into gRPC's own buffer; the
 first two copies live until the client has read the response. Here the message is made without records. They are written
-behind each partition's other fields when the response is serialized, and the response lets go of them.
+behind each partition's other fields when the response is serialized, and the response drops them.
 Source: the encoding of protobuf: a message is its fields one behind the other, in any order; a field of bytes or of a
 message is a tag, a length and the content.
 """
@@ -80,7 +80,7 @@ class RecordsResponse:
         return type(self._message).FromString(self._encoded())
 
     def serialize(self) -> bytes:
-        """Return the message's bytes, and let go of the records: call it once."""
+        """Return the message's bytes, and drop the records: call it once."""
         encoded = self._encoded()
         self._partitions = []
         return encoded
@@ -102,7 +102,7 @@ def serialize(response: Message | RecordsResponse) -> bytes:
 
 
 def whole(response: Any) -> Any:
-    """Return a response as a protobuf message, whatever its form."""
+    """Return a response of any form as a protobuf message."""
     return response.whole() if isinstance(response, RecordsResponse) else response
 
 

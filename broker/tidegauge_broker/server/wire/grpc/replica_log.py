@@ -23,7 +23,7 @@ from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_controller import wire
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Maximum size of the records in a response, whatever the request asks for."""
+"""Maximum size of the records in a response; a request can only lower it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,10 @@ class _Shape:
             raise MalformedRequest(f"it has more than {max_elements} elements; ask for fewer at a time")
 
     def _count(self, data: memoryview, left: int) -> int:
-        """How many elements may still come after these; negative: too many. Bytes that are no message end it."""
+        """Return the number of elements that may still come; negative: too many.
+
+        Bytes that are no message end the count.
+        """
         at, end = 0, len(data)
         while at < end and left >= 0:
             key, at = _varint(data, at)

@@ -1,8 +1,8 @@
-"""Which APIs of Kafka's protocol a broker serves, in which versions, and how: that follows from its cluster's mode.
+"""The APIs of Kafka's protocol that a broker serves, their versions and handlers, by its cluster's mode.
 
-In KRaft mode requests that change the cluster's metadata are handed on to the active controller (``FORWARDED``). What
-they say is not judged here, but for settings of brokers (``forwarded_configs``): the controller knows for whom they
-are. ApiVersions of such an API has the versions that the controller serves as well.
+In KRaft mode requests that change the cluster's metadata are handed on to the active controller (``FORWARDED``). Their
+content is not judged here, except for settings of brokers (``forwarded_configs``): the controller knows their users.
+ApiVersions of such an API has the versions that the controller serves as well.
 Source: ``ApiVersionManager``, ``ForwardingManagerImpl``, ``KafkaApis.forwardToController``.
 """
 

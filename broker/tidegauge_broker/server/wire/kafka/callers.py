@@ -1,4 +1,4 @@
-"""Which broker sends a request of Kafka's protocol: its client id says it. Pure.
+"""The broker that sends a request of Kafka's protocol, by its client id. Pure.
 
 A broker of Kafka's calls itself ``broker-ID-fetcher-N`` as a follower, ``broker-ID-txn-marker-sender`` as a transaction
 coordinator, and its bare id as a controller; Tidegauge's all begin with ``broker-ID-``. That counts only on the

@@ -82,7 +82,7 @@ _NUMBERS = itertools.count(1)
 _CLOSING = (MalformedMessage, UnsupportedRequest, CloseConnection)
 """The problems that close the connection with one line in the log."""
 _IS_COROUTINE: dict[type, bool] = {}
-"""By the class of a response, of which there are few: cheaper than to ask the ABC each time."""
+"""Whether a response is a coroutine, by its class, of which there are few: cheaper than to ask the ABC each time."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -157,7 +157,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._writable = False
 
     def resume_writing(self) -> None:
-        """Go on: the client has read."""
+        """Continue: the client has read."""
         self._writable = True
         self.used_ms = self._now_ms()
         self._all_written()

@@ -45,7 +45,7 @@ class Around(Coroutine[Any, Any, Result]):
         self._coroutine = coroutine
 
     def send(self, value: Any, /) -> Any:
-        """Go on with the coroutine."""
+        """Continue the coroutine."""
         return self._coroutine.send(value)
 
     def throw(self, kind: Any, value: Any = None, traceback: types.TracebackType | None = None, /) -> Any:
@@ -76,7 +76,7 @@ class Begun(Around[Result]):
         self._first = first
 
     def send(self, value: Any, /) -> Any:
-        """Give what the coroutine waits for, then go on with it."""
+        """Give what the coroutine waits for, then continue it."""
         if self._first is not None:
             first, self._first = self._first, None
             return first

@@ -5,7 +5,7 @@ Rules (``AbstractRequest.getErrorResponse`` of each request class of Apache Kafk
        partition, group or resource that the request names. The ``Form`` of an API says which list of the response names
        which list of the request, by version; some requests name nothing beside an error at the top (Fetch from version
        13 on).
-    2. An error of no further explanation has no message, but for the APIs whose classes always give one
+    2. An error of no further explanation has no message, except for the APIs whose classes always give one
        (``is_explained``).
     3. Produce with acks=0 has no response. Neither have ElectLeaders v0 without partitions, a Metadata request for all
        topics, or DescribeLogDirs below v3 a place for the error: their responses are empty, in Kafka too.

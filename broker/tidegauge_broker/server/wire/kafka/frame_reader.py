@@ -100,6 +100,6 @@ def _size_problem(size: int, max_bytes: int) -> str:
     if size >> 16 == _TLS_HANDSHAKE:
         return (
             "a TLS client on a listener of plain text; give the client the port of an SSL listener, or "
-            "security.protocol=PLAINTEXT (SASL_PLAINTEXT where it authenticates itself)"
+            "security.protocol=PLAINTEXT (SASL_PLAINTEXT if it authenticates itself)"
         )
     return f"a frame of {size} bytes; sizes are from 1 to {max_bytes} (socket.request.max.bytes)"

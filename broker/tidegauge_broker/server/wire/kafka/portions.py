@@ -29,7 +29,7 @@ from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 
 class Division(NamedTuple):
-    """Where a request's items are, and the results of its response.
+    """The places of a request's items, and of the results of its response.
 
     Attributes:
         items: array of the request.

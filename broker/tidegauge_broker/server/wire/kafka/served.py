@@ -33,7 +33,7 @@ def declared() -> Iterator[ServedApi]:
 SERVED: dict[int, ServedApi] = {api.key: api for api in sorted(declared(), key=lambda api: api.key)}
 _OWN = sorted([key for key in SERVED if key not in apis.EXTENSIONS] + [apis.API_VERSIONS])
 SERVED[apis.API_VERSIONS] = api_versions.api_for(_OWN)
-"""By key, the extensions as well; what only KRaft mode has is in ``by_mode``."""
+"""The APIs and extensions, by key; ``by_mode`` has the additional ones of KRaft mode."""
 HANDLERS: dict[int, Handler] = {key: SERVED[key].handle for key in _OWN}
 """Without the extensions."""
 

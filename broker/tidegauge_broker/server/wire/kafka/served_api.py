@@ -27,7 +27,7 @@ class ServedApi(NamedTuple):
         large_from_bytes: frames above this size are decoded and handled in slices.
         is_counted: whether a response may be many times larger than its request, so that it counts while it waits to
             be written.
-        is_small: whether requests are frequent, and their responses have at most as many items (but for fetch sessions,
+        is_small: whether requests are frequent, and their responses have at most as many items (except fetch sessions,
             where most have few): such a response is encoded at once.
         is_measured_by_service: whether its metrics need more than its response.
         is_exempt: whether no client quota applies (``KafkaApis``: ``sendResponseExemptThrottle``).

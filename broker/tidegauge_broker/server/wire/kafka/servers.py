@@ -222,7 +222,7 @@ class _KafkaListener:
         return SaslConnection(self, self._now_ms, self._sasl)
 
     def protocol_of(self, header: RequestHeader) -> Protocol:
-        """As ``Owner``."""
+        """Return the protocol of a request; see ``Owner``."""
         return self.protocol if self._of_clients is None or is_of_broker(header) else self._of_clients
 
     def context(self, connection: KafkaConnection, header: RequestHeader) -> Context:

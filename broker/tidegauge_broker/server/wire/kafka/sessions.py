@@ -9,8 +9,9 @@ A full cache gives up a session that was idle for ``EVICTION_MS``, or a smaller 
 gets no session and continues with full fetches. Followers' sessions are privileged: one takes the place of any
 consumer's session, and yields only to a larger one of another follower.
 A partition that is named by its topic's id has the name that the id had when it entered the session, until it is
-forgotten, whatever the metadata say later; one whose id was unknown gets its name as soon as the id is known. So after
-a deletion its error is UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID once a topic of that name is there again.
+forgotten, even if the metadata change later; one whose id was unknown gets its name as soon as the id is known. So
+after a deletion its error is UNKNOWN_TOPIC_OR_PARTITION, and INCONSISTENT_TOPIC_ID once a topic of that name is there
+again.
 Source: FetchSession, FetchSessionCache, FetchManager.newContext; CachedPartition.maybeUpdateResponseData (KIP-227) and
 maybeResolveUnknownName (KIP-516).
 """

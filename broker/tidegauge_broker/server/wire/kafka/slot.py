@@ -37,7 +37,7 @@ class Slot:
         self.header = header
         self.api = api
         self.codec: ApiCodec = codec_of(header.key, _response_version(header, protocol), protocol)
-        """Of the request and of the response: version 0 for ApiVersions of an unknown version (KIP-511)."""
+        """The version of the request and of the response: 0 for ApiVersions of an unknown version (KIP-511)."""
         self.began = time.monotonic()
         self.parts: Sequence[Buffer] | None = None
         self.waits_for: asyncio.Future[Any] | asyncio.TimerHandle | None = None
@@ -51,7 +51,7 @@ class Slot:
         self.has_failed = False
         """Whether its handler has failed, so that the response is one with an error."""
         self.is_large = False
-        """Whether its message has so many bytes that it is decoded and encoded in slices."""
+        """Whether its message is so large that it is decoded and encoded in slices."""
         self.has_appended = False
         """Whether this is a Produce whose batches are appended, so that another may begin behind it."""
 

@@ -1,4 +1,4 @@
-"""How client quotas meet one request: its usage is recorded, its response says how long the client is throttled.
+"""Client quotas of one request: its usage is recorded, its response says how long the client is throttled.
 
 Rules (KafkaApis, RequestHandlerHelper, KIP-124, KIP-219, KIP-599):
     1. The response is sent at once, with ``throttle_time_ms``; then the connection is muted for that time: it begins no

@@ -19,7 +19,7 @@ MAX_LARGE_READS = 8
 Kafka's num.io.threads, 8 by default, bounds the decoded ones; ``queued.max.requests`` the ones in frames.
 """
 LARGE_FRAME_BYTES = 32 * 1024
-"""A smaller frame cannot hold so many items that others would wait for it."""
+"""A smaller frame cannot hold enough items to make others wait for it."""
 
 Result = TypeVar("Result")
 

@@ -175,7 +175,7 @@ def _has_transactional(request: Any) -> bool:
 
 
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
-"""Where a batch has its magic, and the lower byte of its attributes."""
+"""The position of a batch's magic, and of the lower byte of its attributes."""
 _WITH_ATTRIBUTES = 2
 _TRANSACTIONAL = 0x10
 

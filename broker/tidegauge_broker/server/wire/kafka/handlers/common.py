@@ -18,7 +18,7 @@ from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_controller.admin import Mutate, unlimited
 
 READ_COMMITTED = 1
-"""``IsolationLevel.READ_COMMITTED``: a client that wants no records of open transactions."""
+"""``IsolationLevel.READ_COMMITTED``: a client reads no records of open transactions."""
 NOT_ASKED_FOR = -2147483648
 """Value of authorized operations that the client did not ask for."""
 TOPIC_OPERATIONS = 3576

@@ -65,7 +65,7 @@ _FIRST_WITH_ABORTABLE = 11
 _FIRST_WITH_IDS = 13
 _LENGTH_AT = 8
 _BATCH = struct.Struct(">i4xb4xh")
-"""Of a batch at ``_LENGTH_AT``: its length, magic and attributes."""
+"""The part of a batch at ``_LENGTH_AT``: its length, magic and attributes."""
 _NONE = ErrorCode.NONE
 _ZSTD = COMPRESSION_NAMES.index("zstd")
 

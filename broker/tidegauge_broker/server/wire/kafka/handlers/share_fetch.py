@@ -1,7 +1,7 @@
 """ShareFetch (78), versions 1-2: a member of a share group acquires records, and acknowledges others (KIP-932).
 
 Rules:
-    1. Acknowledgements are taken first, whatever comes of the fetch; the response comes when both are done. A request
+    1. Acknowledgements are taken first, even if the fetch fails; the response comes when both are done. A request
        with renewals of locks (version 2, KIP-1222) fetches nothing.
     2. Sessions: ``tidegauge_broker.share.sessions``. Where the broker has no room for another one, the error is held
        back for as long as the fetch would wait.
@@ -153,7 +153,7 @@ async def _room(context: Context) -> PendingResponse:
 def _wanted(
     request: ShareFetchRequest, partitions: Mapping[PartitionId, TopicPartition], context: Context
 ) -> WantedFetch:
-    """Return the wanted fetch, within the broker's and the quota's limits."""
+    """Return the requested fetch, within the broker's and the quota's limits."""
     max_bytes = min(request.max_bytes, context.service.settings.integer("fetch.max.bytes"))
     if context.quotas is not None:
         max_bytes = context.quotas.most_fetched_bytes(max_bytes)
