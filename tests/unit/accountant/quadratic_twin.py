@@ -83,7 +83,7 @@ def uncertain(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> set[i
 
 
 def innocent_orders(sent: Sequence[SentRecord], logs: Sequence[CommittedLog]) -> bool:
-    """Whether every record of the log may be one of the history so that no record comes before one that it should follow.
+    """Whether the log may be explained so that no record comes before one that it should follow.
 
     Tries every way in which as many records of the log as possible are explained: one at its own offset is there.
     """

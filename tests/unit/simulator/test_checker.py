@@ -1,7 +1,7 @@
 """The checker is tested as it tests: one small history for each kind of anomaly, and an innocent twin of it.
 
-A stage is no cluster: logs, high watermarks and ZooKeeper's state are set by hand, and the checker looks. An anomaly that it calls
-by no name stays unnoticed, so each kind is asked for by name. The accountant, which judges the clients' book, has tests
+A stage is no cluster: logs, high watermarks and ZooKeeper's state are set by hand, and the checker looks. One called by
+no name stays unnoticed, so each kind is asked for by name. The accountant, which judges the clients' book, has tests
 of its own; here it is asked whether the book gets to it.
 """
 

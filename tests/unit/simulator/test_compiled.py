@@ -111,7 +111,7 @@ def reported(
 
 @pytest.fixture(scope="module")
 def directory() -> Path:
-    """Return the directory of these sources' compiled modules, which takes minutes the first time."""
+    """Return the directory of these sources' compiled modules."""
     tool = [sys.executable, str(ROOT / "tools" / "compile_packages.py")]
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

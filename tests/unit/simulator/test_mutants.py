@@ -1,7 +1,7 @@
 """One rule away, and the simulator must notice: else nothing is proved by its silence (docs/simulation.md).
 
 Two searches share the work: random histories (``simulate``: every message, fault and disk) and random traces (the steps
-of ``replay``, the state space of the published models). A mutant found within seconds runs always, the rest is ``long``;
+of ``replay``, the state space of the published models). Mutants found within seconds run always, the rest is ``long``;
 docs/simulation.md has the table with seeds and times. A rule that can be missing unnoticed is a missing check.
 """
 
