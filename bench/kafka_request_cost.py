@@ -1,6 +1,6 @@
 """The cost of one request over Kafka's protocol for a broker, log and core included, as CPU time.
 
-One broker, one partition, one connection, one request in flight; the client is a plain socket. The broker's use
+One broker, one partition, one connection, one request in flight; the client is a plain socket. The broker's CPU
 while nothing is asked of it is taken off. CPU time moves less than throughput with what else the machine does, but it
 does move: caches and cores are shared, and to wake the client costs what the processor's state makes it cost. So each
 round also measures, in turn with the broker, a bare server: the same event loop in the same language, which reads a

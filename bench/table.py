@@ -158,7 +158,7 @@ def _ratio(measure: Measure, sides: dict[str, list[float]], ours: str, other: st
 
 
 def _ratio_of(measure: Measure, sides: dict[str, list[float]], ours: str, other: str) -> float | None:
-    """Return the ratio of our median to the other's, if both are known."""
+    """Return how many times better our median is; None if unknown."""
     if not sides.get(ours) or not sides.get(other):
         return None
     own, theirs = statistics.median(sides[ours]), statistics.median(sides[other])

@@ -7,7 +7,10 @@ from typing import Any
 
 
 def killed_leader() -> list[dict[str, Any]]:
-    """Return a story: 0 dies at 1000, 1 leads alone from 1400."""
+    """Return a story: 0 dies at 1000, 1 leads alone from 1400.
+
+    Broker 2 is back at 1900; no broker leads from 2500 to 3000.
+    """
     at = {"topic": "t", "partition": 0}
     sequence = iter(range(100))
 

@@ -19,18 +19,18 @@ PAGE = ROOT / "docs" / "compatibility.md"
 REASONS = Path(__file__).with_name("reasons.toml")
 HEAD = """# Compatibility: the pass list
 
-What suites that others wrote say of Tidegauge. Each is fetched at the version given here, run as it is against a
+Results of suites that others wrote. Each is fetched at the version given here, run unchanged against a
 Tidegauge cluster and against Apache Kafka 3.9.1 (ZooKeeper mode) with the same settings on the same machine, and
-compared test by test; Kafka's own integration tests are those of 4.3.1, and their clusters are in KRaft mode.
-`make outside` fetches, runs and writes this page; `make outside SUITE=aiokafka` does it for one suite. What is
-recorded under `build/outside` is not run again (`AGAIN=1` does that). A test that fails is repeated by itself, and has
+compared test by test; Kafka's own integration tests are from 4.3.1, and their clusters are in KRaft mode.
+`make outside` fetches, runs and writes this page; `make outside SUITE=aiokafka` does it for one suite. Results
+recorded under `build/outside` are not run again (`AGAIN=1` does that). A test that fails is repeated by itself, and has
 passed when the repetition passes: the suites' own time limits are made for quiet machines.
 
 Releases of Python packages have no tests in them; `OUTSIDE_CHECKOUTS` names a directory with checkouts of the
 repositories `aiokafka`, `kafka-python` and `confluent-kafka-python`, without which those suites are skipped, as are
 others where Maven, Go or apt is missing.
 
-What clients do through failovers stands in [clients.md](clients.md). How both respond to single requests, byte by
+For clients in failovers see [clients.md](clients.md). How both respond to single requests, byte by
 byte, is compared by `make differential`.
 
 ## Counts

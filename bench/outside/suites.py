@@ -287,7 +287,7 @@ SUITES: Mapping[str, Suite] = {
             Shape(1, {"num.partitions": "2"}),
             _python("aiokafka", "aiokafka", "0.14.0", _CODECS),
             _aiokafka,
-            "Without tests of SASL and TLS, and those of the record codecs, which need no broker. The suite's "
+            "Without tests of SASL and TLS, and of the record codecs, which need no broker. The suite's "
             "conftest.py starts brokers in Docker; bench/outside/aiokafka_conftest.py stands in for it.",
         ),
         Suite(
@@ -297,7 +297,7 @@ SUITES: Mapping[str, Suite] = {
             Shape(1, {**_AUTHORIZER, "num.partitions": "2", "group.min.session.timeout.ms": "1000"}),
             _python("kafka-python", "kafka-python", "3.0.11", _CODECS),
             _kafka_python,
-            "Without tests of SASL and TLS. The tests are those of the tag 3.0.11.",
+            "Without tests of SASL and TLS. The tests come from the tag 3.0.11.",
         ),
         Suite(
             "confluent-kafka",
@@ -307,7 +307,7 @@ SUITES: Mapping[str, Suite] = {
             _python("confluent-kafka-python", "confluent-kafka", "2.16.1", _CONFLUENT),
             _confluent,
             "Without `test_describe_operations.py`, which starts a cluster of its own with SASL, and the tests of "
-            "the schema registry. The tests are those of 2.15.0.",
+            "the schema registry. The tests come from 2.15.0.",
         ),
         Suite(
             "franz-go",

@@ -339,5 +339,5 @@ class PartitionQueue:
 
 
 def _is_after(sequence: int, other: int) -> bool:
-    """Return whether one sequence comes after another, modulo the circle."""
+    """Return whether one sequence comes after another; sequences wrap around."""
     return 0 < (sequence - other) % (MAX_SEQUENCE + 1) <= MAX_SEQUENCE // 2

@@ -554,7 +554,7 @@ class SyncAdmin(Facade[Admin]):
         return self._inner.security
 
     def metadata(self, topics: Collection[str] | None = None) -> ClusterInfo:
-        """Return one broker's view of the named topics; an unknown topic carries its error.
+        """Return one broker's view of topics (None: all); unknown ones carry their error.
 
         Raises:
             TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds.

@@ -54,7 +54,7 @@ async def gather_group(admin: Admin, group_id: str) -> GroupFacts:
 async def internal_partition(
     admin: Admin, views: Mapping[int, ClusterInfo], topic: str, key: str
 ) -> OffsetsPartition | None:
-    """Return the partition of a group or transactional id, by the newest metadata.
+    """Return the partition of a group or transactional id, by newest metadata, if any.
 
     Args:
         admin: the client.

@@ -111,7 +111,7 @@ def audit(books: Books) -> Report:
         unordered = sum(matching.offsets[index] is not None for index in matching.uncertain)
         if unordered:
             not_checked.append(
-                f"the order of {counted(unordered, 'record')}: equal records, with the same timestamp, may stand in "
+                f"the order of {counted(unordered, 'record')}: equal records, with the same timestamp, may be in "
                 "the same place"
             )
     from_disk: dict[int, list[int]] = {}

@@ -9,7 +9,7 @@ Rules:
     3. A record of the log that is left over is duplicated where the same key and value was sent and found, whoever
        wrote it, and a phantom otherwise. Values are best unique; if they are not, all histories must be given.
     4. Not lost: a record below the log start offset, a record above the leader's high watermark, which may still
-       commit, and a record sent with acks=0, since nothing was acknowledged. Nor one for compaction: a record
+       commit, and a record sent with acks=0, since nothing was acknowledged. Compaction may remove a record
        without a key, a tombstone, and a record whose key was sent or is kept again later; a tombstone of unknown
        outcome counts as later than all of its key.
     5. A place is certain if no equal record may have it: acknowledged there, and no equal one at the same offset; or
@@ -221,7 +221,7 @@ class Ledger:
                 Kind.MISPLACED,
                 partition,
                 kept.offset,
-                "{} was acknowledged at partition {} offset {}, but stands at partition {} offset {}",
+                "{} was acknowledged at partition {} offset {}, but is at partition {} offset {}",
                 Named(record),
                 record.partition,
                 record.offset,
@@ -237,7 +237,7 @@ class Ledger:
             Kind.DUPLICATED,
             partition,
             kept.offset,
-            "{} stands at partition {} offset {} and again at partition {} offset {}{}",
+            "{} is at partition {} offset {} and again at partition {} offset {}{}",
             Named(record),
             self._partitions[first],
             self._offsets[first],

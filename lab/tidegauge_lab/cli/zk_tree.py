@@ -178,7 +178,7 @@ def _client(zookeeper: str | None, directory: Path) -> _Client:
 def _start_of(directory: Path) -> str:
     """Return how the ZooKeeper of the cluster in a directory is started."""
     if not load_cluster_file(directory).zookeeper_managed:
-        return "it was not started by `tidegauge up`: start it where it runs"
+        return "it was not started by `tidegauge up`: start it on its own machine"
     return f"see {command_for(directory, 'status')}, and start it with {command_for(directory, 'start --zookeeper')}"
 
 

@@ -62,7 +62,7 @@ def check(directory: Path, wanted: Lab | None = None) -> Checked:
     if wanted is not None and wanted is not running:
         raise TidegaugeError(
             ErrorCode.INVALID_REQUEST,
-            f"the cluster in {directory.absolute()} is that of lab {running.name}; "
+            f"the cluster in {directory.absolute()} belongs to lab {running.name}; "
             f"{command_for(directory, 'lab stop')} ends it",
         )
     return Checked(running, judged(running, gather(directory)))

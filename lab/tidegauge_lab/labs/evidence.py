@@ -164,7 +164,7 @@ def appended(evidence: Evidence, at: TopicPartition, after: int, before: int) ->
 
 
 def committed(evidence: Evidence, at: TopicPartition, end: int) -> Placed | None:
-    """Return the first leader's high watermark at or above an end offset."""
+    """Return the first event of a leader's high watermark at or above an end."""
     leading: int | None = None
     for place, event in enumerate(evidence.events):
         if partition_of(event) != at:

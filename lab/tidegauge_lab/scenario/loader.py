@@ -311,7 +311,7 @@ class _Loader:
         names = [topic.name for topic in found]
         for place, topic in enumerate(found):
             if topic.name in names[:place]:
-                self.problems.append(MalformedYaml(topic.line, f"topic {topic.name} stands here a second time"))
+                self.problems.append(MalformedYaml(topic.line, f"topic {topic.name} occurs a second time"))
         return tuple(found)
 
     def _topic(self, node: Node) -> Topic | None:

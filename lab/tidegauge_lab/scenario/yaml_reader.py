@@ -70,7 +70,7 @@ class Mapping:
             MalformedYaml: the key is there already.
         """
         if key in self.entries:
-            raise MalformedYaml(line, f"{key!r} stands here a second time; the first is on line {self.key_lines[key]}")
+            raise MalformedYaml(line, f"{key!r} occurs a second time; the first is on line {self.key_lines[key]}")
         self.entries[key] = value
         self.key_lines[key] = line
 

@@ -204,7 +204,7 @@ class Checker:
             if holders < min(self.min_insync_replicas, len(self.world.brokers)):
                 raise Violation(
                     "MinIsr",
-                    f"offset {high_watermark - 1} is committed by broker {broker.broker_id} and stands on {holders} of "
+                    f"offset {high_watermark - 1} is committed by broker {broker.broker_id} and is on {holders} of "
                     f"{self.min_insync_replicas} disks",
                 )
 

@@ -1,7 +1,7 @@
 """Wall clocks of a world's brokers that are wrong: ahead, behind, set back, or standing still. Pure.
 
 Timers, sessions and lags are measured by the time of the world, which never goes back; only times stored or compared
-with stored times is in wall-clock time (``tidegauge.wall_time``). So the invariants hold whatever these clocks show.
+with stored times are in wall-clock time (``tidegauge.wall_time``). So the invariants hold whatever these clocks show.
 """
 
 from __future__ import annotations

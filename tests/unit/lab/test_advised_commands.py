@@ -80,7 +80,7 @@ def test_zookeeper_is_started_by_the_cluster_alone_whose_own_it_is(tmp_path: Pat
     """`start --zookeeper` leaves one alone that `up --zookeeper` was given."""
     own = cluster_in(tmp_path / "one")
     assert f"start it with `tidegauge start --zookeeper --dir {own}`" in _start_of(own)
-    assert "start it where it runs" in _start_of(cluster_in(tmp_path / "two", zookeeper_managed=False))
+    assert "start it on its own machine" in _start_of(cluster_in(tmp_path / "two", zookeeper_managed=False))
 
 
 def test_no_sentence_of_the_lab_leaves_out_which_cluster_it_changes() -> None:

@@ -76,7 +76,7 @@ def test_check_names_the_lab_that_the_cluster_belongs_to(another_cluster: Path):
     (another_cluster / LAB_NOTE).write_text('{"lab": "acks-1"}')
     done = run("check", "acks-all", "--dir", str(another_cluster))
     assert done.exit_code == 1
-    assert "is that of lab acks-1" in done.output
+    assert "belongs to lab acks-1" in done.output
 
 
 def test_check_and_stop_without_a_cluster(tmp_path: Path):

@@ -97,7 +97,7 @@ def test_each_node_knows_its_line() -> None:
         ("# nothing", 1, "the file is empty"),
         ("a: b: c", 1, "mapping values are not allowed here"),
         ("a: 1\n  b: 2", 2, "mapping values are not allowed here"),
-        ("a: 1\nb: 2\na: 3", 3, "'a' stands here a second time; the first is on line 1"),
+        ("a: 1\nb: 2\na: 3", 3, "'a' occurs a second time; the first is on line 1"),
         ("a: [1,\n 2", 2, "expected ',' or ']'"),
         ("a: 'x\n", 2, "found unexpected end of stream"),
         ('a: "\\q"', 1, "unknown escape character 'q'"),

@@ -149,7 +149,7 @@ class _Judging:
         for value, where in slots.items():
             if len(where) > 1 and value in self._send_of:
                 words = " and at ".join(_slot(slot) for slot in sorted(where))
-                self.found.add(Anomaly.DUPLICATED, f"{value!r} stands at {words}")
+                self.found.add(Anomaly.DUPLICATED, f"{value!r} is at {words}")
 
     # Isolation
 
@@ -277,7 +277,7 @@ class _Judging:
             if before is not None and before.offset is not None and before.offset > send.offset:
                 self.found.add(
                     Anomaly.REORDERED,
-                    f"{send} stands at {send.offset} of {send.place}, {before} before it at {before.offset}",
+                    f"{send} is at {send.offset} of {send.place}, {before} before it at {before.offset}",
                 )
                 continue
             latest[send.process, send.place] = send

@@ -51,7 +51,7 @@ def unclean(evidence: Evidence) -> Iterator[Finding]:
     committed_offset = evidence.groups[name].committed.get(ORDERS, 0)
     if committed_offset <= top:
         yield no(
-            f"Group {name} stands at offset {committed_offset}, and has not read on",
+            f"Group {name} is at offset {committed_offset}, and has not read on",
             f"let group {name} read what comes next",
         )
         return

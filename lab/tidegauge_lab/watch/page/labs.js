@@ -99,7 +99,7 @@ function makeBench(name) {
     able(stops, here && !teaching.story);
     able(checks, here);
     write(state, here ? "Its cluster is beside this text; type the commands in a terminal, or use the buttons of the page."
-      : running ? `The cluster is that of lab ${running.name}: stop it there, then start this one.`
+      : running ? `The cluster belongs to lab ${running.name}: stop it there, then start this one.`
         : `It needs a cluster of its own in ${teaching.directory}.`);
     write(hints, here ? running.hints.slice(1).join(" ") : "");
     const line = `export TIDEGAUGE_DIR=${quoted(teaching.directory)}`;
