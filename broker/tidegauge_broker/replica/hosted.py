@@ -104,8 +104,7 @@ def state_is_absurd(state: PartitionState) -> bool:
     """Whether the state violates an invariant, so that no controller can have decided it; such a request is rejected.
 
     An ISR may hold more than the replicas: the ones that a reassignment removes, from its end to their own (phase B3).
-        It
-    may be empty while there is no leader: eligible leader replicas take its place (KIP-966).
+    It may be empty while there is no leader: eligible leader replicas take its place (KIP-966).
     """
     replicas = set(state.replicas)
     return bool(

@@ -2,8 +2,7 @@
 
 The brokers run in this process without sockets (``kafka_cluster``), and the plain way does the part that no broker
 can leave out: as many messages of the same sizes to and fro, and the same bytes to a file. The bounds are about twice
-the
-values measured when they were written: 5.1, 9.6, 10.2 and 1.2.
+the values measured when they were written: 5.1, 9.6, 10.2 and 1.2.
 """
 
 from __future__ import annotations

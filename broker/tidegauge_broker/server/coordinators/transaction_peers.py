@@ -2,8 +2,7 @@
 
 A broker asks itself through the same service, without the network but through the same gate, so that faults meet
 requests to itself as in Kafka, which sends them through a socket. No response in ``request.timeout.ms``, or a
-connection
-that fails, is no response: the callers try again. The others are asked over gRPC or over Kafka's protocol:
+connection that fails, is no response: the callers try again. The others are asked over gRPC or over Kafka's protocol:
 ``grpc_transactions``, ``kafka_transactions``.
 Source: TransactionMarkerChannelManager, AddPartitionsToTxnManager.
 """

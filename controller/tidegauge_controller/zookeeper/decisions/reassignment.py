@@ -159,8 +159,7 @@ def process_legacy_reassignments(context: ControllerContext) -> Steps[frozenset[
 
     The targets are accepted as they are; as in Kafka it is not checked whether their brokers are alive. Reassignments
     that cannot begin are removed from the znode, completed ones by B7; the znode is deleted with its last partition.
-    Later
-    changes of the znode are ignored: the controller makes them itself.
+    Later changes of the znode are ignored: the controller makes them itself.
 
     Returns:
         The partitions whose reassignment was begun.
