@@ -2,8 +2,9 @@
 
 Rules (AbstractFetcherThread, ReplicaFetcherThread.processPartitionData):
     1. It fetches at its own log end offset. The truncation rule decides where its log and the leader's part, and where
-       it truncates: today (KIP-320) a fetch carries the epoch of the last record, and the leader reports divergence; only a replica without any epoch entry truncates to its high watermark. By KIP-101 and
-       KIP-279 it asks where its latest epoch ends before it fetches; before them it truncated to its high watermark.
+       it truncates: today (KIP-320) a fetch carries the epoch of the last record, and the leader reports divergence;
+       only a replica without any epoch entry truncates to its high watermark. By KIP-101 and KIP-279 it asks where its
+       latest epoch ends before it fetches; before them it truncated to its high watermark.
     2. A response counts only for the request in flight: a late or repeated one changes nothing. A new state of
        the partition forgets the request in flight, so responses never cross epochs.
     3. Records first, then high watermark = min(leader's, own log end), an assignment that may go down, then the

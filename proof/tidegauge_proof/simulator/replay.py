@@ -6,7 +6,7 @@ leader_and_isr: a replica handles what the controller decided in that epoch, per
     the epoch lookup, its response and the truncation.
 append: one record, acks=1, at a replica that believes that it leads.
 fetch: a whole round with one record at most, divergences and truncations included; then the next request, whose
-response is lost: only by a request does a leader learn a log end offset.
+    response is lost: only by a request does a leader learn a log end offset.
 evaluate_hw: everybody who follows sends such a request; then the leader looks at its high watermark.
 leader_isr: the same requests; then the leader proposes this ISR. The driver decides who lags, all else is the core's
     and the controller's. Not ``accepted``: the proposal never arrives and stays pending.
