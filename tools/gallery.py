@@ -25,6 +25,8 @@ from tidegauge_client.translation import Translation
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.play.stories import stories
 from tidegauge_lab.scenario.chinese import introduction_in_chinese, title_in_chinese
+from tidegauge_lab.scenario.loader import load
+from tidegauge_lab.scenario.state_steps import Expect
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_lab.timeline.reading import Timeline
@@ -176,6 +178,23 @@ def story_in_chinese(name: str) -> dict[str, str]:
     }
 
 
+def values_of(name: str) -> dict[str, dict[str, str]]:
+    """Return the values of a run's records, by partition, then by OFFSET@EPOCH, as its expectations name them.
+
+    All of them held in the run, and offset and leader epoch name one record.
+    """
+    scenario = load(name)
+    found: dict[str, dict[str, str]] = {}
+    for step in scenario.steps:
+        if not isinstance(step, Expect) or not step.log:
+            continue
+        values = found.setdefault(str(step.partition or scenario.first_partition), {})
+        for records in step.log.values():
+            known = [(f"{place}@{one.leader_epoch}", one) for place, one in enumerate(records)]
+            values |= {at: one.value for at, one in known if one.leader_epoch is not None}
+    return found
+
+
 def _entry(name: str, story: dict[str, Any], in_browser: set[str]) -> str:
     text = story["text"].partition("\n")[0]
     commands = [f"`tidegauge scenario run {name}`"]
@@ -205,9 +224,9 @@ def write_recordings(directory: Path) -> list[Path]:
         kept = kept_run(name)
         recorded = Recorded(kept["base"], kept["steps"], len(kept["steps"]))
         file = directory / f"{name}.html"
-        file.write_text(
-            recording_of(recorded, name, vocabulary(), kept["story"], story_in_chinese(name)), encoding="utf-8"
-        )
+        story = kept["story"] | {"values": values_of(name)}
+        recording = recording_of(recorded, name, vocabulary(), story, story_in_chinese(name))
+        file.write_text(recording, encoding="utf-8")
         written.append(file)
     return written
 

@@ -37,7 +37,8 @@ def recording_of(
         recorded: the run.
         name: of the cluster; of a path, only the last part is shown.
         vocabulary: the declared faults and actions, of which the page takes the words on its buttons.
-        story: what the run shows, if that is known: ``title`` and ``text``, and the ``verdict`` on its end.
+        story: what the run shows, if that is known: ``title`` and ``text``, the ``verdict`` on its end, and the
+            ``values`` of records, by partition, then by OFFSET@EPOCH; event logs have none.
         in_chinese: the story's sentences by the English ones; the views' are always there.
     """
     style = "".join(map(page_file, STYLES))
