@@ -254,7 +254,7 @@ def test_every_box_and_the_high_watermark_keep_clear_of_the_buttons(page: Page) 
     page.look(1280, 720, dark=False)
     fresh(page)
     press(page, "Produce")
-    page.run("act('produce', { count: 30, acks: 2, broker: 0, idempotent: 0 }).then(() => 0)")
+    page.run("act('produce', { count: 20, acks: 2, broker: 0 }).then(() => 0)")
     page.run("act('hold_fetch', { broker: 1 }).then(() => 0)")
     page.until("document.querySelectorAll('#lanes .lane:first-child .box').length > 5")
     outside = (
