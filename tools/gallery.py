@@ -164,13 +164,13 @@ def _translation() -> Translation:
 
 
 def verdict_in_chinese(verdict: Sequence[dict[str, Any]]) -> str:
-    """Return the verdict on a run's end, in a line, in Chinese."""
+    """Return the verdict in Chinese."""
     mark, _, text = verdict_line(verdict).partition(" ")
     return f"{mark} {_translation().translated(text)}"
 
 
 def story_in_chinese(name: str) -> dict[str, str]:
-    """Return the sentences of a run's story, in Chinese, by the English ones."""
+    """Return the story in Chinese by the English texts."""
     story = kept_run(name)["story"]
     return {
         story["title"]: title_in_chinese(name),
@@ -179,9 +179,9 @@ def story_in_chinese(name: str) -> dict[str, str]:
 
 
 def values_of(name: str) -> dict[str, dict[str, str]]:
-    """Return the values of a run's records, by partition, then by OFFSET@EPOCH, as its expectations name them.
+    """Return the values of a run's records by partition and OFFSET@EPOCH.
 
-    All of them held in the run, and offset and leader epoch name one record.
+    The story's expectations name them, all of which held in the run; offset and leader epoch name one record.
     """
     scenario = load(name)
     found: dict[str, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Finds English prose that shows on a page in Chinese: texts, and what titles and labels say."""
+"""Finds English prose that shows on a page in Chinese: texts, titles and labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(
 
 
 def english_in(page: Page) -> list[str]:
-    """Return what is in English, once the page has drawn what it was given; requests and commands are no prose."""
+    """Return the English texts of the drawn page; commands are no prose."""
     page.run(_NOTED)
     found: list[str] = json.loads(page.run(_ENGLISH))
     return found

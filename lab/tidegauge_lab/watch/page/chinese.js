@@ -1,5 +1,5 @@
-// What brokers, events and views say in English, in Chinese: texts, titles and labels are replaced as they come into the
-// page, by the sentences of sentences.json. What has no translation there stays: names, requests, settings.
+// Translates the English sentences of brokers, events and views: texts, titles and labels are replaced as they come into the
+// page, by the sentences of sentences.json. Names, requests and settings have no translation there, and stay.
 "use strict";
 
 const chinese = { plain: new Map(), templates: [], known: new Map() };
@@ -43,7 +43,7 @@ function allInChinese(parts, between, strict, depth) {
   return found.includes(null) ? null : found.join(between);
 }
 
-// Whether a text may match: the pattern is tried after that, which takes long where it fails.
+// Whether a text may match: the pattern is tried after that, which takes long if it fails.
 function hasInOrder(text, parts) {
   if (!text.startsWith(parts[0]) || !text.endsWith(parts[parts.length - 1])) return false;
   let from = 0;
@@ -67,7 +67,7 @@ function sentenceInChinese(text, strict, depth) {
   return null;
 }
 
-// A text with what stands around it: white space, and the mark of a step's outcome.
+// A text with its surroundings: white space, and the mark of a step's outcome.
 function translated(text) {
   if (!chinese.known.has(text)) {
     if (chinese.known.size > MOST_KNOWN) chinese.known.clear();

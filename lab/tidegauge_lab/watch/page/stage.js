@@ -159,7 +159,7 @@ function stateOf(partition) {
 }
 
 // Draw the replicas of a partition as lanes, and return the first offset that is drawn; `shown` is the view that it is of.
-// What is drawn may change the lanes' buttons, and so the room for boxes: then they are drawn once more.
+// A drawing may change the lanes' buttons, and so the room for boxes: then they are drawn once more.
 function drawLanes(on, shown, partition, follows) {
   on.name = `${partition.topic}-${partition.partition}`;
   const brokers = partition.assigned.slice(0, MOST_LANES);
