@@ -11,7 +11,7 @@ _ENGLISH = """
   const found = [], few = /[a-z]{2} [a-z]{2}/, several = /[a-z]{2} [a-z]{2,} [a-z]{2}/; // beside Chinese
   const isEnglish = text => (/[\\u4e00-\\u9fff]/.test(text) ? several : few).test(text);
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const noProse = "script, pre, code, #sequence, #flight .text, .flies";
+  const noProse = "script, pre, code, .copy, #sequence, #flight .text, .flies";
   const isProse = node => !node.closest(noProse) && node.checkVisibility();
   while (walker.nextNode()) {
     const text = walker.currentNode.nodeValue;
