@@ -70,7 +70,7 @@ def test_what_is_left_out_is_named_by_the_first_part_of_its_path() -> None:
     assert compiled_archive(given) == compiled_archive(given)
 
 
-def test_encodings_before_unicode_are_left_out_and_those_of_python_itself_stay() -> None:
+def test_encodings_before_unicode_are_left_out_and_python_keeps_its_own() -> None:
     names = ("__init__", "aliases", "ascii", "cp437", "cp1252", "gb2312", "iso8859_1", "latin_1", "utf_16", "utf_8")
     given = zipped({f"encodings/{one}.py": b"" for one in names})
     with zipfile.ZipFile(io.BytesIO(compiled_archive(given, LEFT_OUT))) as found:
