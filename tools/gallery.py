@@ -25,6 +25,8 @@ from tidegauge_client.translation import Translation
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.play.stories import stories
 from tidegauge_lab.scenario.chinese import introduction_in_chinese, title_in_chinese
+from tidegauge_lab.scenario.loader import load
+from tidegauge_lab.scenario.state_steps import Expect
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_lab.timeline.reading import Timeline
@@ -162,18 +164,35 @@ def _translation() -> Translation:
 
 
 def verdict_in_chinese(verdict: Sequence[dict[str, Any]]) -> str:
-    """Return the verdict on a run's end, in a line, in Chinese."""
+    """Return the verdict in Chinese."""
     mark, _, text = verdict_line(verdict).partition(" ")
     return f"{mark} {_translation().translated(text)}"
 
 
 def story_in_chinese(name: str) -> dict[str, str]:
-    """Return the sentences of a run's story, in Chinese, by the English ones."""
+    """Return the story in Chinese by the English texts."""
     story = kept_run(name)["story"]
     return {
         story["title"]: title_in_chinese(name),
         " ".join(story["text"].split()): "\n".join(introduction_in_chinese(name)),
     }
+
+
+def values_of(name: str) -> dict[str, dict[str, str]]:
+    """Return the values of a run's records by partition and OFFSET@EPOCH.
+
+    The story's expectations name them, all of which held in the run; offset and leader epoch name one record.
+    """
+    scenario = load(name)
+    found: dict[str, dict[str, str]] = {}
+    for step in scenario.steps:
+        if not isinstance(step, Expect) or not step.log:
+            continue
+        values = found.setdefault(str(step.partition or scenario.first_partition), {})
+        for records in step.log.values():
+            known = [(f"{place}@{one.leader_epoch}", one) for place, one in enumerate(records)]
+            values |= {at: one.value for at, one in known if one.leader_epoch is not None}
+    return found
 
 
 def _entry(name: str, story: dict[str, Any], in_browser: set[str]) -> str:
@@ -205,9 +224,9 @@ def write_recordings(directory: Path) -> list[Path]:
         kept = kept_run(name)
         recorded = Recorded(kept["base"], kept["steps"], len(kept["steps"]))
         file = directory / f"{name}.html"
-        file.write_text(
-            recording_of(recorded, name, vocabulary(), kept["story"], story_in_chinese(name)), encoding="utf-8"
-        )
+        story = kept["story"] | {"values": values_of(name)}
+        recording = recording_of(recorded, name, vocabulary(), story, story_in_chinese(name))
+        file.write_text(recording, encoding="utf-8")
         written.append(file)
     return written
 

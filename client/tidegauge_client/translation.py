@@ -35,7 +35,7 @@ class _Template(NamedTuple):
     translation: str
 
     def may_match(self, text: str) -> bool:
-        """Return whether a text has all parts in their order; the pattern itself takes long to fail."""
+        """Check that a text has all parts in order; the pattern takes long to fail."""
         if not text.startswith(self.parts[0]) or not text.endswith(self.parts[-1]):
             return False
         place = 0
@@ -47,7 +47,7 @@ class _Template(NamedTuple):
         return True
 
     def filled(self, values: Sequence[str]) -> str:
-        """Return the translation with these values, and with a space between Chinese and Latin letters."""
+        """Insert values, and a space between Chinese and Latin letters."""
         text = _VALUE.sub(lambda place: values[int(place[1])], self.translation)
         return _NEEDLESS_SPACE.sub("", _MISSING_SPACE.sub(" ", text))
 
@@ -66,17 +66,17 @@ class Translation:
         self._known = lru_cache(maxsize=4_000)(self._found)
 
     def translated(self, text: str) -> str:
-        """Return a text in the language; unchanged if it is not known."""
+        """Return a text in the language; unchanged if not known."""
         inner = " ".join(text.split())
         found = self._known(inner, strict=True) or self._known(inner, strict=False)
         return text if found is None or found == inner else found
 
     def knows(self, text: str) -> bool:
-        """Return whether a text is translated to its last word, or has no words."""
+        """Return whether all words of a text are translated."""
         return self._known(" ".join(text.split()), strict=True) is not None
 
     def _found(self, text: str, depth: int = 0, *, strict: bool) -> str | None:
-        """Return the translation: of the whole text, sentence by sentence, or clause by clause."""
+        """Translate the whole text, sentence by sentence, or clause by clause."""
         if text in self._plain:
             return self._plain[text]
         parts = _SENTENCE_END.split(text)
@@ -88,7 +88,7 @@ class Translation:
         return None if clauses is None else f"{clauses}{'。' if text.endswith('.') else ''}"
 
     def _all(self, parts: list[str], between: str, depth: int, *, strict: bool) -> str | None:
-        """Return the translation of some parts, all of which must be known."""
+        """Translate some parts, all of which must be known."""
         found = [self._sentence(one, depth, strict=strict) for one in parts]
         known = [one for one in found if one is not None]
         return between.join(known) if len(known) == len(found) else None

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.chromium import Page, chromium
+from tests.integration.english import english_in
 from tests.integration.firefox import firefox
 
 from tidegauge.errors import TidegaugeError
@@ -245,6 +246,22 @@ def test_verdict_story_and_logs_are_on_the_first_screen_of_a_projector(page: Pag
     for name in ("story-text", "verdict", "lanes"):
         box = page.run(f"JSON.stringify(document.getElementById('{name}').getBoundingClientRect())")
         assert 0 <= json.loads(box)["top"] < json.loads(box)["bottom"] <= line, name
+    page.look(1280, 900, dark=False)
+
+
+def test_every_box_and_the_high_watermark_keep_clear_of_the_buttons(page: Page) -> None:
+    """A lane with more buttons has less room: as many boxes are drawn as the narrowest lane holds."""
+    page.look(1280, 720, dark=False)
+    fresh(page)
+    press(page, "Produce")
+    page.run("act('produce', { count: 20, acks: 2, broker: 0 }).then(() => 0)")
+    page.run("act('hold_fetch', { broker: 1 }).then(() => 0)")
+    page.until("document.querySelectorAll('#lanes .lane:first-child .box').length > 5")
+    outside = (
+        "[...document.querySelectorAll('#lanes .lane-log')].filter(log => [...log.querySelectorAll('.box, .lane-hw')]"
+        ".some(one => one.getBoundingClientRect().right > log.getBoundingClientRect().right + 1)).length"
+    )
+    page.until(f"{outside} === 0")
     page.look(1280, 900, dark=False)
 
 
@@ -511,24 +528,6 @@ def test_axe_finds_nothing_at_three_widths_light_and_dark(
     page.look(1280, 900, dark=False)
 
 
-_ENGLISH = """
-(() => {
-  const found = [], few = /[a-z]{2} [a-z]{2}/, several = /[a-z]{2} [a-z]{2,} [a-z]{2}/; // beside Chinese
-  const isEnglish = text => (/[\\u4e00-\\u9fff]/.test(text) ? several : few).test(text);
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  const isProse = node => !node.closest("script, #sequence, #flight .text, .flies") && node.checkVisibility();
-  while (walker.nextNode()) {
-    const text = walker.currentNode.nodeValue;
-    if (isEnglish(text) && isProse(walker.currentNode.parentElement)) found.push(text);
-  }
-  for (const name of ["title", "aria-label", "placeholder"])
-    for (const node of document.querySelectorAll(`[${name}]`))
-      if (isEnglish(node.getAttribute(name)) && isProse(node)) found.push(node.getAttribute(name));
-  return JSON.stringify(found);
-})()
-"""
-
-
 def test_no_english_sentence_shows_in_chinese(playing: Playing, page: Page) -> None:
     """All but requests, which the diagram names as Kafka does; with everything open, at three places of each story."""
     visit(page, playing, "?lang=zh")
@@ -538,18 +537,17 @@ def test_no_english_sentence_shows_in_chinese(playing: Playing, page: Page) -> N
             page.run(f"storyTo({place}).then(() => 0)")
             page.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
             page.until(f"document.getElementById('story-place').textContent.startsWith('{place} ')")
-            assert json.loads(page.run(_ENGLISH)) == [], (name, place)
+            assert english_in(page) == [], (name, place)
     page.run("document.querySelectorAll('#table .who button').forEach(one => one.click())")
     page.until("document.querySelector('.more p') !== null")
-    assert json.loads(page.run(_ENGLISH)) == []
+    assert english_in(page) == []
     page.run("document.getElementById('moment').focus()")
     for _ in range(6):
         page.press("PageUp", 33)
-        page.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => 0)")
-        assert json.loads(page.run(_ENGLISH)) == []
+        assert english_in(page) == []
     page.press("Escape", 27)
     page.run("act('start', { broker: 0 }).then(() => 0)")
-    assert json.loads(page.run(_ENGLISH)) == []
+    assert english_in(page) == []
     fresh(page, "#9~~k0")
     page.until("document.getElementById('stage-said').textContent.includes('版本 9')")
 

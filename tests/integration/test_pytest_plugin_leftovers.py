@@ -92,6 +92,9 @@ def test_each_test_finds_the_cluster_whole_whatever_the_one_before_left(zookeepe
     report = re.search(rf"_ {failed} _.*?(?=\n_____|\n=====)", printed, re.DOTALL)
     assert report is not None, printed
     assert re.search(r"\ndirectory (/.*/cluster)\nlogs, which stay after the session: \1/logs\n", report[0]), printed
+    assert re.search(r"\nthe run as a page .*: `tidegauge timeline --html run.html --dir /.*/cluster`\n", report[0]), (
+        printed
+    )
     assert "broker 0 127.0.0.1:" in report[0]
     [cluster] = [path.parent for path in (directory / "temp").rglob("cluster.json")]
     assert sorted(path.name for path in cluster.iterdir()) == ["cluster.json", "logs"]

@@ -25,19 +25,19 @@ ODD = [
     "Broker 1 killed. Something else that is not known. Broker 2 killed.",
     "{} {0} $& \\ (a|b)* [x]",
     "line 7: broker 1 is down: the leader is 2, not 0",
-    "Broker 2 was killed; its session lasts 18 s; and so on.",
+    "broker 1 is down; something else",
 ]
 _PROGRAM = """
-const language = "en", recording = null, originals = new WeakMap();
+const language = "en", recording = null, originals = new WeakMap()
 %s
-const { sentences, texts } = JSON.parse(require("node:fs").readFileSync(process.argv[2], "utf8"));
-learnChinese(sentences);
-console.log(JSON.stringify(texts.map(translated)));
+const { sentences, texts } = JSON.parse(require("node:fs").readFileSync(process.argv[2], "utf8"))
+learnChinese(sentences)
+console.log(JSON.stringify(texts.map(translated)))
 """
 
 
 def said_by_scenarios() -> list[str]:
-    """Return what is said of every shipped scenario before it is played."""
+    """Return the texts of every shipped scenario before it is played."""
     said: list[str] = list(ODD)
     for name in shipped_names():
         story = load(name)

@@ -100,8 +100,8 @@ def test_a_recording_is_opened_from_its_file_alone(tmp_path: Path):
         page.until(f"({TRANSACTION}).startsWith('<b>copy</b>Ongoing') && !({TRANSACTION}).includes('as last seen')")
         assert "producer id 7, epoch 0; coordinator: broker 1; begun at" in page.run(TRANSACTION)
         assert page.run(TRANSACTION).endswith("<b>orders</b>-0 LSO 5 of HW 20"), "why readers stand still"
-        assert page.run("[...document.querySelectorAll('button')].filter(one => one.checkVisibility()).length") == 3, (
-            "a name of a partition, Full screen, and Play: nothing else can be pressed"
+        assert page.run("[...document.querySelectorAll('button')].filter(one => one.checkVisibility()).length") == 4, (
+            "the language, a name of a partition, Full screen, and Play: nothing else can be pressed"
         )
         assert page.run("performance.getEntriesByType('resource').length") == 0, "nothing is loaded"
         assert page.complaints == []

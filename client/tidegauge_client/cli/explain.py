@@ -274,7 +274,7 @@ def partition_view(facts: Facts) -> dict[str, Any]:
 
 
 def spoken_lines(headline: str, sentences: Sequence[Sentence], language: str) -> Iterator[str]:
-    """Return an explanation as text; Chinese has no spaces to break lines at, and stays as it is."""
+    """Yield an explanation as text; Chinese has no spaces to break lines at."""
     if language != CHINESE:
         return as_lines(headline, sentences, wrapped)
     from tidegauge_client.explaining_in_chinese import explanations_in_chinese  # noqa: PLC0415 - it reads YAML

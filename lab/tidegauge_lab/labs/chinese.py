@@ -1,4 +1,4 @@
-"""What the labs' checks say, in Chinese, by the English pattern (``Translation``)."""
+"""The sentences of the labs' checks in Chinese, by the English pattern (``Translation``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegauge_client.translation import Translation
 
 @cache
 def sentences_of_labs() -> dict[str, str]:
-    """Return what checks say, and what is said as a lab begins and ends."""
+    """Return the sentences of checks, and of a lab's begin and end."""
     text = resources.files("tidegauge_lab.labs").joinpath("sentences_zh.yaml").read_text(encoding="utf-8")
     found: dict[str, str] = yaml.safe_load(text)
     return found

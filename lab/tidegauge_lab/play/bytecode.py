@@ -21,6 +21,7 @@ import io
 import marshal
 import zipfile
 from collections.abc import Collection
+from fnmatch import fnmatchcase
 
 _UNCHECKED = (1).to_bytes(4, "little")
 _HEADER = len(importlib.util.MAGIC_NUMBER) + len(_UNCHECKED)
@@ -66,17 +67,21 @@ def _without_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.A
             pass
 
 
+def _is_left_out(path: str, left_out: Collection[str]) -> bool:
+    return path.partition("/")[0] in left_out or any(fnmatchcase(path, one) for one in left_out if "/" in one)
+
+
 def compiled_archive(archive: bytes, left_out: Collection[str] = ()) -> bytes:
     """Return an archive with the modules of another one, compiled.
 
     Args:
         archive: a ZIP file of sources.
-        left_out: first parts of the paths that are not taken.
+        left_out: first parts of the paths that are not taken, and patterns (``fnmatch``) of paths without their suffix.
     """
     content = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as given, zipfile.ZipFile(content, "w") as out:
         for path in sorted(given.namelist()):
-            if path.endswith(".py") and path.partition("/")[0].removesuffix(".py") not in left_out:
+            if path.endswith(".py") and not _is_left_out(path.removesuffix(".py"), left_out):
                 info = zipfile.ZipInfo(f"{path}c", _EPOCH)
                 out.writestr(info, compiled_module(given.read(path), path), zipfile.ZIP_DEFLATED, 9)
     return content.getvalue()

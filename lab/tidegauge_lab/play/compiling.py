@@ -26,9 +26,15 @@ LEFT_OUT = frozenset(
         *("profile", "profiling", "pstats", "pydoc", "pydoc_data", "site-packages", "smtplib", "socketserver"),
         *("sqlite3", "symtable", "tarfile", "this", "tkinter", "trace", "tracemalloc", "turtle", "turtledemo"),
         *("unittest", "venv", "wave", "webbrowser", "wsgiref", "xml", "xmlrpc", "zipapp"),
+        *(f"encodings/{one}" for one in ("_win*", "big5*", "cp[0-35-9]*", "cp42*", "euc_*", "gb*", "hp_*", "iso*")),
+        *(f"encodings/{one}" for one in ("johab", "koi8*", "kz*", "mac_*", "mbcs", "oem", "palmos", "ptcp*", "rot_*")),
+        *("encodings/hz", "encodings/shift_*", "encodings/tis_*"),
     }
 )  # fmt: skip
-"""Modules of the standard library about other processes, networks, terminals, tests and files of other programs."""
+"""Modules about other processes, networks, terminals, tests, files of other programs, and encodings before Unicode.
+
+ASCII, Latin-1, UTF-8 to UTF-32 and cp437, which names in ZIP files have, stay.
+"""
 _SECONDS = 300
 _PROGRAM = """
 process.on("uncaughtException", (problem) => { console.error(String(problem)); process.exit(1); });

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
+from tidegauge.cluster_directory import command_for
 from tidegauge.event_log import read_directory
 from tidegauge_lab.pytest_plugin.cluster import Cluster
 from tidegauge_lab.switches import BrokerSwitches
@@ -43,7 +44,12 @@ def cluster_lines(cluster: Cluster) -> str:
     """Return the cluster's directory, its brokers that are up, and their active faults."""
     local = cluster.local
     lines = [f"broker {broker.id} {broker.address} {local.state_of(broker.id).value}" for broker in local.file.brokers]
-    where = [f"directory {local.directory}", f"logs, which stay after the session: {local.logs}"]
+    as_page = command_for(local.directory, "timeline --html run.html")
+    where = [
+        f"directory {local.directory}",
+        f"logs, which stay after the session: {local.logs}",
+        f"the run as a page for a browser, also later: {as_page}",
+    ]
     return "\n".join([*where, *lines, *fault_lines(cluster.faults())])
 
 

@@ -1,6 +1,6 @@
-"""What the shipped scenarios say, in Chinese: their titles, introductions, notes and steps.
+"""The texts of the shipped scenarios in Chinese: titles, introductions, notes and steps.
 
-``texts_zh.yaml`` has what their authors wrote, and ``sentences_zh.yaml`` what steps, expectations and outcomes say.
+``texts_zh.yaml`` has their authors' texts, ``sentences_zh.yaml`` the sentences of steps, expectations and outcomes.
 """
 
 from __future__ import annotations
@@ -34,27 +34,32 @@ def title_in_chinese(name: str) -> str:
 
 
 def introduction_in_chinese(name: str) -> tuple[str, ...]:
-    """Return the paragraphs of a shipped scenario's introduction; the last one is its rule."""
+    """Return a shipped scenario's introduction, in paragraphs; the last is its rule."""
     return tuple(_texts()["introductions"][name])
 
 
 def note_in_chinese(note: str) -> str:
-    """Return a step's note; the English one if a scenario is not shipped."""
+    """Return a step's note; English if not shipped."""
     english = " ".join(note.split())
-    found: str = _texts()["notes"].get(english, english)
+    return notes_in_chinese().get(english, english)
+
+
+def notes_in_chinese() -> dict[str, str]:
+    """Return the notes of all shipped scenarios by the English ones."""
+    found: dict[str, str] = _texts()["notes"]
     return found
 
 
 def sentences_of_steps() -> dict[str, str]:
-    """Return what steps, expectations and outcomes say, by the English pattern (``Translation``)."""
+    """Return the sentences of steps, expectations and outcomes by English pattern."""
     found: dict[str, str] = _read("sentences_zh.yaml")
     return found
 
 
 @cache
 def sentences_of_scenarios() -> dict[str, str]:
-    """Return every sentence of the shipped scenarios by the English one: authors' texts, and patterns of steps."""
-    notes: dict[str, str] = _texts()["notes"]
+    """Return all texts and patterns of the shipped scenarios by English one."""
+    notes = notes_in_chinese()
     # A step without a sentence begins with its note, and with a capital letter (``outcome.headline``).
     found = sentences_of_steps() | notes | {one[:1].upper() + one[1:]: text for one, text in notes.items()}
     found |= {theme.title["en"]: theme.title["zh"] for theme in themes()}

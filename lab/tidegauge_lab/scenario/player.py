@@ -207,7 +207,7 @@ class Player:
     def _detail(self, text: str) -> None:
         """Say something that the step in hand has done."""
         self._details.append(text)
-        self._tell(f"{_DETAIL}{text}")
+        self._tell(f"{_DETAIL}{self._speak(text)}")
 
     # Common parts of the steps
 

@@ -1,4 +1,4 @@
-"""What the page says, in Chinese, for its script ``chinese.js``: sentences by the English pattern (``Translation``)."""
+"""The page's sentences in Chinese, by the English pattern (``Translation``), for its script ``chinese.js``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegauge_lab.scenario.chinese import sentences_of_scenarios
 
 @cache
 def sentences_of_views() -> dict[str, str]:
-    """Return what views, events and buttons say; the page ``play`` and recordings need no more."""
+    """Return the sentences of views, events and buttons: all for recordings."""
     text = resources.files("tidegauge_lab.watch").joinpath("sentences_zh.yaml").read_text(encoding="utf-8")
     found: dict[str, str] = yaml.safe_load(text)
     return found
@@ -24,6 +24,6 @@ def sentences_of_views() -> dict[str, str]:
 
 @cache
 def sentences_of_page() -> dict[str, str]:
-    """Return all that the page of ``tidegauge watch`` says, labs and stories included."""
+    """Return the sentences of the page, with labs and stories."""
     titles = {text_of(lab).title: text_of(lab, CHINESE).title for lab in LABS}
     return sentences_of_scenarios() | sentences_of_labs() | titles | sentences_of_views()

@@ -3,7 +3,7 @@
 Rules:
     1. Scripts, styles and steps are in the file. Its content security policy names the hash of each of its scripts
        and of its style, and nothing else: it loads and sends nothing, and a name in the steps can't become a script.
-    2. Its sentences in Chinese stand in it, too; its language is the browser's, or that of the address (``?lang=zh``).
+    2. It carries its sentences in Chinese, too; its language is the browser's, or the address's (``?lang=zh``).
     3. It has what the event logs have (docs/events.md): no token of the page, no address, no path of the cluster.
 """
 
@@ -37,8 +37,9 @@ def recording_of(
         recorded: the run.
         name: of the cluster; of a path, only the last part is shown.
         vocabulary: the declared faults and actions, of which the page takes the words on its buttons.
-        story: what the run shows, if that is known: ``title`` and ``text``, and the ``verdict`` on its end.
-        in_chinese: the story's sentences by the English ones; the views' are always there.
+        story: what the run shows, if that is known: ``title`` and ``text``, the ``verdict`` on its end, and the
+            ``values`` of records, by partition, then by OFFSET@EPOCH; event logs have none.
+        in_chinese: the story's sentences by the English ones; the views' sentences are always included.
     """
     style = "".join(map(page_file, STYLES))
     scripts = [page_file(one) for one in SCRIPTS]

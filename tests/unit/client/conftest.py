@@ -13,12 +13,12 @@ from tidegauge_client.sentences import Sentence
 # Helper modules of these tests; importmode=importlib gives a test no directory of its own on the path.
 sys.path.insert(0, str(Path(__file__).parent))
 _OF_OTHERS = ("its record makes no sense", "a record cannot be read", "no broker could read them")
-"""What brokers and ZooKeeper say of a problem is a part of some sentences, and stays in English."""
+"""Words of brokers and ZooKeeper about a problem, which stay in English."""
 
 
 @pytest.fixture(autouse=True)
 def _what_is_explained_is_known_in_chinese(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever these tests let ``explain`` say has a sentence in Chinese (explanations_zh.yaml)."""
+    """Check that each sentence of ``explain`` in a test has one in Chinese (explanations_zh.yaml)."""
     said: list[str] = []
     make = Sentence.__init__
 

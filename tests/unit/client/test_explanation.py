@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
-from tidegauge_client.cli.explain import WIDTH, facts_of, headline, wrapped
+from tidegauge_client.cli.explain import WIDTH, facts_of, headline, spoken_lines, wrapped
 from tidegauge_client.explanation import explain
 from tidegauge_client.explanation_facts import Facts, Led, RefusedRequest, Remote
 from tidegauge_client.explanation_modes import KRAFT, ZOOKEEPER
@@ -36,6 +37,7 @@ from tidegauge_client.explanation_rules import (
     RULE_VERDICT,
     RULE_ZOOKEEPER,
 )
+from tidegauge_client.languages import CHINESE, ENGLISH
 from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo
 from tidegauge_client.sentences import as_lines
 from tidegauge_client.topic_ids import TopicIds
@@ -457,3 +459,14 @@ def test_the_ids_of_metadata_znode_and_replicas_are_compared(ids: TopicIds, list
 def test_a_process_that_ended_is_named_with_its_end() -> None:
     facts = replace(WELL, ends={2: "Broker 2 was killed by the lab (SIGKILL) at 12:00:00"})
     assert ("process", "Broker 2 was killed by the lab (SIGKILL) at 12:00:00.", RULE_PROCESS) in said_of(facts)
+
+
+@pytest.mark.parametrize("facts", [WELL, replace(WELL, led=BEHIND), replace(WELL, leader=None, led=None)])
+def test_text_is_in_chinese_to_its_last_line(facts: Facts) -> None:
+    """Headline, titles, sentences, rules and changes; English stays as it was."""
+    sentences = explain(facts)
+    lines = [one for one in spoken_lines(headline(facts), sentences, CHINESE) if one]
+    assert lines[0].startswith("orders-0\uff1aLeader ")
+    assert [one for one in lines if re.search("[a-z]{2} [a-z]{2,} [a-z]{2}", re.sub("`[^`]*`", "", one))] == []
+    english = list(spoken_lines(headline(facts), sentences, ENGLISH))
+    assert english == list(as_lines(headline(facts), sentences, wrapped))

@@ -7,7 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-from tools.gallery import CHINESE, GALLERY, NAMES, kept_run, page, page_in_chinese, verdict_line, write_recordings
+from tools.gallery import (
+    CHINESE,
+    GALLERY,
+    NAMES,
+    kept_run,
+    page,
+    page_in_chinese,
+    values_of,
+    verdict_line,
+    write_recordings,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,6 +64,14 @@ def test_a_recording_carries_its_story_and_asks_nothing_of_anybody(tmp_path: Pat
     assert kept_run(NAMES[0])["story"]["title"] in text
     assert set(re.findall(r"https?://[^\s\"'`<)]+", text)) <= {"http://www.w3.org/2000/svg"}
     assert "default-src 'none'" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_boxes_of_a_recording_have_the_values_of_which_its_verdict_speaks(name: str) -> None:
+    values = {one for of_partition in values_of(name).values() for one in of_partition.values()}
+    assert values
+    spoken = set(re.findall(r"\b[mnz]\d\b", verdict_line(kept_run(name)["story"]["verdict"])))
+    assert spoken <= values
 
 
 def test_the_first_link_of_the_readme_leads_to_it() -> None:

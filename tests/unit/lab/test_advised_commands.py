@@ -147,7 +147,7 @@ def test_what_an_explanation_advises_means_its_cluster(monkeypatch: pytest.Monke
     @verb_options
     def explaining(output: str, directory: Path, bootstrap_server: str | None) -> None:
         kind = explain_verb._Explanation(gathered, lambda _: [one], lambda _: "t-0: no leader", lambda _: {}, "broker")
-        explain_verb._show(["127.0.0.1:1"], directory, output, kind)
+        explain_verb._show(["127.0.0.1:1"], directory, output, "en", kind)
 
     wanted = "a leader: `tidegauge explain t-0 -b h:1`"
     assert CliRunner().invoke(explaining, ["-b", "h:1"]).stdout.splitlines() == [

@@ -10,6 +10,7 @@ from tidegauge_lab.scenario.chinese import (
     in_chinese,
     introduction_in_chinese,
     note_in_chinese,
+    notes_in_chinese,
     sentences_of_steps,
     title_in_chinese,
 )
@@ -38,23 +39,16 @@ def test_what_is_said_of_its_steps_is_in_chinese(name: str) -> None:
     said = [*settings_lines(story), *map(narrated, story.steps), *(one for s in story.steps for one in expected_of(s))]
     words = [one for one in said if PROSE.search(re.sub(r"\w+:\S+", "", one))]
     assert words
-    # What a table is called is its author's word, which the file's notes explain.
-    assert [one for one in words if not one.startswith("In a table:") and not in_chinese().knows(one)] == []
+    assert [one for one in words if not in_chinese().knows(one)] == []
 
 
 def test_how_states_are_written_is_known_in_chinese() -> None:
     assert [one for one in LEGEND if not in_chinese().knows(one)] == []
 
 
-def test_no_text_is_left_of_a_scenario_that_is_no_more() -> None:
+def test_no_note_is_left_of_a_scenario_that_was_removed() -> None:
     notes = {" ".join(step.note.split()) for name in shipped_names() for step in load(name).steps}
-    assert [one for one in _notes() if one not in notes] == []
-
-
-def _notes() -> list[str]:
-    from tidegauge_lab.scenario import chinese  # noqa: PLC0415 - its own table
-
-    return list(chinese._texts()["notes"])
+    assert [one for one in notes_in_chinese() if one not in notes] == []
 
 
 def test_a_translation_uses_what_the_sentence_has() -> None:

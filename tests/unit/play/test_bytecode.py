@@ -14,6 +14,7 @@ import pytest
 
 from tidegauge_lab.play.bytecode import carried_hash, compiled_archive, hash_of
 from tidegauge_lab.play.code_archive import archive, modules_needed, roots
+from tidegauge_lab.play.compiling import LEFT_OUT
 
 SOURCE = b'''"""What it is."""
 
@@ -67,6 +68,14 @@ def test_what_is_left_out_is_named_by_the_first_part_of_its_path() -> None:
     with zipfile.ZipFile(io.BytesIO(compiled_archive(given, {"left", "gone"}))) as found:
         assert found.namelist() == ["kept.pyc"]
     assert compiled_archive(given) == compiled_archive(given)
+
+
+def test_encodings_before_unicode_are_left_out_and_python_keeps_its_own() -> None:
+    names = ("__init__", "aliases", "ascii", "cp437", "cp1252", "gb2312", "iso8859_1", "latin_1", "utf_16", "utf_8")
+    given = zipped({f"encodings/{one}.py": b"" for one in names})
+    with zipfile.ZipFile(io.BytesIO(compiled_archive(given, LEFT_OUT))) as found:
+        kept = {Path(one).stem for one in found.namelist()}
+    assert kept == {"__init__", "aliases", "ascii", "cp437", "latin_1", "utf_16", "utf_8"}
 
 
 def test_a_module_that_was_changed_since_is_sent_as_its_source(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ const WORDS = {
     held: "已延迟", start: "开始时", client: "客户端", controller: "控制器",
     next: "下一步 (n)", before: "上一步 (b)", leave: "离开故事", begin: "开始", done: "故事结束。", cure: "解决办法", tour: "一分钟：已确认的记录怎样丢失",
     go: "搜索", stop: "停止", found: "找到：", nothing: "没有找到，已搜索 ", tried: "个序列", yes: "是", no: "否",
-    replicas: "副本数", order: "副本的顺序", seed: "种子", min_insync_replicas: "min.insync.replicas", rule: "截断规则", unclean: "不干净选举", flushes: "每次追加都刷盘", by_hand: "消息由我送达", apart: "独立的控制器",
+    replicas: "副本数", order: "副本的顺序", seed: "种子", min_insync_replicas: "min.insync.replicas", rule: "截断规则", unclean: "Unclean 选举", flushes: "每次追加都刷盘", by_hand: "消息由我送达", apart: "独立的控制器",
     "play-on": "连续播放 (p)", pause: "暂停 (p)", speed: "速度", "all-steps": "所有步骤",
     first: "先看这个", labs: "实验：一个问题，逐步回答", "losses": "记录怎样丢失，怎样避免", "basics": "复制怎样工作", "elections": "选举与控制器",
     coordinators: "事务与消费者组", "with-coordinators": "重新开始，带事务与消费者组",

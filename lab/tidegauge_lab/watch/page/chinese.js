@@ -1,5 +1,5 @@
-// Translates the English of brokers, events and views to Chinese: texts, titles and labels are replaced as they come into the
-// page, by the sentences of sentences.json. Texts without a translation there stay: names, requests, settings.
+// Translates the English sentences of brokers, events and views: texts, titles and labels are replaced as they come into the
+// page, by the sentences of sentences.json. Names, requests and settings have no translation there, and stay.
 "use strict";
 
 const chinese = { plain: new Map(), templates: [], known: new Map() };

@@ -1,4 +1,4 @@
-// The page's language: that of the address (?lang=zh), else the browser's; a button at the top changes it.
+// The page's language: the address's (?lang=zh), else the browser's; a button at the top changes it.
 "use strict";
 
 const LANGUAGES = { en: "English", zh: "中文" };

@@ -47,7 +47,7 @@ const STAGE_WORDS = {
     since: "自第 {0} 步起：{1}",
     acks: "acks=1 只承诺这么多：只有 Leader 确认过它。",
     power: "Kafka 不会每次追加都刷盘：只在内存里的记录随断电丢失。",
-    unclean: "不干净选举让不同步的副本成为 Leader（unclean.leader.election.enable=true）。",
+    unclean: "Unclean 选举让不同步的副本成为 Leader（unclean.leader.election.enable=true）。",
     "high-watermark": "规则 high-watermark：Follower 截断到自己的高水位，而它落后于已提交的位置（KIP-101）。",
     "kip-101": "规则 kip-101：Leader 不知道该 epoch 时，Follower 不再追问，可能保留自己的记录（KIP-279）。",
     "kip-279": "规则 kip-279：带着旧 epoch 来 fetch 的副本没有被隔离，会拿到分叉的记录（KIP-320）。",
@@ -159,7 +159,7 @@ function stateOf(partition) {
 }
 
 // Draw the replicas of a partition as lanes, and return the first offset that is drawn; `shown` is the view that it is of.
-// What is drawn may change the lanes' buttons, and so the room for boxes: then they are drawn once more.
+// A drawing may change the lanes' buttons, and so the room for boxes: then they are drawn once more.
 function drawLanes(on, shown, partition, follows) {
   on.name = `${partition.topic}-${partition.partition}`;
   const brokers = partition.assigned.slice(0, MOST_LANES);
@@ -256,7 +256,7 @@ function drawLane(lane, shown, partition, id, from, follows) {
   const flags = [state === "paused" ? phrase("paused") : "", replica.isr === false ? phrase("outOfIsr") : "", replica.held ? phrase("held") : ""];
   write(lane.flags, flags.filter(Boolean).join(", "));
   const known = Number.isInteger(replica.leo);
-  const records = known ? recordsOf(replica, from) : [];
+  const records = known ? recordsOf(replica, from, `${partition.topic}-${partition.partition}`) : [];
   drawShared(records, Object.values(shown.shares || {}).find((one) => one.partition === `${partition.topic}-${partition.partition}` && one.broker === id));
   drawBoxes(lane, records, replica, follows);
   drawTools(lane, replica, state, Boolean(shown.switchable));
@@ -269,12 +269,15 @@ function drawLane(lane, shown, partition, id, from, follows) {
 }
 
 // Offset, value and epoch of each record from an offset on. A source that reads no values names records by offset.
-function recordsOf(replica, from) {
+// In a recording of a story its expectations name them, by offset and epoch.
+function recordsOf(replica, from, partition) {
   const found = [];
+  const told = (recording && recording.story && recording.story.values && recording.story.values[partition]) || {};
   for (let offset = Math.max(from, replica.logStart || 0); offset < replica.leo; offset += 1) {
     const own = replica.records && replica.records[offset - (replica.logStart || 0)];
     const epoch = own ? own[1] : (replica.epochs.findLast(([, start]) => start <= offset) || [0])[0];
-    found.push({ offset, place: offset - from, value: own ? own[0] : String(offset), epoch, plain: !own });
+    const value = own ? own[0] : told[`${offset}@${epoch}`];
+    found.push({ offset, place: offset - from, value: value ?? String(offset), epoch, plain: value === undefined });
   }
   return found;
 }
