@@ -212,6 +212,19 @@ async def test_large_requests_are_read_and_responded_to_one_at_a_time(one: OneCo
     await asyncio.gather(*(each.response for each in asked))
 
 
+async def test_a_large_request_whose_client_has_closed_its_connection_is_not_decided(one: OneController):
+    """A broker that has waited too long sends it again, and the first one would pile up before the second."""
+    key = apis.CREATE_ACLS
+    dropped, waiting, looks = Asked(one, key, REQUESTS[key]), Asked(one, key, REQUESTS[key]), iter([True])
+    async with one.controller.one_large_at_a_time:
+        one.handlers[key].handle(replace(dropped.call, is_open=lambda: False))
+    one.handlers[key].handle(replace(waiting.call, is_open=lambda: next(looks, False)))
+    results = (await waiting.response).results
+    assert [result.error_code for result in results] == [ErrorCode.NETWORK_EXCEPTION] * COUNT
+    assert dropped.threads == set()
+    assert len(one.controller.image.access_lists) == 0
+
+
 async def test_a_defect_in_reading_a_large_request_costs_it_alone(one: OneController, caplog: pytest.LogCaptureFixture):
     broken = REQUESTS[apis.CREATE_ACLS]
     asked = Asked(one, apis.CREATE_ACLS, broken)

@@ -21,6 +21,7 @@ from tidegauge.kafka.kraft.messages.api_versions import ApiVersionsResponse
 from tidegauge.kafka.records import Buffer
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.large_room import LargeRoom
 from tidegauge_broker.server.wire.kafka.frame_reader import FrameReader
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining, Turns
 
@@ -33,6 +34,7 @@ class Owner(Protocol):
     handlers: Mapping[int, Served]
     max_request_bytes: int
     turns: Turns
+    large_room: LargeRoom
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         """Return the principal of a client with this certificate, in DER; None closes its connection."""
@@ -58,6 +60,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         self._is_writable = True
         self._is_busy = False
         self._is_reading = True
+        self._is_in_room = False
         self._task: asyncio.Task[None] | None = None
         self.peer_host = "?"
         self.principal: Principal = ANONYMOUS
@@ -85,6 +88,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         """Forget what is in flight."""
         del exc
         self._transport = None
+        self._leave_room()
         if self._task is not None:
             self._task.cancel()
         self._owner.closed(self)
@@ -169,7 +173,17 @@ class QuorumConnection(asyncio.BufferedProtocol):
             self._fail_request(problem)
 
     async def _handle_later(self, served: Served, header: RequestHeader, message: Remaining[Any]) -> None:
-        served.handle(self._call(served, header, header.version, await message.run(), is_large=True))
+        await self._owner.large_room.enter()
+        self._is_in_room = True
+        if self._transport is None:
+            self._leave_room()
+        else:
+            served.handle(self._call(served, header, header.version, await message.run(), is_large=True))
+
+    def _leave_room(self) -> None:
+        if self._is_in_room:
+            self._is_in_room = False
+            self._owner.large_room.leave()
 
     def _fail_request(self, problem: Exception) -> None:
         if isinstance(problem, MalformedMessage | UnsupportedRequest):
@@ -220,6 +234,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
 
     def _write(self, frame: list[Buffer]) -> None:
         """Write a response, and go on with the next request."""
+        self._leave_room()
         if self._transport is not None:
             self._waits = False
             self.used_seconds = self._seconds()

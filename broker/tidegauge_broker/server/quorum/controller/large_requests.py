@@ -2,7 +2,8 @@
 
 A request may name 99,000 items. To make values of them, to decide and to make the response takes seconds, during which
 heartbeats must get through. So its handler prepares the event in a thread; the queue decides it in one, and its
-response is made in one (``QuorumController``).
+response is made in one (``QuorumController``). It is dropped as soon as its client has closed the connection: a broker
+that has waited too long sends it again.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ def prepared(controller: QuorumController, prepare: Prepare) -> Callable[[Call],
 async def _handle_large(controller: QuorumController, prepare: Prepare, call: Call) -> None:
     try:
         async with controller.one_large_at_a_time:
-            event = await asyncio.to_thread(prepare, call)
+            event = await asyncio.to_thread(prepare, call) if call.is_open() else None
     except Exception:
         LOG.exception("A large request of /%s meets a defect", call.host)
         call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
         return
     if event is not None:
-        controller.write(replace(event, is_large=True))
+        controller.write(replace(event, is_wanted=call.is_open, is_large=True))
