@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-COLLECTIONS_OFF_SECONDS = 10.0
+COLLECTIONS_OFF_SECONDS = 30.0
 """Limit, for a request whose response waits long, such as for a majority of the quorum."""
 
 
