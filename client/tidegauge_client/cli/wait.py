@@ -280,7 +280,7 @@ class ConditionType(click.ParamType[Condition]):
             self.fail(str(problem), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the partitions that begin so, for Tab in the shell; other conditions name none."""
+        """Return the partitions that begin so, for Tab in the shell."""
         return PartitionType().shell_complete(ctx, param, incomplete) if self.name in _OF_PARTITIONS else []
 
 

@@ -158,7 +158,7 @@ async def test_a_large_request_is_read_and_responded_to_in_a_thread_and_gets_wha
 
 
 async def test_a_large_request_that_is_refused_as_a_whole_gets_its_results_in_a_thread(one: OneController):
-    """POLICY_VIOLATION names each item, as that of a controller that is not active does."""
+    """POLICY_VIOLATION names each item, and so does NOT_CONTROLLER."""
     too_many = [replace(acl("many"), resource_name=f"r{at}") for at in range(10_001)]
     asked = large(one, apis.CREATE_ACLS, create_acls.CreateAclsRequest(too_many))
     response = await asked.response

@@ -10,7 +10,7 @@ from tidegauge_controller.metadata.sorted_map import SortedMap, differences
 
 
 class ImageLists:
-    """See the module; several threads may use it.
+    """Keeps the lists of the newest image in an authorizer; several threads may use it.
 
     Args:
         authorizer: keeps the lists, which nothing else changes.

@@ -16,7 +16,7 @@ COLLECTIONS_OFF_SECONDS = 30.0
 
 
 class LargeRoom:
-    """See the module. One for all connections of a listener."""
+    """The room of all connections of a listener."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()

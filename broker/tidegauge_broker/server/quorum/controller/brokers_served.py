@@ -80,7 +80,10 @@ def _register(controller: QuorumController, call: Call) -> WriteEvent:
 
 
 def _heartbeats(controller: QuorumController, timeout_ms: int) -> Callable[[Call], None]:
-    """Return a handler that notes a contact at once: a heartbeat that waits must not let its broker's session end."""
+    """Return the handler of heartbeats.
+
+    It notes a contact at once: a heartbeat that waits for its turn must not let its broker's session end.
+    """
     handle = prepared(controller, partial(_heartbeat, controller, timeout_ms))
 
     def note_and_handle(call: Call) -> None:

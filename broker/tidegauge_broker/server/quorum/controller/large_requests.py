@@ -22,14 +22,19 @@ LOG = logging.getLogger("tidegauge.controller")
 Prepare = Callable[[Call], WriteEvent | None]
 """Makes the event that a request asks for; None: the request has its response already.
 
-It changes nothing but what has a lock, for it may run in a thread.
+It may run in a thread, so it changes nothing without a lock.
 """
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."
 _TASKS: set[asyncio.Task[None]] = set()
 
 
 def prepared(controller: QuorumController, prepare: Prepare) -> Callable[[Call], None]:
-    """Return a handler that has requests prepared, large ones in a thread, and writes their events."""
+    """Return a handler that writes the events of requests.
+
+    Args:
+        controller: takes the events.
+        prepare: makes the event of a request; of a large one in a thread.
+    """
 
     def handle(call: Call) -> None:
         if call.is_large:

@@ -11,7 +11,7 @@ Rules (``QuorumController``):
     5. An event that is refused, or that meets a defect, costs itself alone: nothing was proposed yet. A node whose log
        refuses the records of a decision gives its leadership up.
     6. What would hold the event loop up is done in a thread, while the queue waits for it: decisions about many
-       partitions, and those of large requests. Nothing else changes memory meanwhile; contacts of brokers that arrive
+       partitions, and about large requests. Nothing else changes memory meanwhile; contacts of brokers that arrive
        then are noted after it. The response to a large request is made in a thread, too, one at a time.
 """
 
