@@ -321,7 +321,7 @@ class Cluster:
             await asyncio.sleep(min(self._retry_backoff_ms, max(1.0, deadline_ms - now_ms())) / 1000)
 
     async def _with_a_near_name(self, problem: TidegaugeError, topics: Collection[str]) -> TidegaugeError:
-        """Return the error of a missing topic with the name that may have been meant."""
+        """Return the error of a missing topic with a near name."""
         missing = next((name for name in sorted(topics) if self._topic_problem(name) is not None), None)
         if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or missing is None:
             return problem
