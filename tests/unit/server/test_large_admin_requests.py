@@ -37,7 +37,7 @@ from tidegauge.kafka.kraft.messages import (
 from tidegauge_broker.server.quorum.calls import Call
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 
-LISTS = {
+LISTS: Any = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
 }

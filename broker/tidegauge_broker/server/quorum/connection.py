@@ -195,9 +195,13 @@ class QuorumConnection(asyncio.BufferedProtocol):
     def _call(
         self, served: Served, header: RequestHeader, version: int, message: Any, *, is_large: bool = False
     ) -> Call:
-        respond: Callable[[Any], object] = partial(self._respond, header)
-        if is_large:  # the response may be made in a thread
-            respond = partial(asyncio.get_running_loop().call_soon_threadsafe, respond)
+        loop = asyncio.get_running_loop() if is_large else None
+
+        def respond(response: Any) -> None:
+            if loop is not None:  # the response may have been made in a thread
+                loop.call_soon_threadsafe(self._respond, header, response)
+            else:
+                self._respond(header, response)
 
         def refuse(error: ErrorCode, text: str) -> None:
             respond(served.refusal(version, message, error, text))
