@@ -16,7 +16,7 @@ from tidegauge.host_addresses import peer_host
 from tidegauge.kafka.apis import API_VERSIONS
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import ApiCodec, RequestHeader, UnsupportedRequest, codec_of, read_request_header
-from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
+from tidegauge.kafka.kraft.apis import ENVELOPE, KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages.api_versions import ApiVersionsResponse
 from tidegauge.kafka.records import Buffer
 from tidegauge.principal import ANONYMOUS, Principal
@@ -148,7 +148,8 @@ class QuorumConnection(asyncio.BufferedProtocol):
             else:
                 message = self._decoded(header, frame)
             self._waits = True
-            if isinstance(message, Remaining):
+            is_large = len(frame) > LARGE_FRAME_BYTES
+            if isinstance(message, Remaining) or (is_large and header.key == ENVELOPE):  # with what it holds
                 self._later(partial(self._handle_later, served, header, message))
             else:
                 served.handle(self._call(served, header, version, message))
@@ -172,13 +173,14 @@ class QuorumConnection(asyncio.BufferedProtocol):
         except Exception as problem:  # noqa: BLE001 - it is logged
             self._fail_request(problem)
 
-    async def _handle_later(self, served: Served, header: RequestHeader, message: Remaining[Any]) -> None:
+    async def _handle_later(self, served: Served, header: RequestHeader, message: Any) -> None:
         await self._owner.large_room.enter()
         self._is_in_room = True
         if self._transport is None:
             self._leave_room()
         else:
-            served.handle(self._call(served, header, header.version, await message.run(), is_large=True))
+            whole = await message.run() if isinstance(message, Remaining) else message
+            served.handle(self._call(served, header, header.version, whole, is_large=True))
 
     def _leave_room(self) -> None:
         if self._is_in_room:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import gc
 
+SETTLE_SECONDS = 0.02
+"""How long a request's objects may outlive its response; a collection would walk over them."""
 COLLECTIONS_OFF_SECONDS = 30.0
 """Limit, for a request whose response waits long, such as for a majority of the quorum."""
 
@@ -32,5 +34,8 @@ class LargeRoom:
         """Leave the room: the response is sent, or nothing waits for it."""
         if self._limit is not None:
             self._limit.cancel()
+        asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._open)
+
+    def _open(self) -> None:
         gc.enable()
         self._lock.release()
