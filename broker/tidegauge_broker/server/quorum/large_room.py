@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-SETTLE_SECONDS = 0.02
+SETTLE_SECONDS = 0.1
 """How long a request's objects may outlive its response; a collection would walk over them."""
 COLLECTIONS_OFF_SECONDS = 30.0
 """Limit, for a request whose response waits long, such as for a majority of the quorum."""
