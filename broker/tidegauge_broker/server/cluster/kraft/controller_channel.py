@@ -98,7 +98,7 @@ class ControllerChannel:
         return await self._while_it_leads(address, asyncio.ensure_future(request))
 
     async def _while_it_leads(self, address: str, response: asyncio.Future[Any]) -> Any:
-        """Return the response of the node at an address, unless another node is known to lead before it comes.
+        """Return the response of a node, unless another one comes to lead first.
 
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, another one leads.
