@@ -1,7 +1,7 @@
 """Large requests of KRaft mode, for ``heavy_requests``: share groups, groups of KIP-848, the quorum, admin requests.
 
-Each is well formed, of a size that a frame may have, and asks for something about very many names or ranges. Those of
-admin clients, which the controller decides, are here too; access control lists count where the cluster has an
+Each is well formed, of a size that a frame may have, and asks for something about very many names or ranges. Admin
+requests, which the controller decides, are here too; access control lists count where the cluster has an
 authorizer, else they are refused.
 """
 

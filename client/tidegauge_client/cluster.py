@@ -317,8 +317,19 @@ class Cluster:
             is_final = isinstance(problem, HandshakeError | ClosedError) or problem.code in _FINAL
             if is_final or now_ms() >= deadline_ms:
                 self._topics.difference_update(n for n in topics if self._topic_problem(n) is not None)
-                raise problem
+                raise await self._with_a_near_name(problem, topics)
             await asyncio.sleep(min(self._retry_backoff_ms, max(1.0, deadline_ms - now_ms())) / 1000)
+
+    async def _with_a_near_name(self, problem: TidegaugeError, topics: Collection[str]) -> TidegaugeError:
+        """Return the error of a missing topic with a near name."""
+        missing = next((name for name in sorted(topics) if self._topic_problem(name) is not None), None)
+        if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or missing is None:
+            return problem
+        try:
+            known = (await self.ask_any(metadata_pb2.MetadataRequest(all_topics=True))).topics
+        except TidegaugeError:
+            return problem
+        return TidegaugeError(problem.code, unknown_topic(missing, sorted(known)))
 
     def _topic_problem(self, name: str) -> TidegaugeError | None:
         topic = self.info.topics.get(name)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from tidegauge.cli import EXIT_CONDITION, EXIT_TIME_LIMIT, fail, print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -258,6 +259,10 @@ def _ids(ids: Sequence[int]) -> str:
     return ",".join(str(broker) for broker in ids)
 
 
+_OF_PARTITIONS = {"leader", "isr", "hw", "elr"}
+"""Names of conditions that begin with a partition."""
+
+
 class ConditionType(click.ParamType[Condition]):
     """The type of one option's value."""
 
@@ -273,6 +278,10 @@ class ConditionType(click.ParamType[Condition]):
             return self._read(value)
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the partitions that begin so, for Tab in the shell."""
+        return PartitionType().shell_complete(ctx, param, incomplete) if self.name in _OF_PARTITIONS else []
 
 
 def _number(text: str) -> int:

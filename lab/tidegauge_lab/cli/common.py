@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from tidegauge.faults.actions import ZOOKEEPER
 from tidegauge_client.cli.common import INT32_MAX
 from tidegauge_client.cluster_file import KRAFT_MODE
-from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, read_coordinated, read_role
+from tidegauge_lab.local.roles import COORDINATED_FORMS, ROLE_WORDS, Coordinated, Role, read_coordinated, read_role
 from tidegauge_lab.local.wanted import mode_by_variable
 
 
@@ -44,6 +44,8 @@ class TargetType(click.ParamType["int | str | Role"]):
             role = read_role(text)
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
+        if role is None and not text.isdigit():
+            self.fail(f"'{text}' names no broker: an ID, {ROLE_WORDS} is expected", param, ctx)
         return BrokerIdType().convert(value, param, ctx) if role is None else role
 
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from tidegauge.cli import directory_option, output_option, pause, print_json, print_line, print_text, say
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import KINDS, broker_of
 from tidegauge.partition import TopicPartition
-from tidegauge_client.cli.common import MomentType
+from tidegauge_client.cli.common import MomentType, PartitionType
 from tidegauge_lab.cli.common import BrokerIdType
 from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import LocalCluster
@@ -48,6 +49,10 @@ class SomePartitionType(click.ParamType[tuple[str | None, int]]):
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
         return at.topic, at.partition
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the partitions that begin so, for Tab in the shell."""
+        return PartitionType().shell_complete(ctx, param, incomplete)
 
 
 @click.command()

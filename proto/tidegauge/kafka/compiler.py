@@ -3,8 +3,8 @@
 A generic codec that walks a schema for each message costs several times as much. Here the walk happens once: fields of
 a fixed size that follow one another share one ``struct`` call, a length below 128 takes no loop, a value without record
 batches is encoded by one expression, and record batches remain views of the frame. Reading is bounded: an array that
-announces more items than the remaining bytes can hold, or more than ``MAX_ITEMS`` in one message (``MAX_CONTROL_ITEMS``
-between controller and brokers), is rejected before anything is allocated for it.
+announces more items than the remaining bytes can hold, or more than ``MAX_ITEMS`` in one request (``MAX_LARGE_ITEMS``
+in a response, and between controller and brokers), is rejected before anything is allocated for it.
 Source: KIP-482 (compact types, tagged fields); https://kafka.apache.org/protocol.html (primitive types).
 """
 
@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 from tidegauge.kafka.fields import FIXED, MAX_STRING_BYTES, WIRE, Wire
 
 MAX_ITEMS = 100_000
-"""Maximum number of array items in one message: bounds the memory that a small frame of empty items can take, and the
+"""Maximum number of array items in one request: bounds the memory that a small frame of empty items can take, and the
 time for which a request over many partitions keeps the event loop from the others."""
-MAX_CONTROL_ITEMS = 2_000_000
-"""The same for the requests of the control plane, in which a controller names all partitions that a broker must know:
-285,000 of three replicas. Kafka limits them by the size of the frame alone, and so never splits them: a broker that
-rejects one gets it again forever (ControllerChannelManager's RequestSendThread)."""
+MAX_LARGE_ITEMS = 2_000_000
+"""The same for responses, and for the requests of the control plane, in which a controller names all partitions that a
+broker must know: 285,000 of three replicas. Kafka limits them by the size of the frame alone, and so never splits them:
+a broker that rejects one gets it again for ever (ControllerChannelManager's RequestSendThread), and the response to a
+CreateTopics of 3,100 topics has 100,000 settings."""
 _UVARINT_BYTES = 5
 
 Append = Callable[[Any], None]
@@ -56,9 +57,9 @@ _TOO_MANY = "an array of %d items, more than the message holds or than a message
 _items_left = [0]
 
 
-def begin_message(*, is_control: bool = False) -> None:
-    """Allow the message that is decoded next ``MAX_ITEMS`` array items, or ``MAX_CONTROL_ITEMS``."""
-    _items_left[0] = MAX_CONTROL_ITEMS if is_control else MAX_ITEMS
+def begin_message(*, is_large: bool = False) -> None:
+    """Allow the message that is decoded next ``MAX_ITEMS`` array items, or ``MAX_LARGE_ITEMS``."""
+    _items_left[0] = MAX_LARGE_ITEMS if is_large else MAX_ITEMS
 
 
 def items_left() -> int:

@@ -135,14 +135,14 @@ class ApiCodec:
         Raises:
             MalformedMessage: the bytes are no such message.
         """
-        return self._decode(self._request, buffer, offset)
+        return self._decode(self._request, buffer, offset, is_large=self._is_control)
 
     def decode_response(self, buffer: memoryview, offset: int = 0) -> tuple[Any, int]:
         """Return a response's value and the offset behind it, as ``decode_request`` does."""
-        return self._decode(self._response, buffer, offset)
+        return self._decode(self._response, buffer, offset, is_large=True)
 
-    def _decode(self, functions: Codec, buffer: memoryview, offset: int) -> tuple[Any, int]:
-        begin_message(is_control=self._is_control)
+    def _decode(self, functions: Codec, buffer: memoryview, offset: int, *, is_large: bool) -> tuple[Any, int]:
+        begin_message(is_large=is_large)
         try:
             message, end = functions.decode(buffer, offset)
         except (struct.error, IndexError, UnicodeDecodeError) as problem:
@@ -170,7 +170,7 @@ class ApiCodec:
         """
         kind = self.response_class if response else self.request_class
         functions = stepwise_codec(kind, self.version, self._is_flexible)
-        begin_message(is_control=self._is_control)
+        begin_message(is_large=response or self._is_control)
         try:
             message, end = yield from _sliced(functions.decode(buffer, offset), items)
         except (struct.error, IndexError, UnicodeDecodeError) as problem:

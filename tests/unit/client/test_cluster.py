@@ -49,7 +49,7 @@ class FakeCluster(Cluster):
             return from_response(response)
         response.brokers.add(broker_id=0, host="a", port=1)
         response.brokers.add(broker_id=1, host="b", port=2)
-        for name in request.topics:
+        for name in sorted(self.topics) if request.all_topics else request.topics:
             topic = response.topics.add(name=name, topic_id="id")
             if name in self.topics:
                 topic.partitions.add(partition=0, leader_id=0, leader_epoch=self.leader_epoch, replicas=[0], isr=[0])
@@ -248,6 +248,13 @@ async def test_an_unknown_topic_is_reported_when_the_time_is_over() -> None:
     cluster.asked.clear()
     await cluster.refresh()
     assert set(cluster.info.topics) == {"t"}, "it is not asked for any more"
+
+
+async def test_an_unknown_topic_is_reported_with_the_name_that_may_have_been_meant() -> None:
+    cluster = FakeCluster("a:1")
+    cluster.topics = {"orders", "payments"}
+    with pytest.raises(TidegaugeError, match="'ordres' does not exist as expected; did you mean orders?"):
+        await cluster.ensure_topics(["ordres"], timeout_ms=0)
 
 
 async def test_a_hint_is_sent_to_listeners_and_outlives_older_metadata() -> None:

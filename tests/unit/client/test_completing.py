@@ -65,6 +65,10 @@ def completed(*words: str) -> list[str]:
         (["explain", "group:b"], ["group:billing"]),
         (["kill", "--leader-of", "orders-1"], ["orders-1"]),
         (["hold-fetch", "o"], ["orders-0", "orders-1"]),
+        (["timeline", "o"], ["orders-0", "orders-1"]),
+        (["wait", "--leader", "orders-1"], ["orders-1"]),
+        (["wait", "--truncated", "o"], ["orders-0", "orders-1"]),
+        (["wait", "--group", "b"], []),
     ],
 )
 def test_names_of_the_cluster_are_completed(words: list[str], found: list[str]) -> None:

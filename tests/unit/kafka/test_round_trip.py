@@ -9,9 +9,10 @@ import pytest
 from tests.unit.kafka.random_messages import message_versions, random_message
 
 from tidegauge.kafka import compiler
-from tidegauge.kafka.apis import APIS, FETCH, METADATA, PRODUCE, STOP_REPLICA, UPDATE_METADATA
+from tidegauge.kafka.apis import APIS, CREATE_TOPICS, FETCH, METADATA, PRODUCE, STOP_REPLICA, UPDATE_METADATA
 from tidegauge.kafka.compiler import MalformedMessage
-from tidegauge.kafka.frames import decode, encode, joined
+from tidegauge.kafka.frames import codec_of, decode, encode, joined
+from tidegauge.kafka.messages.create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
 from tidegauge.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tidegauge.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidegauge.kafka.messages.stop_replica import StopReplicaRequest, StopReplicaTopicState
@@ -111,10 +112,24 @@ def topic_of(states: list[UpdateMetadataPartitionState]) -> UpdateMetadataTopicS
 
 
 def test_the_items_of_a_control_request_are_limited_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(compiler, "MAX_CONTROL_ITEMS", 10)
+    monkeypatch.setattr(compiler, "MAX_LARGE_ITEMS", 10)
     body = joined(encode(STOP_REPLICA, 4, StopReplicaRequest(topic_states=[StopReplicaTopicState("t")] * 11)))
     with pytest.raises(MalformedMessage, match="11 items"):
         decode(STOP_REPLICA, 4, memoryview(body))
+
+
+def test_a_response_may_have_more_items_than_a_request():
+    """One to CreateTopics of 3,100 topics has 33 settings of each: Kafka's clients limit it by its frame alone."""
+    configs = [CreatableTopicConfigs("retention.ms", "5", False, 5)] * 33
+    topics = [CreatableTopicResult(f"t{one}", configs=configs) for one in range(3_100)]
+    body = memoryview(joined(encode(CREATE_TOPICS, 7, CreateTopicsResponse(0, topics))))
+    found, end = decode(CREATE_TOPICS, 7, body, response=True)
+    assert (end, len(found.topics)) == (len(body), len(topics))
+    steps = codec_of(CREATE_TOPICS, 7).decode_in_slices(body, 0, 500, response=True)
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(steps)
+    assert ended.value.value == found
 
 
 def test_a_tagged_field_may_not_read_beyond_its_size():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge_broker.server.cluster.kraft import controller_channel
 from tidegauge_broker.server.cluster.kraft.controller_channel import ControllerChannel
 
 HEARTBEAT = 63
@@ -34,6 +35,8 @@ class Nodes:
                 raise found
             if callable(found):
                 found = found()
+            if isinstance(found, asyncio.Future):
+                found = await found
             return SimpleNamespace(error_code=found)
 
         return SimpleNamespace(
@@ -91,3 +94,24 @@ async def test_requests_are_sent_one_at_a_time() -> None:
     channel = nodes.channel()
     found = await asyncio.gather(*(channel.request(HEARTBEAT, None, 5) for _ in range(2)))
     assert [one.error_code for one in found] == [0, 0]
+
+
+async def test_a_request_that_waits_for_a_former_controller_goes_to_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A paused controller keeps the connection open and responds to nothing; an attempt may last for 30 s."""
+    monkeypatch.setattr(controller_channel, "LOOK_SECONDS", 0)
+    nodes = Nodes(a=[], b=[0])
+    waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    nodes.responses["a"].append(waiting)
+    request = asyncio.ensure_future(nodes.channel().request(HEARTBEAT, None, 30))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (request.done(), nodes.asked) == (False, ["a"])
+    nodes.leader = None
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not request.done(), "there is no other one yet"
+    nodes.leader = "b"
+    assert (await request).error_code == 0
+    assert (nodes.asked, nodes.closed, waiting.cancelled()) == (["a", "b"], ["a"], True)

@@ -184,7 +184,10 @@ def test_a_verb_without_a_bootstrap_option_does_not_advise_it(verb: object, argu
 def test_a_broker_id_that_is_none_is_called_so() -> None:
     done = CliRunner().invoke(kill, ["x"])
     assert done.exit_code == 2
-    assert "'x' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them" in done.stderr
+    assert "'x' names no broker: an ID, controller, leader-of:T-P, follower-of:T-P, " in done.stderr
+    done = CliRunner().invoke(kill, ["99999999999"])
+    assert done.exit_code == 2
+    assert "'99999999999' is no broker ID: IDs are 0, 1, 2, ...; `tidegauge status` lists them" in done.stderr
 
 
 def test_zookeeper_may_be_named_in_the_place_of_a_broker(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_thousands_of_filters_walk_over_the_entries_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_lists_that_follow_images_are_those_of_the_image(seed: int) -> None:
+def test_lists_that_follow_images_equal_lists_made_from_the_image(seed: int) -> None:
     """An entry that is removed under one id and added under another one stays."""
     dice = Random(seed)
     lists = ImageLists(AclAuthorizer(Rules()))

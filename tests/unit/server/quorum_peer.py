@@ -10,6 +10,7 @@ from tidegauge.kafka.kraft import apis
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.connection import QuorumConnection
+from tidegauge_broker.server.quorum.large_room import LargeRoom
 from tidegauge_broker.server.wire.kafka.turns import Turns
 
 
@@ -43,6 +44,7 @@ class Listening:
     def __init__(self, *, has_room: bool = True, max_request_bytes: int = 1000) -> None:
         self.max_request_bytes = max_request_bytes
         self.turns = Turns()
+        self.large_room = LargeRoom()
         self.asked: list[Call] = []
         self._has_room = has_room
         keys = (API_VERSIONS, apis.DESCRIBE_QUORUM)

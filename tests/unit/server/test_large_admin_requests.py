@@ -37,7 +37,7 @@ from tidegauge.kafka.kraft.messages import (
 from tidegauge_broker.server.quorum.calls import Call
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 
-LISTS = {
+LISTS: Any = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
 }
@@ -147,7 +147,7 @@ def large(one: OneController, key: int, message: Any) -> Asked:
 @pytest.mark.parametrize("key", REQUESTS, ids=lambda key: type(REQUESTS[key]).__name__)
 async def test_a_large_request_is_read_and_responded_to_in_a_thread_and_gets_what_a_small_one_gets(
     one: OneController, key: int
-):
+) -> None:
     asked = large(one, key, REQUESTS[key])
     response = await asked.response
     assert asked.threads == {"beside"}
@@ -157,8 +157,8 @@ async def test_a_large_request_is_read_and_responded_to_in_a_thread_and_gets_wha
     assert response == again
 
 
-async def test_a_large_request_that_is_refused_as_a_whole_gets_its_results_in_a_thread(one: OneController):
-    """POLICY_VIOLATION names each item, as that of a controller that is not active does."""
+async def test_a_large_request_that_is_refused_as_a_whole_gets_its_results_in_a_thread(one: OneController) -> None:
+    """POLICY_VIOLATION names each item, and so does NOT_CONTROLLER."""
     too_many = [replace(acl("many"), resource_name=f"r{at}") for at in range(10_001)]
     asked = large(one, apis.CREATE_ACLS, create_acls.CreateAclsRequest(too_many))
     response = await asked.response
@@ -172,7 +172,7 @@ async def test_a_large_request_that_is_refused_as_a_whole_gets_its_results_in_a_
 
 async def test_the_loop_serves_others_while_a_large_request_is_read_and_decided(
     one: OneController, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """A heartbeat's contact counts while the queue waits, and its response follows."""
     epoch = one.controller.image.brokers[0].epoch
     may_go_on, decide = threading.Event(), QuorumController._decide
@@ -202,7 +202,7 @@ async def test_the_loop_serves_others_while_a_large_request_is_read_and_decided(
     assert len((await asked.response).results) == COUNT
 
 
-async def test_large_requests_are_read_and_responded_to_one_at_a_time(one: OneController):
+async def test_large_requests_are_read_and_responded_to_one_at_a_time(one: OneController) -> None:
     """Two messages of 99,000 items at a time would take twice the memory, and the loop a third of the interpreter."""
     async with one.controller.one_large_at_a_time:
         asked = [large(one, key, REQUESTS[key]) for key in REQUESTS]
@@ -212,7 +212,22 @@ async def test_large_requests_are_read_and_responded_to_one_at_a_time(one: OneCo
     await asyncio.gather(*(each.response for each in asked))
 
 
-async def test_a_defect_in_reading_a_large_request_costs_it_alone(one: OneController, caplog: pytest.LogCaptureFixture):
+async def test_a_large_request_whose_client_has_closed_its_connection_is_not_decided(one: OneController) -> None:
+    """A broker that has waited too long sends it again, and the first one would pile up before the second."""
+    key = apis.CREATE_ACLS
+    dropped, waiting, looks = Asked(one, key, REQUESTS[key]), Asked(one, key, REQUESTS[key]), iter([True])
+    async with one.controller.one_large_at_a_time:
+        one.handlers[key].handle(replace(dropped.call, is_open=lambda: False))
+    one.handlers[key].handle(replace(waiting.call, is_open=lambda: next(looks, False)))
+    results = (await waiting.response).results
+    assert [result.error_code for result in results] == [ErrorCode.NETWORK_EXCEPTION] * COUNT
+    assert dropped.threads == set()
+    assert len(one.controller.image.access_lists) == 0
+
+
+async def test_a_defect_in_reading_a_large_request_costs_it_alone(
+    one: OneController, caplog: pytest.LogCaptureFixture
+) -> None:
     broken = REQUESTS[apis.CREATE_ACLS]
     asked = Asked(one, apis.CREATE_ACLS, broken)
     odd = create_acls.CreateAclsRequest([None])  # type: ignore[list-item]

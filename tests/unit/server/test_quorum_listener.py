@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +17,14 @@ from tidegauge.kafka.apis import API_VERSIONS
 from tidegauge.kafka.frames import codec_of, joined
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
-from tidegauge.kafka.kraft.messages import api_versions, describe_quorum
+from tidegauge.kafka.kraft.messages import api_versions, describe_quorum, envelope
 from tidegauge.listeners import parse_listeners
+from tidegauge_broker.server.quorum import large_room
 from tidegauge_broker.server.quorum.calls import Served
 from tidegauge_broker.server.quorum.connection import QuorumConnection
 from tidegauge_broker.server.quorum.listener import QuorumListener
 from tidegauge_broker.server.wire.kafka.acceptor import Acceptor
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES
 
 
 @pytest.fixture
@@ -204,3 +206,77 @@ async def test_an_idle_connection_is_closed_unless_the_limit_is_below_0(
     start.assert_awaited_once()
     assert wire.is_closed == is_closed
     await listener.close()
+
+
+@pytest.fixture(autouse=True)
+def objects_settle_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_room, "SETTLE_SECONDS", 0)
+
+
+async def turns() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def test_there_is_one_large_request_at_a_time_from_its_message_to_its_response(open_connection):
+    """A hundred connections with a message of 99,000 items each would take 10 GB."""
+    listening = Listening(max_request_bytes=1 << 20)
+    connections = [open_connection(listening)[0] for _ in range(3)]
+    for connection in connections:
+        give(connection, large(10 * ITEMS_PER_TURN))
+    await turns()
+    assert len(listening.asked) == 1
+    assert not gc.isenabled(), "a collection would walk over the message, of which nothing is garbage"
+    listening.asked[0].respond(describe_quorum.DescribeQuorumResponse())
+    await turns()
+    assert len(listening.asked) == 2
+    connections[1].connection_lost(None)
+    await turns()
+    assert len(listening.asked) == 3, "a connection that closes makes room, too"
+    listening.asked[1].respond(describe_quorum.DescribeQuorumResponse())
+    listening.asked[2].respond(describe_quorum.DescribeQuorumResponse())
+    await turns()
+    assert gc.isenabled()
+
+
+async def test_a_large_envelope_has_the_room_for_what_it_holds(open_connection):
+    """It is one item itself, and decoded at once; the forwarded request inside has all of them."""
+    listening = Listening(max_request_bytes=1 << 20)
+    listening.handlers[apis.ENVELOPE] = Served(apis.ENVELOPE, listening.asked.append)
+    message = envelope.EnvelopeRequest(bytes(LARGE_FRAME_BYTES), b"", bytes(4))
+    (first, _), (second, _) = open_connection(listening), open_connection(listening)
+    for connection in (first, second):
+        give(connection, request(apis.ENVELOPE, 0, message))
+    await turns()
+    assert [call.is_large for call in listening.asked] == [True]
+    listening.asked[0].respond(envelope.EnvelopeResponse())
+    await turns()
+    assert len(listening.asked) == 2
+    second.connection_lost(None)
+
+
+async def test_a_large_request_that_waits_for_room_when_its_connection_closes_is_dropped(open_connection):
+    listening = Listening(max_request_bytes=1 << 20)
+    (first, _), (second, _) = open_connection(listening), open_connection(listening)
+    give(first, large(10 * ITEMS_PER_TURN))
+    give(second, large(10 * ITEMS_PER_TURN))
+    await turns()
+    second.connection_lost(None)
+    first.connection_lost(None)
+    await turns()
+    assert len(listening.asked) == 1
+    assert gc.isenabled()
+
+
+async def test_collections_come_again_though_a_large_request_waits_for_long(
+    open_connection, monkeypatch: pytest.MonkeyPatch
+):
+    """Such as for a majority of the quorum: garbage may not pile up meanwhile."""
+    monkeypatch.setattr(large_room, "COLLECTIONS_OFF_SECONDS", 0)
+    listening = Listening(max_request_bytes=1 << 20)
+    connection, _ = open_connection(listening)
+    give(connection, large(10 * ITEMS_PER_TURN))
+    await turns()
+    assert len(listening.asked) == 1
+    assert gc.isenabled()
+    connection.connection_lost(None)

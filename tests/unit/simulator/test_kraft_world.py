@@ -42,7 +42,7 @@ def test_without_eligible_leader_replicas_an_acknowledged_record_is_lost():
     assert with_elr is None
 
 
-def test_a_registration_that_outlives_its_process_does_not_replace_that_of_the_next():
+def test_a_registration_that_outlives_its_process_does_not_replace_the_next_one():
     """Seed 1249: both waited at a paused controller, and the live broker sent heartbeats by a stale epoch for ever."""
     assert kraft_history_of(1249, 200).violation is None
 

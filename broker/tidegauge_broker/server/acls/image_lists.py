@@ -10,7 +10,7 @@ from tidegauge_controller.metadata.sorted_map import SortedMap, differences
 
 
 class ImageLists:
-    """See the module; several threads may use it.
+    """Keeps the lists of the newest image in an authorizer; several threads may use it.
 
     Args:
         authorizer: keeps the lists, which nothing else changes.
@@ -26,7 +26,10 @@ class ImageLists:
         if lists is self._taken:
             return
         with self._lock:
-            changes = list(differences(self._taken, lists))
-            removed = [was for _, was, _ in changes if was is not None]
-            self.authorizer.change(removed, [added for _, _, added in changes if added is not None])
+            removed: list[Binding] = []
+            added: list[Binding] = []
+            for _, was, is_now in differences(self._taken, lists):
+                removed += [] if was is None else [was]
+                added += [] if is_now is None else [is_now]
+            self.authorizer.change(removed, added)
             self._taken = lists

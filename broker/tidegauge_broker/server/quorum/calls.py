@@ -11,7 +11,7 @@ from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.wire.kafka.error_forms import AT_TOP, Form, refusal
 
-Respond = Callable[[Any], object]
+Respond = Callable[[Any], None]
 """Sends the message of a response; a response to a closed connection is dropped."""
 Refuse = Callable[[ErrorCode, str], None]
 

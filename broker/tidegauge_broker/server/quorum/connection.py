@@ -16,11 +16,12 @@ from tidegauge.host_addresses import peer_host
 from tidegauge.kafka.apis import API_VERSIONS
 from tidegauge.kafka.compiler import MalformedMessage
 from tidegauge.kafka.frames import ApiCodec, RequestHeader, UnsupportedRequest, codec_of, read_request_header
-from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
+from tidegauge.kafka.kraft.apis import ENVELOPE, KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages.api_versions import ApiVersionsResponse
 from tidegauge.kafka.records import Buffer
 from tidegauge.principal import ANONYMOUS, Principal
 from tidegauge_broker.server.quorum.calls import Call, Served
+from tidegauge_broker.server.quorum.large_room import LargeRoom
 from tidegauge_broker.server.wire.kafka.frame_reader import FrameReader
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, LARGE_FRAME_BYTES, Remaining, Turns
 
@@ -33,6 +34,7 @@ class Owner(Protocol):
     handlers: Mapping[int, Served]
     max_request_bytes: int
     turns: Turns
+    large_room: LargeRoom
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         """Return the principal of a client's DER certificate; None closes its connection."""
@@ -58,6 +60,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         self._is_writable = True
         self._is_busy = False
         self._is_reading = True
+        self._is_in_room = False
         self._task: asyncio.Task[None] | None = None
         self.peer_host = "?"
         self.principal: Principal = ANONYMOUS
@@ -85,6 +88,7 @@ class QuorumConnection(asyncio.BufferedProtocol):
         """Forget the requests in flight."""
         del exc
         self._transport = None
+        self._leave_room()
         if self._task is not None:
             self._task.cancel()
         self._owner.closed(self)
@@ -144,7 +148,8 @@ class QuorumConnection(asyncio.BufferedProtocol):
             else:
                 message = self._decoded(header, frame)
             self._waits = True
-            if isinstance(message, Remaining):
+            is_large = len(frame) > LARGE_FRAME_BYTES
+            if isinstance(message, Remaining) or (is_large and header.key == ENVELOPE):  # with what it holds
                 self._later(partial(self._handle_later, served, header, message))
             else:
                 served.handle(self._call(served, header, version, message))
@@ -168,8 +173,19 @@ class QuorumConnection(asyncio.BufferedProtocol):
         except Exception as problem:  # noqa: BLE001 - it is logged
             self._fail_request(problem)
 
-    async def _handle_later(self, served: Served, header: RequestHeader, message: Remaining[Any]) -> None:
-        served.handle(self._call(served, header, header.version, await message.run(), is_large=True))
+    async def _handle_later(self, served: Served, header: RequestHeader, message: Any) -> None:
+        await self._owner.large_room.enter()
+        self._is_in_room = True
+        if self._transport is None:
+            self._leave_room()
+        else:
+            whole = await message.run() if isinstance(message, Remaining) else message
+            served.handle(self._call(served, header, header.version, whole, is_large=True))
+
+    def _leave_room(self) -> None:
+        if self._is_in_room:
+            self._is_in_room = False
+            self._owner.large_room.leave()
 
     def _fail_request(self, problem: Exception) -> None:
         if isinstance(problem, MalformedMessage | UnsupportedRequest):
@@ -181,9 +197,13 @@ class QuorumConnection(asyncio.BufferedProtocol):
     def _call(
         self, served: Served, header: RequestHeader, version: int, message: Any, *, is_large: bool = False
     ) -> Call:
-        respond: Callable[[Any], object] = partial(self._respond, header)
-        if is_large:  # the response may be made in a thread
-            respond = partial(asyncio.get_running_loop().call_soon_threadsafe, respond)
+        loop = asyncio.get_running_loop() if is_large else None
+
+        def respond(response: Any) -> None:
+            if loop is not None:  # the response may have been made in a thread
+                loop.call_soon_threadsafe(self._respond, header, response)
+            else:
+                self._respond(header, response)
 
         def refuse(error: ErrorCode, text: str) -> None:
             respond(served.refusal(version, message, error, text))
@@ -219,7 +239,8 @@ class QuorumConnection(asyncio.BufferedProtocol):
         self._write(codec.response_frame(header.correlation_id, await body.run()))
 
     def _write(self, frame: list[Buffer]) -> None:
-        """Write a response, and continue with the next request."""
+        """Write a response, and go on with the next request."""
+        self._leave_room()
         if self._transport is not None:
             self._waits = False
             self.used_seconds = self._seconds()

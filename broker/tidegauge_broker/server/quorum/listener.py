@@ -8,8 +8,9 @@ Rules (Kafka's SocketServer and ControllerApis):
     3. A connection that is idle for ``connections.max.idle.ms`` is closed, below 0 none is. There are at most
        ``MOST_CONNECTIONS``.
     4. A large message is decoded and encoded in slices, so that other connections are served meanwhile (``turns``).
-    5. On an SSL listener a client's certificate gives its principal. Clients of listeners with SASL authenticate
-       themselves first (``sasl_connection``). All others are User:ANONYMOUS.
+       There is one large request at a time, from its message to its response (``large_room``).
+    5. A client is who its certificate says on an SSL listener, and User:ANONYMOUS on one without SASL else; those of
+       listeners with SASL authenticate themselves first (``sasl_connection``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tidegauge.listeners import Listener
 from tidegauge.principal import Principal
 from tidegauge_broker.server.quorum.calls import Served
 from tidegauge_broker.server.quorum.connection import QuorumConnection
+from tidegauge_broker.server.quorum.large_room import LargeRoom
 from tidegauge_broker.server.quorum.listener_security import OPEN, ListenerSecurity
 from tidegauge_broker.server.wire.connection_rates import ConnectionRates
 from tidegauge_broker.server.wire.connection_slots import ConnectionSlots
@@ -57,6 +59,7 @@ class QuorumListener:
         self.handlers = handlers
         self.max_request_bytes = max_request_bytes
         self.turns = Turns()
+        self.large_room = LargeRoom()
         self._at = at
         self._idle_seconds = idle_seconds
         self._connections: set[QuorumConnection] = set()

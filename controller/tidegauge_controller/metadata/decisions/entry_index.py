@@ -10,7 +10,7 @@ _Entries = dict[str, Binding]
 
 
 class EntryIndex:
-    """See the module. What a filter matches is kept, as a request may have the same one thousands of times.
+    """Finds the entries that filters match, once for each filter: a request may have the same one thousands of times.
 
     Args:
         entries: of the image, by their ids.

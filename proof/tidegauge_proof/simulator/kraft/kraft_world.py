@@ -349,7 +349,7 @@ class KRaftWorld(FollowerRounds):
         return (sender, receiver) in self.severed or (self.loss > 0 and self.dice.happens(self.loss))
 
     def _register(self, broker: SimBroker) -> None:
-        """Send a registration; that of a process which has died meanwhile, and so its connection, is not decided."""
+        """Send a registration, which is not decided if its process, and so its connection, has ended meanwhile."""
         incarnation = broker.incarnation
         request = registration.RegistrationRequest(
             broker.broker_id,

@@ -64,6 +64,7 @@ class KRaftCluster:
         clock: of the process.
         lab: opens the channels to controllers.
         as_kafka: the release that the broker passes for; empty: none.
+        forwarding_seconds: limit of one attempt to hand a client's request on to the controller.
     """
 
     def __init__(
@@ -73,7 +74,8 @@ class KRaftCluster:
         source: MetadataSource,
         clock: Clock,
         lab: NodeLab,
-        as_kafka: str = "",
+        as_kafka: str,
+        forwarding_seconds: float,
     ) -> None:
         release = release_of(as_kafka, is_kraft=True)
         self._supported = SUPPORTED if release is None else release.supported(SUPPORTED)
@@ -87,7 +89,8 @@ class KRaftCluster:
         self._previous_epoch = directories.previous_epoch()
         self._timeout_seconds = node.values.integer("controller.quorum.request.timeout.ms") / 1000
         self._heartbeats = self._channel("heartbeat")
-        self.forwarding = Forwarding(self._channel("forwarding"), str(node.node_id), self._heartbeats.versions)
+        forwarding = self._channel("forwarding", forwarding_seconds)
+        self.forwarding = Forwarding(forwarding, str(node.node_id), self._heartbeats.versions)
         self._publisher = Publisher(node.node_id, source)
         self._stores: KRaftStores
         self._member: Member
@@ -123,12 +126,15 @@ class KRaftCluster:
         except BaseException:
             await source.close()
             raise
-        return cls(node, directories, source, clock, lab, settings.text("tidegauge.as.kafka"))
+        forwarding_seconds = settings.integer("controller.socket.timeout.ms") / 1000
+        return cls(node, directories, source, clock, lab, settings.text("tidegauge.as.kafka"), forwarding_seconds)
 
-    def _channel(self, purpose: str) -> ControllerChannel:
-        """Return a channel to the controller; each purpose has its own connection."""
+    def _channel(self, purpose: str, attempt_seconds: float | None = None) -> ControllerChannel:
+        """Return a channel to the controller; each purpose has a connection of its own."""
         leader, client_id = self._source.leader_address, str(self._node.node_id)
-        return ControllerChannel(purpose, client_id, leader, self._lab.open_channel, self._timeout_seconds)
+        return ControllerChannel(
+            purpose, client_id, leader, self._lab.open_channel, attempt_seconds or self._timeout_seconds
+        )
 
     # The cluster's stores
 

@@ -18,6 +18,8 @@ from tidegauge.kafka_channel import KafkaChannel
 LOG = logging.getLogger("tidegauge.controller-client")
 RETRY_SECONDS = 0.05
 """The wait before the leader is looked up again."""
+LOOK_SECONDS = 0.25
+"""How often the leader is looked up while a request waits for its response: a paused controller sends none."""
 
 LeaderAddress = Callable[[], str | None]
 """Returns the address of the quorum's leader; None while none is known."""
@@ -33,7 +35,8 @@ class ControllerChannel:
         client_id: goes with each request.
         leader: returns the controller's address.
         open_channel: makes the channel to it.
-        attempt_seconds: limit of one attempt; after it the request is sent again, to the leader of then.
+        attempt_seconds: limit of one attempt; the request is sent again after it, to whoever leads then. One that is
+            shorter than the controller needs for a large request would send it again for nothing.
     """
 
     def __init__(
@@ -91,7 +94,23 @@ class ControllerChannel:
             self.close()
         if self._channel is None:
             self._channel = self._open(address, self._client_id)
-        return await self._channel.request(key, message, self._attempt_seconds, at_least=at_least)
+        request = self._channel.request(key, message, self._attempt_seconds, at_least=at_least)
+        return await self._while_it_leads(address, asyncio.ensure_future(request))
+
+    async def _while_it_leads(self, address: str, response: asyncio.Future[Any]) -> Any:
+        """Return the response of a node, unless another one comes to lead first.
+
+        Raises:
+            TidegaugeError: NETWORK_EXCEPTION, another one leads.
+        """
+        try:
+            while not (await asyncio.wait({response}, timeout=LOOK_SECONDS))[0]:
+                if self._leader() not in {None, address}:
+                    self.close()
+                    raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the controller changed before it responded")
+            return response.result()
+        finally:
+            response.cancel()
 
     def _log(self, why: str) -> None:
         if why != self._logged:

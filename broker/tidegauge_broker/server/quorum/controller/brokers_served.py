@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import (
     allocate_producer_ids,
@@ -71,19 +70,20 @@ def _register(controller: QuorumController, call: Call) -> WriteEvent:
     )
 
     def decide(active: ActiveController, now_ms: int) -> Decision[int]:
-        if not call.is_open():
-            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "The broker has closed its connection")
         version = controller.kraft_version
         return registration.register_broker(active.view, active.heartbeats, request, version, now_ms)
 
     def done(epoch: int) -> None:
         call.respond(broker_registration.BrokerRegistrationResponse(broker_epoch=epoch))
 
-    return WriteEvent("registerBroker", decide, done, call.refuse, partitions=None)
+    return WriteEvent("registerBroker", decide, done, call.refuse, partitions=None, is_wanted=call.is_open)
 
 
 def _heartbeats(controller: QuorumController, timeout_ms: int) -> Callable[[Call], None]:
-    """Return a handler that notes a contact at once: a heartbeat that waits must not let its broker's session end."""
+    """Return the handler of heartbeats.
+
+    It notes a contact at once: a heartbeat that waits for its turn must not let its broker's session end.
+    """
     handle = prepared(controller, partial(_heartbeat, controller, timeout_ms))
 
     def note_and_handle(call: Call) -> None:

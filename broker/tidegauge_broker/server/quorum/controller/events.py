@@ -32,6 +32,7 @@ class WriteEvent:
         deadline_ms: when the event is no longer decided; None: always.
         expired: what an event that came too late still does; its error is sent all the same.
         partitions: how many partitions it decides about at most; None: maybe about all that there are.
+        is_wanted: whether its client still waits for the response, as far as it matters: if not, it is not decided.
         is_large: whether its request is; then it is decided in a thread, and ``done`` and ``failed`` run in one.
     """
 
@@ -43,4 +44,5 @@ class WriteEvent:
     deadline_ms: int | None = None
     expired: Callable[[ActiveController], None] = _nothing
     partitions: int | None = 0
+    is_wanted: Callable[[], bool] = lambda: True
     is_large: bool = False

@@ -2,7 +2,8 @@
 
 A request may name 99,000 items. To make values of them, to decide and to make the response takes seconds, during which
 heartbeats must get through. So its handler prepares the event in a thread; the queue decides it in one, and its
-response is made in one (``QuorumController``).
+response is made in one (``QuorumController``). It is dropped as soon as its client has closed the connection: a broker
+that has waited too long sends it again.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ LOG = logging.getLogger("tidegauge.controller")
 Prepare = Callable[[Call], WriteEvent | None]
 """Makes the event that a request asks for; None: the request has its response already.
 
-It changes nothing but what has a lock, for it may run in a thread.
+It may run in a thread, so it changes nothing without a lock.
 """
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."
 _TASKS: set[asyncio.Task[None]] = set()
 
 
 def prepared(controller: QuorumController, prepare: Prepare) -> Callable[[Call], None]:
-    """Return a handler that has requests prepared, large ones in a thread, and writes their events."""
+    """Return a handler that writes the events of requests.
+
+    Args:
+        controller: takes the events.
+        prepare: makes the event of a request; of a large one in a thread.
+    """
 
     def handle(call: Call) -> None:
         if call.is_large:
@@ -43,10 +49,10 @@ def prepared(controller: QuorumController, prepare: Prepare) -> Callable[[Call],
 async def _handle_large(controller: QuorumController, prepare: Prepare, call: Call) -> None:
     try:
         async with controller.one_large_at_a_time:
-            event = await asyncio.to_thread(prepare, call)
+            event = await asyncio.to_thread(prepare, call) if call.is_open() else None
     except Exception:
         LOG.exception("A large request of /%s meets a defect", call.host)
         call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
         return
     if event is not None:
-        controller.write(replace(event, is_large=True))
+        controller.write(replace(event, is_wanted=call.is_open, is_large=True))

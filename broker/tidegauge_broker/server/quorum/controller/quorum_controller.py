@@ -11,7 +11,7 @@ Rules (``QuorumController``):
     5. An event that is refused, or that meets a defect, costs itself alone: nothing was proposed yet. A node whose log
        refuses the records of a decision gives its leadership up.
     6. What would hold the event loop up is done in a thread, while the queue waits for it: decisions about many
-       partitions, and those of large requests. Nothing else changes memory meanwhile; contacts of brokers that arrive
+       partitions, and about large requests. Nothing else changes memory meanwhile; contacts of brokers that arrive
        then are noted after it. The response to a large request is made in a thread, too, one at a time.
 """
 
@@ -42,6 +42,7 @@ LOG = logging.getLogger("tidegauge.controller")
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."
 _SHUTTING_DOWN = "The controller is shutting down."
 _TIMED_OUT = "The request waited in the controller's queue for longer than its timeout."
+_CLOSED = "The client has closed its connection."
 _THREAD_FROM = 1_000
 """Number of partitions that are decided about in a thread, and of records that are tried and encoded there."""
 
@@ -292,6 +293,8 @@ class QuorumController:
         if event.deadline_ms is not None and now_ms > event.deadline_ms:
             event.expired(active)
             raise TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, _TIMED_OUT)
+        if not event.is_wanted():
+            raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, _CLOSED)
         if not event.is_large and not _is_large(active.image, event.partitions):
             return event.decide(active, now_ms)
         self._late_contacts = []

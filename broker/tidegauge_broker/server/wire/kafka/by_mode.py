@@ -8,6 +8,7 @@ Source: ``ApiVersionManager``, ``ForwardingManagerImpl``, ``KafkaApis.forwardToC
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -162,7 +163,7 @@ async def _forward(forwarding: Forwarding, api: ServedApi, request: Any, context
     except TidegaugeError as problem:
         if problem.code is ErrorCode.UNSUPPORTED_VERSION:
             raise CloseConnection(f"the controller does not serve {api.name} v{header.version}") from None
-        return api.refusal(header.version, request, problem.code, problem.message)
+        return await asyncio.to_thread(api.refusal, header.version, request, problem.code, problem.message)
     _, body_at, _ = codec.read_response_header(response)
     return await run_in_turns(codec.decode_in_slices(response, body_at, ITEMS_PER_TURN, response=True))
 
