@@ -146,8 +146,8 @@ def _heal(actor: Actor) -> None:
 
 
 def _is_patient(config: QuorumConfig) -> bool:
-    """Return whether the timeouts are longer than messages and disks take where nothing fails."""
-    return config.election_timeout_ms >= 100 and config.fetch_timeout_ms >= 500
+    """Return whether the timeouts are longer than messages, disks and waiting fetches take where nothing fails."""
+    return config.election_timeout_ms >= 100 and min(config.fetch_timeout_ms, config.request_timeout_ms) >= 500
 
 
 def _electable(world: QuorumWorld) -> list[int]:
