@@ -114,14 +114,14 @@ SMALL_SEGMENTS = Cause(
 
 
 def complaints(quorum: Quorum, acts: Acts) -> str:
-    """What Kafka's controllers complain of, and no act explains."""
+    """Return the complaints of Kafka's controllers that no act explains."""
     found = [one for node in quorum.nodes for one in node.complaints_of_kafka()]
     ports = {str(node.port): str(node.id) for node in quorum.nodes}
     return "\n".join(map(str, unexpected(found, [*CAUSES, SMALL_SEGMENTS], acts.all, ports)))
 
 
 def snapshots_of(node: QuorumNode) -> dict[str, bytes]:
-    """The snapshots that a node has besides that of its format."""
+    """The snapshots that a node has besides the one of its format."""
     found: dict[str, bytes] = {}
     for path in node.metadata_directory.glob("*.checkpoint"):
         with contextlib.suppress(FileNotFoundError):  # a node deletes old ones

@@ -112,7 +112,7 @@ def _match_logs(world: QuorumWorld) -> None:
 def _heal(actor: Actor) -> None:
     """End the faults; a leader must be elected and commit a proposal, unless no voter can win any more (Q14).
 
-    Where the timers allow it, nodes that run go on as they are: a restart forgets whom a node has heard.
+    Nodes that run are not restarted if their timers allow it: a restart forgets whom a node has heard.
     """
     world = actor.world
     world.faults.partitioned.clear()
@@ -146,7 +146,7 @@ def _heal(actor: Actor) -> None:
 
 
 def _is_patient(config: QuorumConfig) -> bool:
-    """Return whether the timeouts are longer than messages, disks and waiting fetches take where nothing fails."""
+    """Whether the timeouts are longer than messages, disks and waiting fetches take."""
     return config.election_timeout_ms >= 100 and min(config.fetch_timeout_ms, config.request_timeout_ms) >= 500
 
 
