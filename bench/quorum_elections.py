@@ -66,7 +66,7 @@ def election(quorum: Quorum) -> Election:
 async def _next_leader(addresses: Sequence[str], epoch: int, kill: Callable[[], None]) -> Election:
     channels = [KafkaChannel(address, "bench", protocol=KRAFT_PROTOCOL) for address in addresses]
     try:
-        for channel in channels:  # connections stand before the clock runs
+        for channel in channels:  # connections are open before the clock runs
             await _described(channel)
         began, led = time.perf_counter(), 0.0
         kill()
@@ -86,7 +86,7 @@ async def _next_leader(addresses: Sequence[str], epoch: int, kill: Callable[[], 
 
 
 async def _described(channel: KafkaChannel) -> describe_quorum.ResponsePartitionData | None:
-    """Return what a controller says of the quorum; None if it does not lead."""
+    """Describe the quorum by a controller; None if it does not lead."""
     topics = [describe_quorum.TopicData(METADATA_TOPIC, [describe_quorum.PartitionData(0)])]
     try:
         found = await channel.request(apis.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest(topics), 5.0)
@@ -99,7 +99,7 @@ async def _described(channel: KafkaChannel) -> describe_quorum.ResponsePartition
 
 
 def idle_cpu(quorums: Sequence[Quorum], seconds: float) -> list[float]:
-    """Return the CPU time that each quorum uses in a second at rest, over the same seconds, in ms."""
+    """Measure the CPU time of each quorum at rest, over the same seconds; in ms a second."""
     pids = [[node.pid for node in quorum.nodes] for quorum in quorums]
     before = [cpu_seconds(one) for one in pids]
     time.sleep(seconds)

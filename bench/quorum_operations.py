@@ -152,7 +152,7 @@ async def _all(
 
 
 def alone(side: Side, prefix: str, count: int) -> float:
-    """Return how long one connection waits for a created topic, in ms, on average; the topics are deleted."""
+    """Measure how long one connection waits for a created topic, in ms, on average; the topics are deleted."""
     leader = side.quorum.node(side.quorum.wait_equal().leader_id)
     names = [f"{prefix}-alone-{number}" for number in range(count)]
     began = time.perf_counter()

@@ -17,7 +17,7 @@ def handle_vote(core: Core, event: RequestReceived, request: VoteRequest) -> Non
     that hears its leader: with Kafka either raises the epoch, so one stray request can end a healthy leader's term. A
     replica with a higher epoch is still heard: it responds FENCED_LEADER_EPOCH to the leader's BeginQuorumEpoch.
 
-    A node that is no voter in its own log hears its leader until its fetch timeout, too. Kafka refuses pre-votes
+    A node that is no voter in its own log hears its leader until its fetch timeout, too. Kafka's refuses pre-votes
     for as long as it knows no other leader (FollowerState.canGrantVote), though a voter set that it has not fetched yet
     may need its vote (KIP-853): no leader could be elected before it restarts or the old one returns.
     """
@@ -60,7 +60,7 @@ def voter_key_error(core: Core, voter: ReplicaKey | None) -> ErrorCode:
 
 
 def _hears_leader(core: Core) -> bool:
-    """Return whether the node leads, or has fetched from its leader within the fetch timeout."""
+    """Whether the node leads, or has fetched from its leader within the fetch timeout."""
     state = core.state
     if isinstance(state, Follower):
         return state.has_fetched and core.now_ms < state.fetch_deadline_ms

@@ -154,8 +154,7 @@ class LocalCluster:
             Names of the processes that were started.
 
         Raises:
-            TidegaugeError: a port is busy, something is missing, or a process ended; or an interrupted restore can't be
-                finished.
+            TidegaugeError: a port or directory is another's, something is missing, a process ended, a restore fails.
             TimeLimitError: it is not ready in time.
         """
         with self._alone():

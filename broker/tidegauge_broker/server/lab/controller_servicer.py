@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -123,14 +123,14 @@ class ControllerLabServicer(lab_service_pb2_grpc.LabServiceServicer):
     ) -> lab_pb2.ExpireSessionResponse:
         """Refuse: only brokers register with the controllers."""
         del request
-        return await self._lacks("membership that could end: brokers have one, by their heartbeats", context)
+        await self._refuse("membership that could end: brokers have one, by their heartbeats", context)
 
     async def SyncLog(self, request: lab_pb2.SyncLogRequest, context: Context) -> lab_pb2.SyncLogResponse:
         """Refuse: a controller flushes its log before it counts a record or fetches on."""
         del request
-        return await self._lacks(f"log that waits to be flushed: it flushes {METADATA} by itself", context)
+        await self._refuse(f"log that waits to be flushed: it flushes {METADATA} by itself", context)
 
-    async def _lacks(self, what: str, context: Context) -> Any:
+    async def _refuse(self, what: str, context: Context) -> NoReturn:
         await context.abort(
             grpc.StatusCode.FAILED_PRECONDITION, f"controller {self._node_id} has no {what}; name a broker"
         )

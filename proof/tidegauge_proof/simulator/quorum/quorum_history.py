@@ -110,17 +110,25 @@ def _match_logs(world: QuorumWorld) -> None:
 
 
 def _heal(actor: Actor) -> None:
-    """End the faults; a leader must be elected and commit a proposal, unless no voter can win any more (Q14)."""
+    """End the faults; a leader must be elected and commit a proposal, unless no voter can win any more (Q14).
+
+    Nodes that run are not restarted if their timers allow it: a restart forgets whom a node has heard.
+    """
     world = actor.world
     world.faults.partitioned.clear()
     world.faults.loss = world.faults.repeat = 0.0
     world.faults.longest_delay_ms, world.faults.longest_write_ms = 1, 0
     for node_id, node in world.nodes.items():
+        if _is_patient(node.config):
+            world.resume(node_id)
+            continue
         if node.raft is not None:
             world.die(node_id, loses_power=False)
         node.config = _patient(node.config)
-        world.start(node_id)
     for _ in range(_REST_ROUNDS):
+        for node_id, node in world.nodes.items():
+            if node.raft is None:
+                world.start(node_id)
         world.run(_REST_MS)
         _match_logs(world)
         leaders = world.leaders()
@@ -135,6 +143,11 @@ def _heal(actor: Actor) -> None:
     if _electable(world):
         states = {node_id: str(node.raft and node.raft.state) for node_id, node in world.nodes.items()}
         raise Violation("Q14", f"no leader commits a proposal after the faults: {states}")
+
+
+def _is_patient(config: QuorumConfig) -> bool:
+    """Whether the timeouts are longer than messages, disks and waiting fetches take."""
+    return config.election_timeout_ms >= 100 and min(config.fetch_timeout_ms, config.request_timeout_ms) >= 500
 
 
 def _electable(world: QuorumWorld) -> list[int]:
