@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # it names no exports
 from tests.clients.runs import Child
-from tests.integration.conftest import MakeCluster, free_base_port
+from tests.integration.conftest import MakeCluster, free_base_port, free_quorum_port
 from tests.integration.failing_brokers import FailingBrokers
 from tests.waiting import until
 
@@ -148,7 +148,7 @@ class Operated:
 def operated(request: pytest.FixtureRequest, make_cluster: MakeCluster, tmp_path: Path) -> Iterator[Operated]:
     wanted: dict[str, Any] = {"brokers": 3, "settings": {"metrics.listener": f"+{OFFSET}"}}
     if request.param == "kraft":
-        quorum = WantedQuorum(controllers=3, port=free_base_port(OFFSET + 3))
+        quorum = WantedQuorum(controllers=3, port=free_quorum_port(OFFSET + 3))
         wanted |= {"mode": "kraft", "quorum": quorum, "zookeeper": None}
     made = Operated(make_cluster(base_port=free_base_port(OFFSET + 3), **wanted), tmp_path)
     yield made
