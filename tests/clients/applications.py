@@ -19,6 +19,9 @@ from tidegauge.java import java_program
 # tests.clients.programs has provided this neighbour.
 import jars as _jars  # isort: skip
 
+SPRING_KAFKA: str = _jars.SPRING_KAFKA
+FLINK: str = _jars.FLINK
+FLINK_CONNECTOR: str = _jars.FLINK_CONNECTOR
 OPEN = ("--add-opens", "java.base/java.util=ALL-UNNAMED", "--add-opens", "java.base/java.lang=ALL-UNNAMED")
 """Packages that Flink looks into."""
 PYTHON_PACKAGES = {"quixstreams": "3.28.1", "faust-streaming": "0.15.3", "faststream[kafka]": "0.7.8"}
@@ -59,13 +62,13 @@ def streams(version: str) -> Application:
 def spring() -> Application:
     """Return Spring for Apache Kafka, with transactions and retry topics."""
     command = _java(_jars.spring_jars(), "SpringCopier")
-    return Application("Java: Spring for Apache Kafka", _jars.SPRING_KAFKA, command, retries=True)
+    return Application("Java: Spring for Apache Kafka", SPRING_KAFKA, command, retries=True)
 
 
 def flink() -> Application:
     """Return Flink's Kafka connector in a cluster within its process."""
     command = _java(_jars.flink_jars(), "FlinkCopier", "-Xmx700m", *OPEN)
-    return Application("Java: Flink's Kafka connector", f"{_jars.FLINK_CONNECTOR} (Flink {_jars.FLINK})", command)
+    return Application("Java: Flink's Kafka connector", f"{FLINK_CONNECTOR} (Flink {FLINK})", command)
 
 
 def quix() -> Application:

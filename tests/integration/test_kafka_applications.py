@@ -21,6 +21,8 @@ from tests.waiting import until
 from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+MOST_STARTS = 30
+"""A process that ends more often than that does not work at all."""
 
 
 @pytest.fixture(params=APPLICATIONS)
@@ -84,6 +86,7 @@ class Copying:
         """Return what has come to a topic so far; an instance that has ended is started again."""
         for instance, child in self._children.items():
             if child.has_ended():
+                assert self._started < MOST_STARTS, f"it ends again and again: {child.errors()}"
                 self.start(instance)
         return self._readers[topic].lines()
 
