@@ -211,6 +211,7 @@ def node_client(name: str) -> Program:
         produce=[*command, "produce", "{servers}", "{topic}"],
         consume=(),
         consume_group=[*command, "consume", "{servers}", "{topic}", "{count}", "{group}"],
+        is_idempotent=name != "platformatic",  # its program makes another producer after a standstill
         environment={"NODE_PATH": str(node_modules(name))},
     )
 
