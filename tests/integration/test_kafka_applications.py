@@ -75,7 +75,7 @@ class Copying:
         self.source, self.sink, self.group = f"{name}-in", f"{name}-out", f"{name}-group"
         self._application, self._directory = application, directory
         self._children: dict[int, Child] = {}
-        self._started = 0
+        self._started, self._ended = 0, ""
         self.written: list[str] = []
         written = [self.sink, *([f"{self.sink}-retried"] if application.retries else [])]
         self.brokers = FailingBrokers(cluster, [self.source, *written])
@@ -103,7 +103,8 @@ class Copying:
         """Return what has come to a topic so far; an instance that has ended is started again."""
         for instance, child in self._children.items():
             if child.has_ended():
-                assert self._started < MOST_STARTS, f"it ends again and again: {child.errors()}"
+                self._ended = child.errors()
+                assert self._started < MOST_STARTS, f"it ends again and again: {self._ended}"
                 self.start(instance)
         return self._readers[topic].lines()
 
@@ -125,7 +126,7 @@ class Copying:
         try:
             until(is_copied, LIMIT_SECONDS)
         except AssertionError as late:
-            errors = "\n".join(child.errors() for child in self._children.values())
+            errors = "\n".join([*(child.errors() for child in self._children.values()), "ended:", self._ended])
             raise AssertionError(f"{len(set(self.values()))} of {len(self.written)} copied; {late}\n{errors}") from None
 
     def close(self) -> None:

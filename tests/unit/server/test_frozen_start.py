@@ -18,7 +18,12 @@ from tidegauge_broker.server.quorum import verb as controller_verb
 
 LOADED = 50_000
 """A node's modules have more objects than that."""
-BROKER = {"broker.id": "0", "listeners": "GRPC://127.0.0.1:29998", "zookeeper.connect": "127.0.0.1:1", "log.dirs": "{at}"}
+BROKER = {
+    "broker.id": "0",
+    "listeners": "GRPC://127.0.0.1:29998",
+    "zookeeper.connect": "127.0.0.1:1",
+    "log.dirs": "{at}",
+}
 CONTROLLER = {
     "process.roles": "controller",
     "node.id": "1",
