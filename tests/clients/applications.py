@@ -1,4 +1,4 @@
-"""Frameworks that copy a topic, as child processes: what tests/integration/test_kafka_applications.py tries.
+"""Frameworks that copy a topic, as child processes; tests/integration/test_kafka_applications.py tries them.
 
 Each program is called with SERVERS SOURCE SINK GROUP DIRECTORY and works until SIGTERM. What it needs is fetched once
 into the directory of bench/fetched.py; where that can't be had, ``Unavailable`` says what is missing.
@@ -74,7 +74,7 @@ def flink() -> Application:
 
 
 def quix() -> Application:
-    """Return Quix Streams, exactly once, with a store; its client is librdkafka, which may hang (its issue 5511)."""
+    """Return Quix Streams, exactly once, with a store; librdkafka, its client, may hang (docs/clients.md)."""
     made = _python("quixstreams", "quix_copier", "Python: Quix Streams", has_state=True)
     return replace(made, may_hang=True)
 

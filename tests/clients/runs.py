@@ -84,6 +84,7 @@ class Child:
         """SIGABRT: a Python that runs with ``-X faulthandler`` says where it stands."""
         self._process.send_signal(signal.SIGABRT)
         self._process.wait(LIMIT_SECONDS)
+        self.kill()
 
     def kill(self) -> None:
         self._process.kill()

@@ -103,6 +103,7 @@ class Copying:
         """Return what has come to a topic so far; an instance that has ended is started again."""
         for instance, child in self._children.items():
             if child.has_ended():
+                child.kill()  # closes its stdin
                 self._ended = child.errors()
                 assert self._started < MOST_STARTS, f"it ends again and again: {self._ended}"
                 self.start(instance)
