@@ -2,8 +2,8 @@
 
 A full collection looks at every object of the process: some 25 ms for what is imported alone, 125 ms with 3,000
 partitions, while they are made, again and again. The modules that a node has loaded when it begins to run are never
-garbage and are frozen then (``gc.freeze``; a launcher does so before it forks). A broker's partitions, logs and metadata
-are no garbage either, so they are frozen as they come to be: a collection looks at what is newer.
+garbage and are frozen then (``gc.freeze``; a launcher does so before it forks). A broker's partitions, logs and
+metadata are no garbage either, so they are frozen as they come to be: a collection looks at what is newer.
 What is frozen and becomes garbage later in a cycle of references is never freed. So garbage is collected first, a
 freeze comes only when the broker hosts ``PARTITIONS_PER_FREEZE`` more than ever before, and a deleted partition leaves
 no cycle.
