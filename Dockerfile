@@ -1,4 +1,5 @@
-# Tidegauge's images. Targets: broker (also the command line), zookeeper, cluster (all in one container), spark.
+# Tidegauge's images. Targets: broker (also the command line), zookeeper, cluster (all in one container), cluster-kraft (the
+# same in KRaft mode, without Java), spark.
 # Any Debian-like image with Python 3.11 or newer (pip, venv) and bash will do as BASE_IMAGE.
 # Packages are those of docker/locked, by their hashes; the base image is a tag, so that it has its security updates: give
 # BASE_IMAGE=python@sha256:... where it must be one and the same.
@@ -89,6 +90,33 @@ EXPOSE 9092 9093 9094 19079
 HEALTHCHECK --interval=2s --timeout=10s --retries=30 CMD ["python3", "-c", \
     "import json, os, urllib.request as u; t = os.environ.get('TIDEGAUGE_CONTROL_TOKEN', ''); r = u.Request('http://127.0.0.1:19079/v1/cluster', headers={'Authorization': 'Bearer ' + t}); assert json.load(u.urlopen(r, timeout=8))['ready']"]
 ENTRYPOINT ["tidegauge", "up", "--dir", "/var/lib/tidegauge/cluster", "--control", "0.0.0.0:19079", "--kafka-host", "0.0.0.0"]
+
+# Python without a distribution around it, with the packages and their bytecode: no user could write that at a start.
+FROM ${BASE_IMAGE} AS kraft-root
+COPY docker/python_root.sh docker/locked/broker.txt /tmp/
+RUN apt-get update -qq && sh /tmp/python_root.sh /image && rm -rf /var/lib/apt/lists/* \
+    && pip install --no-cache-dir --quiet --no-compile --require-hashes --requirement /tmp/broker.txt \
+        --target /image/usr/lib/python3/dist-packages
+COPY --from=wheel /wheels /tmp/wheels
+RUN pip install --no-cache-dir --quiet --no-compile --no-deps --target /image/usr/lib/python3/dist-packages /tmp/wheels/*.whl \
+    && rm -rf /image/usr/lib/python3/dist-packages/bin \
+    && chroot /image /usr/bin/python3 -m compileall -q /usr/lib/python3 /usr/lib/python3.11
+
+# A whole cluster in KRaft mode in one container, without Java, steered likewise.
+FROM scratch AS cluster-kraft
+LABEL org.opencontainers.image.title="tidegauge-cluster-kraft" \
+      org.opencontainers.image.description="Tidegauge in KRaft mode: three controllers, three brokers and the control interface" \
+      org.opencontainers.image.licenses="Apache-2.0 AND PSF-2.0"
+COPY --from=kraft-root /image /
+COPY --from=kraft-root --chown=1000:1000 /image/var/lib/tidegauge /var/lib/tidegauge
+USER 1000:1000
+WORKDIR /var/lib/tidegauge
+VOLUME /var/lib/tidegauge
+EXPOSE 9092 9093 9094 19079
+HEALTHCHECK --interval=2s --timeout=10s --retries=30 CMD ["python3", "-c", \
+    "import json, os, urllib.request as u; t = os.environ.get('TIDEGAUGE_CONTROL_TOKEN', ''); r = u.Request('http://127.0.0.1:19079/v1/cluster', headers={'Authorization': 'Bearer ' + t}); assert json.load(u.urlopen(r, timeout=8))['ready']"]
+ENTRYPOINT ["python3", "-c", "from tidegauge_client.cli.main import main; main()", "up", "--kraft", "--dir", "/var/lib/tidegauge/cluster", \
+    "--control", "0.0.0.0:19079", "--kafka-host", "0.0.0.0"]
 
 # PySpark and the rest, in an environment that can be taken without the archive.
 FROM pyspark AS spark-environment

@@ -255,16 +255,18 @@ run_tests() {
         -o addopts="--import-mode=importlib --strict-markers -ra" "$@" || code=$? # with a cache, which our settings leave out
     return "$code"
 }
-# test_cluster WORDS...: builds the image of a whole cluster and tries it.
+# test_cluster WORDS...: builds the images of a whole cluster, one for each mode, and tries them.
 test_cluster() {
-    local tried
-    for tried in once "once more"; do
-        report "building tidegauge-cluster from $BASE_IMAGE ($tried)"
-        within docker build --build-arg BASE_IMAGE="$BASE_IMAGE" --target cluster --tag tidegauge-cluster . \
-            > "$work/build.log" 2>&1 && break
-        [ "$tried" = once ] || { tail -n 40 "$work/build.log" >&2; report "the image can't be built"; exit 1; }
+    local target tried
+    for target in cluster cluster-kraft; do
+        for tried in once "once more"; do
+            report "building tidegauge-$target from $BASE_IMAGE ($tried)"
+            within docker build --build-arg BASE_IMAGE="$BASE_IMAGE" --target "$target" --tag "tidegauge-$target" . \
+                > "$work/build.log" 2>&1 && break
+            [ "$tried" = once ] || { tail -n 40 "$work/build.log" >&2; report "the image can't be built"; exit 1; }
+        done
     done
-    TIDEGAUGE_CLUSTER_IMAGE=tidegauge-cluster .venv/bin/python -m pytest tests/containers "$@"
+    TIDEGAUGE_CLUSTER_IMAGES="tidegauge-cluster tidegauge-cluster-kraft" .venv/bin/python -m pytest tests/containers "$@"
 }
 time_for() { [ $((limit_seconds - SECONDS)) -ge "$1" ]; }
 

@@ -1,4 +1,4 @@
-"""Frameworks that copy a topic, as child processes: what tests/integration/test_kafka_applications.py tries.
+"""Frameworks that copy a topic, as child processes; tests/integration/test_kafka_applications.py tries them.
 
 Each program is called with SERVERS SOURCE SINK GROUP DIRECTORY and works until SIGTERM. What it needs is fetched once
 into the directory of bench/fetched.py; where that can't be had, ``Unavailable`` says what is missing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.clients.programs import HERE, JVM, fetched_into, run
@@ -19,6 +19,9 @@ from tidegauge.java import java_program
 # tests.clients.programs has provided this neighbour.
 import jars as _jars  # isort: skip
 
+SPRING_KAFKA: str = _jars.SPRING_KAFKA
+FLINK: str = _jars.FLINK
+FLINK_CONNECTOR: str = _jars.FLINK_CONNECTOR
 OPEN = ("--add-opens", "java.base/java.util=ALL-UNNAMED", "--add-opens", "java.base/java.lang=ALL-UNNAMED")
 """Packages that Flink looks into."""
 PYTHON_PACKAGES = {"quixstreams": "3.28.1", "faust-streaming": "0.15.3", "faststream[kafka]": "0.7.8"}
@@ -37,6 +40,7 @@ class Application:
         is_exactly_once: whether it promises that; else a record may be copied again.
         has_state: whether it writes "number value", the number from a store of its own.
         instances: how many processes share the work.
+        may_hang: whether it is known to stand still for ever when a coordinator dies, by a defect of its client.
         retries: whether it writes what it refused once to the topic SINK-retried.
     """
 
@@ -48,6 +52,7 @@ class Application:
     has_state: bool = False
     instances: int = 1
     retries: bool = False
+    may_hang: bool = False
 
 
 def streams(version: str) -> Application:
@@ -59,18 +64,19 @@ def streams(version: str) -> Application:
 def spring() -> Application:
     """Return Spring for Apache Kafka, with transactions and retry topics."""
     command = _java(_jars.spring_jars(), "SpringCopier")
-    return Application("Java: Spring for Apache Kafka", _jars.SPRING_KAFKA, command, retries=True)
+    return Application("Java: Spring for Apache Kafka", SPRING_KAFKA, command, retries=True)
 
 
 def flink() -> Application:
     """Return Flink's Kafka connector in a cluster within its process."""
     command = _java(_jars.flink_jars(), "FlinkCopier", "-Xmx700m", *OPEN)
-    return Application("Java: Flink's Kafka connector", f"{_jars.FLINK_CONNECTOR} (Flink {_jars.FLINK})", command)
+    return Application("Java: Flink's Kafka connector", f"{FLINK_CONNECTOR} (Flink {FLINK})", command)
 
 
 def quix() -> Application:
-    """Return Quix Streams, exactly once, with a store."""
-    return _python("quixstreams", "quix_copier", "Python: Quix Streams", has_state=True)
+    """Return Quix Streams, exactly once, with a store; librdkafka, its client, may hang (docs/clients.md)."""
+    made = _python("quixstreams", "quix_copier", "Python: Quix Streams", has_state=True)
+    return replace(made, may_hang=True)
 
 
 def faust() -> Application:
@@ -114,7 +120,7 @@ def _python(
     return Application(
         client,
         PYTHON_PACKAGES[package],
-        [sys.executable, str(HERE / "python" / f"{program}.py"), *WORDS],
+        [sys.executable, "-X", "faulthandler", str(HERE / "python" / f"{program}.py"), *WORDS],
         {"PYTHONPATH": str(packages)},
         is_exactly_once,
         has_state,

@@ -211,6 +211,7 @@ def node_client(name: str) -> Program:
         produce=[*command, "produce", "{servers}", "{topic}"],
         consume=(),
         consume_group=[*command, "consume", "{servers}", "{topic}", "{count}", "{group}"],
+        is_idempotent=name != "platformatic",  # its program makes another producer after a standstill
         environment={"NODE_PATH": str(node_modules(name))},
     )
 
@@ -381,9 +382,12 @@ def which(name: str) -> str:
 def run(command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None) -> None:
     """Run a command that fetches or builds; Unavailable with its last line where it fails."""
     variables = PLAIN | dict(environment or {})
-    done: Any = subprocess.run(
-        command, cwd=directory, env=variables, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
-    )
+    try:
+        done: Any = subprocess.run(
+            command, cwd=directory, env=variables, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{Path(command[0]).name} {command[1]} did not end in {FETCH_SECONDS} s") from None
     if done.returncode != 0:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         raise Unavailable(f"{Path(command[0]).name} {command[1]} failed: {lines[-1] if lines else done.returncode}")

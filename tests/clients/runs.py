@@ -80,6 +80,12 @@ class Child:
         """SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
+    def abort(self) -> None:
+        """SIGABRT: a Python that runs with ``-X faulthandler`` says where it stands."""
+        self._process.send_signal(signal.SIGABRT)
+        self._process.wait(LIMIT_SECONDS)
+        self.kill()
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

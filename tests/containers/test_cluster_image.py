@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from steering import Control
-from tests.containers.conftest import IMAGE
+from tests.containers.conftest import IMAGES
 from tests.containers.failover import lives_through_a_killed_leader
 from tests.containers.recipes import RECIPES
 from tests.waiting import until
@@ -29,11 +29,11 @@ def docker(*words: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def container() -> Iterator[str]:
-    """A container whose ports the engine has chosen."""
+@pytest.fixture(params=IMAGES)
+def container(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A container of each image, whose ports the engine has chosen."""
     ports = [word for port in (*KAFKA, CONTROL) for word in ("--publish", f"127.0.0.1::{port}")]
-    name = docker("run", "--detach", *ports, IMAGE)
+    name = docker("run", "--detach", *ports, request.param)
     try:
         yield name
     finally:

@@ -35,6 +35,7 @@ from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.ports import Reservations, is_free, shared_directory
 from tidegauge_lab.local.processes import ProcessState, living_children
 from tidegauge_lab.local.topology import topology_of
+from tidegauge_lab.local.topology.kraft_plan import LAB_PORTS_ABOVE
 from tidegauge_lab.local.waiting import holds_within
 from tidegauge_lab.local.wanted import WantedQuorum
 from tidegauge_lab.switches import Switches
@@ -84,6 +85,18 @@ def free_base_port(count: int = 8) -> int:
         if _locked(base) and all(map(is_free, ports)) and Reservations().owned().isdisjoint(ports):
             return base
     raise AssertionError("no sixteen ports in a row are free")
+
+
+def free_quorum_port(count: int = 8) -> int:
+    """Return the first of some free ports in a row for a quorum's controllers, given to no other caller likewise.
+
+    Their labs listen 10,000 above, which must be below the range of outgoing connections, too: a controller that was
+    killed would find its lab's port taken. Ports 12,100 to 18,999 are away from those of a user's cluster.
+    """
+    while True:
+        first = free_base_port(count) - LAB_PORTS_ABOVE
+        if first in range(12_100, 19_000) and all(map(is_free, range(first, first + count))):
+            return first
 
 
 def _locked(base: int) -> bool:
@@ -214,7 +227,7 @@ def _module_kraft_cluster(
         base_port=free_base_port(),
         settings={"auto.leader.rebalance.enable": "false"},
         mode="kraft",
-        quorum=WantedQuorum(controllers=3, port=free_base_port()),
+        quorum=WantedQuorum(controllers=3, port=free_quorum_port()),
     )
     made.up(LIMIT_SECONDS)
     yield made

@@ -71,6 +71,7 @@ class FailingBrokers:
         return set()
 
     def close(self) -> None:
+        del self._producer  # it would look for the brokers for ever
         self._admin.stop()
 
 

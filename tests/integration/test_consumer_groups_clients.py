@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # it names no exports
 from tests.clients.programs import KAFKA_4, PLAIN, Unavailable, kafka_jars, tool
 from tests.clients.runs import Child
+from tests.integration.conftest import free_quorum_port
 from tests.integration.copiers import JVM
 from tests.kafka_requests import ask
 from tests.waiting import until
@@ -49,7 +50,7 @@ def cluster(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[Local
         kafka_jars(KAFKA_4)
     except Unavailable as problem:
         pytest.skip(f"kafka-clients can't be had here: {problem}")
-    quorum = WantedQuorum(controllers=1, port=next_base_port())
+    quorum = WantedQuorum(controllers=1, port=free_quorum_port())
     made = LocalCluster.create(
         tmp_path / "cluster", 3, settings=SETTINGS, base_port=next_base_port(), mode="kraft", quorum=quorum
     )

@@ -8,6 +8,7 @@ with an error is started again, as its supervisor would.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from tests.waiting import until
 from tidegauge_lab.local.cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+STANDSTILL_SECONDS = 60.0
+MOST_STARTS = 30
+"""A process that ends more often than that does not work at all."""
 
 
 @pytest.fixture(params=APPLICATIONS)
@@ -42,6 +46,21 @@ def shared(request: pytest.FixtureRequest, record_property: Callable[[str, objec
     return found
 
 
+class Progress:
+    """Whether a number has not risen for STANDSTILL_SECONDS, as a liveness probe sees it."""
+
+    def __init__(self) -> None:
+        self._count, self._since = -1, time.monotonic()
+
+    def has_stopped(self, count: int) -> bool:
+        """Note the number, and begin again after a standstill."""
+        if count > self._count or time.monotonic() - self._since > STANDSTILL_SECONDS:
+            is_stopped = count <= self._count
+            self._count, self._since = count, time.monotonic()
+            return is_stopped
+        return False
+
+
 class Copying:
     """An application at work: what is written to its source, and what a reader of committed records finds in its sink.
 
@@ -56,7 +75,7 @@ class Copying:
         self.source, self.sink, self.group = f"{name}-in", f"{name}-out", f"{name}-group"
         self._application, self._directory = application, directory
         self._children: dict[int, Child] = {}
-        self._started = 0
+        self._started, self._ended = 0, ""
         self.written: list[str] = []
         written = [self.sink, *([f"{self.sink}-retried"] if application.retries else [])]
         self.brokers = FailingBrokers(cluster, [self.source, *written])
@@ -84,6 +103,9 @@ class Copying:
         """Return what has come to a topic so far; an instance that has ended is started again."""
         for instance, child in self._children.items():
             if child.has_ended():
+                child.kill()  # closes its stdin
+                self._ended = child.errors()
+                assert self._started < MOST_STARTS, f"it ends again and again: {self._ended}"
                 self.start(instance)
         return self._readers[topic].lines()
 
@@ -92,11 +114,20 @@ class Copying:
         return [line.rpartition(" ")[2] for line in self.found(self.sink)]
 
     def wait(self) -> None:
-        """Wait until each record that was written has its copy."""
+        """Wait until each record that was written has its copy; a process that may hang is watched meanwhile."""
+        progress = Progress()
+
+        def is_copied() -> bool:
+            count = len(set(self.values()))
+            if self._application.may_hang and progress.has_stopped(count):
+                for child in self._children.values():
+                    child.abort()
+            return count == len(self.written)
+
         try:
-            until(lambda: len(set(self.values())) == len(self.written), LIMIT_SECONDS)
+            until(is_copied, LIMIT_SECONDS)
         except AssertionError as late:
-            errors = "\n".join(child.errors() for child in self._children.values())
+            errors = "\n".join([*(child.errors() for child in self._children.values()), "ended:", self._ended])
             raise AssertionError(f"{len(set(self.values()))} of {len(self.written)} copied; {late}\n{errors}") from None
 
     def close(self) -> None:
@@ -125,6 +156,7 @@ def test_an_application_copies_a_topic_through_failovers(
     promise = "exactly once" if application.is_exactly_once else "at least once"
     store = ", with a store that is restored" if application.has_state else ""
     retried = "; retry topics" if application.retries else ""
+    retried += "; a process that stands still is started again" if application.may_hang else ""
     record_property(
         "what",
         f"copies a topic {promise}{store}, through killed leaders, coordinators and processes of its own{retried}",

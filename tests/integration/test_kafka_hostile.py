@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.certificates import Authority
+from tests.integration.conftest import free_quorum_port
 from tests.integration.test_kafka_large_requests import refused
 from tests.odd_requests import OddRequests
 from tests.unit.kafka.random_messages import message_versions, random_message
@@ -246,7 +247,7 @@ def test_odd_requests_leave_a_cluster_in_kraft_mode_as_it_was(
         settings={"offsets.topic.replication.factor": "1"},
         base_port=next_base_port(),
         mode="kraft",
-        quorum=WantedQuorum(port=next_base_port()),
+        quorum=WantedQuorum(port=free_quorum_port()),
     )
     try:
         cluster.up()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.integration.conftest import free_quorum_port
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.kafka.kraft.json_text import uuid_text
@@ -36,7 +37,7 @@ def kraft(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCl
         tmp_path / "cluster",
         base_port=next_base_port(),
         mode="kraft",
-        quorum=WantedQuorum(port=next_base_port()),
+        quorum=WantedQuorum(port=free_quorum_port()),
     )
     try:
         made.up()
@@ -311,7 +312,7 @@ def test_a_dead_broker_is_fenced_at_once_if_the_kill_asks_for_it(
         settings={"broker.session.timeout.ms": "600000"},
         base_port=next_base_port(),
         mode="kraft",
-        quorum=WantedQuorum(controllers=1, port=next_base_port()),
+        quorum=WantedQuorum(controllers=1, port=free_quorum_port()),
     )
     try:
         made.up()

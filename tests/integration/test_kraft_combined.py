@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.integration.conftest import free_quorum_port
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
@@ -29,7 +30,7 @@ def combined(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[Loca
         brokers=4,
         base_port=next_base_port(),
         mode="kraft",
-        quorum=WantedQuorum(port=next_base_port(), is_combined=True),
+        quorum=WantedQuorum(port=free_quorum_port(), is_combined=True),
     )
     try:
         made.up()

@@ -32,6 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # it names no 
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from tests.integration.conftest import free_quorum_port
 from tests.integration.quorum_nodes import OURS, Quorum, quorum_of
 from tests.waiting import until
 
@@ -84,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[
         base_port=next_base_port(),
         settings=SETTINGS,
         mode="kraft",
-        quorum=WantedQuorum(controllers=1, port=next_base_port()),
+        quorum=WantedQuorum(controllers=1, port=free_quorum_port()),
     )
     made.up(LIMIT_SECONDS)
     yield made

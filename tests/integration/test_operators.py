@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # it names no exports
 from tests.clients.runs import Child
-from tests.integration.conftest import MakeCluster, free_base_port
+from tests.integration.conftest import MakeCluster, free_base_port, free_quorum_port
 from tests.integration.failing_brokers import FailingBrokers
 from tests.waiting import until
 
@@ -44,19 +44,24 @@ class Prometheus:
 
     Args:
         targets: addresses of metrics.
+        exporter: address of the groups' lag, for which a page asks coordinators and leaders.
         directory: for its data.
     """
 
-    def __init__(self, targets: list[str], directory: Path) -> None:
+    def __init__(self, targets: list[str], exporter: str, directory: Path) -> None:
         program = shutil.which("prometheus")
         if program is None:
             pytest.skip("prometheus is not installed")
         rules = (DASHBOARDS / "alerts.yml").read_text(encoding="utf-8")
         (directory / "alerts.yml").write_text(re.sub(r"for: \w+", "for: 0s", rules).replace("[1m]", "[15s]"))
+        patience = {"scrape_interval": "5s", "scrape_timeout": "5s"}
         settings = {
             "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
             "rule_files": ["alerts.yml"],
-            "scrape_configs": [{"job_name": "kafka", "static_configs": [{"targets": targets}]}],
+            "scrape_configs": [
+                {"job_name": "kafka", "static_configs": [{"targets": targets}]},
+                {"job_name": "lag", "static_configs": [{"targets": [exporter]}], **patience},
+            ],
         }
         (directory / "prometheus.yml").write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
         self._port = free_base_port(1)
@@ -65,7 +70,7 @@ class Prometheus:
             "storage.tsdb.path": directory / "data",
             "web.listen-address": f"127.0.0.1:{self._port}",
         }
-        command = [program, *(f"--{name}={value}" for name, value in options.items()), "--query.lookback-delta=3s"]
+        command = [program, *(f"--{name}={value}" for name, value in options.items()), "--query.lookback-delta=15s"]
         self._child = Child(command, {}, directory / "prometheus.log")
 
     def query(self, expression: str) -> list[dict[str, Any]]:
@@ -105,8 +110,8 @@ class Operated:
         exporter = [sys.executable, str(DASHBOARDS / "lag_exporter.py"), self.brokers.servers, str(exporter_port)]
         controllers = cluster.file.quorum.controllers if cluster.file.quorum else ()
         nodes = [one.port for one in (*cluster.file.brokers, *controllers)]
-        targets = [f"127.0.0.1:{port}" for port in (*(port + OFFSET for port in nodes), exporter_port)]
-        self.prometheus = Prometheus(targets, directory)
+        targets = [f"127.0.0.1:{port + OFFSET}" for port in nodes]
+        self.prometheus = Prometheus(targets, f"127.0.0.1:{exporter_port}", directory)
         self._exporter = Child(exporter, {}, directory / "exporter.log")
         self.written = 0
 
@@ -148,7 +153,7 @@ class Operated:
 def operated(request: pytest.FixtureRequest, make_cluster: MakeCluster, tmp_path: Path) -> Iterator[Operated]:
     wanted: dict[str, Any] = {"brokers": 3, "settings": {"metrics.listener": f"+{OFFSET}"}}
     if request.param == "kraft":
-        quorum = WantedQuorum(controllers=3, port=free_base_port(OFFSET + 3))
+        quorum = WantedQuorum(controllers=3, port=free_quorum_port(OFFSET + 3))
         wanted |= {"mode": "kraft", "quorum": quorum, "zookeeper": None}
     made = Operated(make_cluster(base_port=free_base_port(OFFSET + 3), **wanted), tmp_path)
     yield made

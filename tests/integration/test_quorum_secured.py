@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined] # it names no exports
 from tests.certificates import Authority
+from tests.integration.conftest import free_quorum_port
 from tests.integration.kraft_nodes import FEATURES, brokers_of
 from tests.integration.quorum_nodes import KAFKA, OURS, kafka_classpath, quorum_of
 from tests.waiting import until
@@ -71,7 +72,7 @@ def cluster(
         "listener.security.protocol.map": "CONTROLLER:SASL_SSL",
         "super.users": "User:node;User:ANONYMOUS",
     }
-    quorum = WantedQuorum(controllers=3, port=next_base_port())
+    quorum = WantedQuorum(controllers=3, port=free_quorum_port())
     made = LocalCluster.create(
         tmp_path_factory.mktemp("secured"),
         2,

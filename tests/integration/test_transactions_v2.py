@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined] # it names no exports
 from tests.clients.programs import KAFKA_4, Unavailable, kafka_jars
+from tests.integration.conftest import free_quorum_port
 from tests.integration.copiers import COPIERS_SETTINGS, Cell, Copiers, bounce_broker
 from tests.integration.kraft_nodes import KRaftBrokers, brokers_of
 from tests.integration.quorum_nodes import KAFKA, OURS, kafka_classpath, quorum_of
@@ -295,7 +296,7 @@ def test_each_kind_of_coordinator_and_of_leader_tells_the_same_story(classpath: 
 @pytest.fixture
 def cluster(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCluster]:
     """Three brokers in KRaft mode whose transaction.version is 0."""
-    quorum = WantedQuorum(controllers=1, port=next_base_port(), features={"transaction.version": 0})
+    quorum = WantedQuorum(controllers=1, port=free_quorum_port(), features={"transaction.version": 0})
     made = LocalCluster.create(
         tmp_path / "cluster", 3, settings=COPIERS_SETTINGS, base_port=next_base_port(), mode="kraft", quorum=quorum
     )

@@ -3,6 +3,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.springframework.beans.factory.annotation.Qualifier;
 import org.springframework.context.annotation.AnnotationConfigApplicationContext;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -95,13 +96,13 @@ public class SpringCopier {
     }
 
     @Bean
-    Copier copier(KafkaTemplate<String, String> transactional) {
+    Copier copier(@Qualifier("transactional") KafkaTemplate<String, String> transactional) {
         return new Copier(transactional);
     }
 
     @Bean
-    Refuser refuser(KafkaTemplate<String, String> defaultRetryTopicKafkaTemplate) {
-        return new Refuser(defaultRetryTopicKafkaTemplate);
+    Refuser refuser(@Qualifier("defaultRetryTopicKafkaTemplate") KafkaTemplate<String, String> plain) {
+        return new Refuser(plain);
     }
 
     public static class Copier {

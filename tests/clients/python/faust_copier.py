@@ -32,5 +32,5 @@ async def copy(values: Any) -> None:
         await (await written.send(value=value))
 
 
-sys.argv[1:] = ["worker", "--loglevel", "warning", "--without-web"]
+sys.argv[1:] = ["worker", "--loglevel", "warn", "--without-web"]
 application.main()

@@ -17,7 +17,6 @@ application = Application(
     auto_offset_reset="earliest",
     commit_interval=0.2,
     state_dir=directory,
-    topic_replication=3,
     consumer_extra_config={"session.timeout.ms": 6000},
     producer_extra_config={"transaction.timeout.ms": 10_000},
 )

@@ -6,12 +6,12 @@ Whether clients still work is seen by those tests alone; here is held what can b
 from __future__ import annotations
 
 import ast
-import json
 import re
 from pathlib import Path
 
 import pytest
-from tests.clients.programs import KAFKA, KAFKA_4, KAFKA_BEFORE_BATCHES
+from tests.clients.applications import FLINK_CONNECTOR, PYTHON_PACKAGES, SPRING_KAFKA
+from tests.clients.programs import KAFKA, KAFKA_4, KAFKA_BEFORE_BATCHES, NODE_CLIENTS, node_version
 from tests.clients.table import MARK, PAGE, known_results, rendered, with_table
 
 ROOT = Path(__file__).parents[3]
@@ -19,11 +19,25 @@ CONSTRAINTS = dict(
     line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if "==" in line
 )
 GO_MODULES = (ROOT / "tests/clients/go/go.mod").read_text(encoding="utf-8")
-KAFKAJS = json.loads((ROOT / "tests/clients/js/package.json").read_text(encoding="utf-8"))["dependencies"]["kafkajs"]
+NODE = {label: node_version(name) for name, (_, _, label) in NODE_CLIENTS.items()}
+CARGO = {"Rust: rskafka": ("rust", "rskafka"), "Rust: rust-rdkafka": ("rdkafka", "rdkafka")}
+FRAMEWORKS = {
+    "Java: Spring for Apache Kafka": SPRING_KAFKA,
+    "Java: Flink's Kafka connector": FLINK_CONNECTOR,
+    "Python: Quix Streams": PYTHON_PACKAGES["quixstreams"],
+    "Python: Faust (faust-streaming)": PYTHON_PACKAGES["faust-streaming"],
+    "Python: FastStream": PYTHON_PACKAGES["faststream[kafka]"],
+}
 
 
 def pinned(client: str) -> set[str]:
-    """Return the pinned versions of a client; none for a program of the machine."""
+    """Return the versions of a client that the repository pins; none for a program of the machine."""
+    if client in NODE | FRAMEWORKS:
+        return {(NODE | FRAMEWORKS)[client]}
+    if client in CARGO:
+        directory, crate = CARGO[client]
+        locked = (ROOT / "tests/clients" / directory / "Cargo.lock").read_text(encoding="utf-8")
+        return set(re.findall(rf'name = "{crate}"\nversion = "(.+)"', locked))
     package = {"Python: ": client.removeprefix("Python: "), "Spark: ": "pyspark"}
     for start, name in package.items():
         if client.startswith(start):
@@ -32,7 +46,7 @@ def pinned(client: str) -> set[str]:
         return set(re.findall(rf"/{client.removeprefix('Go: ')} v(\S+)$", GO_MODULES, re.MULTILINE))
     if client == "Java: Kafka's clients before record batches":
         return set(KAFKA_BEFORE_BATCHES)
-    return {"JavaScript: kafkajs": {KAFKAJS}, "C: kcat": set()}.get(client, {KAFKA, KAFKA_4})
+    return {"C: kcat": set()}.get(client, {KAFKA, KAFKA_4})
 
 
 def marked_tests() -> set[str]:
@@ -67,6 +81,13 @@ def test_a_failed_test_is_named_and_a_skipped_one_left_out() -> None:
     one = {"client": "c", "version": "1", "what": "reads", "test": "t.py::a", "outcome": "passed"}
     table = rendered([one, one | {"what": "writes", "outcome": "failed"}, one | {"what": "x", "outcome": "skipped"}])
     assert table.splitlines()[2:] == ["| c | 1 | reads **Does not work:** writes | `t.py` |"]
+
+
+def test_what_was_tried_in_both_modes_says_so_and_what_was_tried_in_one_names_kraft_mode_alone() -> None:
+    one = {"client": "c", "version": "1", "what": "reads", "test": "t.py::a", "outcome": "passed"}
+    kraft = one | {"mode": "kraft"}
+    for results, said in (([one], "reads"), ([kraft], "reads (KRaft mode)"), ([one, kraft], "reads (both modes)")):
+        assert rendered(results).splitlines()[2:] == [f"| c | 1 | {said} | `t.py` |"]
 
 
 @pytest.mark.parametrize("outcome", ["passed", "failed"])

@@ -58,7 +58,7 @@ def test_what_images_install_is_pinned_by_version_and_hash(name: str):
 def test_images_and_the_action_install_by_hash_alone():
     dockerfile, action = (ROOT / "Dockerfile").read_text(), (ROOT / "action.yml").read_text()
     installs = re.findall(r"pip\"? (?:install|download) (.*)", dockerfile + action)
-    assert len(installs) == 10
+    assert len(installs) == 12
     assert [one for one in installs if "--require-hashes" not in one and "--no-deps" not in one] == []
 
 

@@ -1,8 +1,8 @@
 """From a controller's state in KRaft mode to metrics by Kafka's names. Pure.
 
 Every controller counts the cluster by its own image, whether it is the active one or not, as Kafka's do
-(``ControllerMetadataMetrics``, ``QuorumControllerMetrics``); the quorum's are those of ``KafkaRaftMetrics``, with the
-state as a label, as the JMX exporter's rules for Kafka write it.
+(``ControllerMetadataMetrics``, ``QuorumControllerMetrics``); the quorum's metrics have the names of
+``KafkaRaftMetrics``, with the state as a label, as the JMX exporter's rules for Kafka write it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidegauge_controller.raft.node import RaftNode
 from tidegauge_controller.raft.states import Candidate, Follower, Leader, Prospective, Unattached
 from tidegauge_controller.rules.election import Strategy
 
-_NOBODY = -1
+_UNKNOWN = -1
 
 
 @dataclass(slots=True)
 class ControllerCounts:
-    """What a controller has counted since its process began: unclean elections of leaders."""
+    """Counters of a controller since its process began: unclean elections of leaders."""
 
     unclean: int = 0
 
@@ -40,7 +40,7 @@ def controller_families(
     Args:
         node: its node in the quorum.
         image: the committed metadata that it has taken in.
-        counts: what it has counted.
+        counts: its counters.
         is_active: whether it is the active controller.
     """
     partitions = [partition for _, _, partition in image.all_partitions()]
@@ -76,14 +76,14 @@ def _quorum(node: RaftNode) -> Iterator[Family]:
     current = Family(f"{name}_current_state", "gauge", "1, with the state of the node in the quorum as a label.")
     current.add(1, current_state="observer" if isinstance(state, Follower) and not node.is_voter else word)
     yield current
-    vote = state.leader_id if isinstance(state, Leader) else _NOBODY
+    vote = state.leader_id if isinstance(state, Leader) else _UNKNOWN
     if isinstance(state, Unattached | Follower | Prospective | Candidate) and state.voted is not None:
         vote = state.voted.id
     gauges = {
-        "current_leader": ("Id of the leader; -1: none is known.", _or_nobody(state.leader_id)),
+        "current_leader": ("Id of the leader; -1: none is known.", _or_unknown(state.leader_id)),
         "current_epoch": ("Epoch of the quorum.", state.epoch),
         "current_vote": ("Id that got this node's vote of the epoch; -1: none.", vote),
-        "high_watermark": ("End of what is known to be committed; -1: nothing.", _or_nobody(node.high_watermark)),
+        "high_watermark": ("End of what is known to be committed; -1: nothing.", _or_unknown(node.high_watermark)),
         "log_end_offset": ("End of the metadata log.", node.log.end_offset),
         "log_end_epoch": ("Epoch of its last record.", node.log.last_epoch),
         "number_of_voters": ("Voters in force.", len(node.history.current.voters)),
@@ -92,5 +92,5 @@ def _quorum(node: RaftNode) -> Iterator[Family]:
         yield sampled(f"{name}_{kind}", "gauge", meaning, value)
 
 
-def _or_nobody(value: int | None) -> int:
-    return _NOBODY if value is None else value
+def _or_unknown(value: int | None) -> int:
+    return _UNKNOWN if value is None else value

@@ -1,4 +1,4 @@
-"""What a process uses of the machine: by the names of Prometheus' client libraries and of Kafka's own collector.
+"""Usage of the machine by a process, by the names of Prometheus' client libraries and of Kafka's own collector.
 
 Source: ``kafka.server.LinuxIoMetricsCollector``, which reads /proc/self/io, and the standard process metrics of
 Prometheus' clients, which the JMX exporter serves beside Kafka's. A machine without /proc has the CPU time alone.

@@ -1,6 +1,6 @@
 """The metrics of a process that is a controller alone; without ``metrics.listener`` there are none.
 
-A process that is a broker, too, has those of the broker, which say of the cluster what the active controller knows.
+A process that is a broker, too, has the broker's metrics, which include the active controller's figures.
 """
 
 from __future__ import annotations

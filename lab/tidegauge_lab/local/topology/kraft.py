@@ -356,7 +356,7 @@ def _format(
     is_controller: bool = False,
     voters: VoterSet | None = None,
 ) -> list[str]:
-    """Format those of a node's directories that are not formatted, and return the ids that they got.
+    """Format the unformatted directories of a node, and return the ids that they got.
 
     Args:
         quorum: the cluster's.
@@ -368,9 +368,8 @@ def _format(
     Raises:
         TidegaugeError: one belongs to another node or cluster; nothing was changed.
     """
-    # Both load the codec of records, and most verbs format nothing.
-    from tidegauge_broker.server.quorum.format_directories import format_directories  # noqa: PLC0415
-    from tidegauge_lab.local.topology.kraft_plan import formatting  # noqa: PLC0415
+    from tidegauge_broker.server.quorum.format_directories import format_directories  # noqa: PLC0415 - loads codecs
+    from tidegauge_lab.local.topology.kraft_plan import formatting  # noqa: PLC0415 - likewise
 
     asked = formatting(quorum, node_id, directories[0], is_controller=is_controller)
     if voters is not None:

@@ -7,24 +7,25 @@ const [verb, servers, topic, count, group] = process.argv.slice(2);
 const common = { clientId: "tried", bootstrapBrokers: servers.split(","), retries: 2, retryDelay: 300, timeout: 5000 };
 const pause = () => new Promise((resolve) => setTimeout(resolve, 200));
 
-async function produce() {
-  const producer = new Producer({ ...common, serializers: stringSerializers, idempotent: true });
-  for await (const value of readline.createInterface({ input: process.stdin })) {
-    const sent = await sentAtLast(producer, value);
-    console.log(`${sent.offsets[0].offset} ${value}`);
-  }
-  await producer.close();
-}
+const STANDSTILL_MS = 20_000; // a send, or a stream, may stand still for ever after a broker has died
+const limited = (promise) => Promise.race([
+  promise,
+  new Promise((_, reject) => setTimeout(() => reject(new Error("it stands still")), STANDSTILL_MS).unref()),
+]);
+const newProducer = () => new Producer({ ...common, serializers: stringSerializers, idempotent: true });
 
-// A send is tried again at the leader that was known when it began, even if that one is dead: look for another by hand.
-async function sentAtLast(producer, value) {
-  for (;;) {
-    try {
-      return await producer.send({ messages: [{ topic, value }], acks: ProduceAcks.ALL });
-    } catch (problem) {
-      console.error(problem.message);
-      producer.clearMetadata();
-      await pause();
+async function produce() {
+  let producer = newProducer();
+  for await (const value of readline.createInterface({ input: process.stdin })) {
+    for (let sent = null; sent === null;) {
+      try {
+        sent = await limited(producer.send({ messages: [{ topic, value }], acks: ProduceAcks.ALL }));
+        console.log(`${sent.offsets[0].offset} ${value}`);
+      } catch (problem) { // it tries again at the leader that it knew, even if that one is dead: look for another by hand
+        console.error(problem.message);
+        producer = newProducer();
+        await pause();
+      }
     }
   }
 }
@@ -39,15 +40,18 @@ async function consume() {
       console.error(problem.message);
       await pause();
     }
-    await consumer.close(true).catch((problem) => console.error(problem.message));
+    await limited(consumer.close(true)).catch((problem) => console.error(problem.message));
   }
 }
 
 async function readOn(consumer, seen) {
-  const stream = await consumer.consume({ topics: [topic], mode: "committed", fallbackMode: "earliest", autocommit: 500 });
-  for await (const message of stream) {
+  const committed = { topics: [topic], mode: "committed", fallbackMode: "earliest", autocommit: 500 };
+  const messages = (await limited(consumer.consume(committed)))[Symbol.asyncIterator]();
+  while (seen.size < Number(count)) {
+    const { value: message, done } = await limited(messages.next());
+    if (done) return;
     console.log(`${message.offset} ${message.value}`);
-    if (seen.add(message.offset).size === Number(count)) return;
+    seen.add(message.value);
   }
 }
 
