@@ -79,7 +79,7 @@ class DataPartition:
         return ErrorCode.NONE
 
     def _is_of_another_transaction(self, marker: TransactionMarker) -> bool:
-        """Return whether a marker of v2 is of no higher epoch than open records.
+        """Return whether a marker of v2 has no higher epoch than the records.
 
         Source: ProducerAppendInfo.checkProducerEpoch (KIP-890, part 2): the same epoch is a repeated marker.
         """

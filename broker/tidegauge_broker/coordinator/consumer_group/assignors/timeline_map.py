@@ -25,6 +25,8 @@ class TimelineMap(dict[str, Value]):
         bits: logarithm of the table's size.
     """
 
+    bits = _FIRST_BITS
+
     def __init__(self, former: TimelineMap[Value] | None = None) -> None:
         super().__init__(former or {})
         self.bits = _FIRST_BITS if former is None else former.bits
