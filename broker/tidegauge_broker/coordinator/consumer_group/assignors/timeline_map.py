@@ -58,7 +58,7 @@ def members_to_assign(before: TimelineMap[Value], now: TimelineMap[Value]) -> li
         before: the members before the decision.
         now: the members after it.
     """
-    made = java_set([*before.in_order(), *now])
+    made = java_set([*before.in_order(), *(one for one in now if one not in before)])
     for member_id in before.keys() - now.keys():
         made.remove(member_id)
     return list(made)
