@@ -1,6 +1,6 @@
 """Random requests to the coordinators of Kafka 4's groups, each made from the responses before it.
 
-A story is told at one broker alone. It is the same at two brokers whose responses are the same: what it draws comes
+A story is played at one broker alone. It is the same at two brokers whose responses are the same: what it draws comes
 from its seed, and what it knows (epochs, assignments, acquired records) from the responses. Timers are so long that
 none ends within a story.
 """
@@ -41,7 +41,7 @@ class Topic(NamedTuple):
     topic_id: bytes
 
 
-class Told(NamedTuple):
+class Response(NamedTuple):
     """A request of a story.
 
     Attributes:
@@ -60,14 +60,14 @@ class Teller:
 
     Args:
         connect: opens a connection.
-        seed: of what is drawn.
+        seed: of all draws.
         topics: that the story may use; they exist, and have leaders.
     """
 
     def __init__(self, connect: Callable[[], Peer], seed: str, topics: Sequence[Topic]) -> None:
         self.rng = random.Random(seed)
         self.topics = topics
-        self.told: list[Told] = []
+        self.heard: list[Response] = []
         self._connect = connect
         self._peers: dict[str, Peer] = {}
 
@@ -85,7 +85,7 @@ class Teller:
         response = self._peers[who].ask(version, request)
         if isinstance(response, str):
             self.close(who)
-        self.told.append(Told(f"{name} v{version}", request, response))
+        self.heard.append(Response(f"{name} v{version}", request, response))
         return response
 
     def ask_until(self, holds: Callable[[Any], bool], name: str, version: int, who: str = "", **fields: Any) -> Any:
@@ -95,7 +95,7 @@ class Teller:
         def is_awaited() -> bool:
             found[:] = [self.ask(name, version, who, **fields)]
             if not holds(found[0]):
-                self.told.pop()
+                self.heard.pop()
                 return False
             return True
 
@@ -381,7 +381,7 @@ class Reader:
         return {"topic_id": self._topic.topic_id, "partitions": [partition]}
 
     def _acknowledged(self, kinds: Sequence[int] = (GAP, ACCEPT, RELEASE, REJECT)) -> Iterator[dict[str, Any]]:
-        """Draw some of what was acquired, in the order of offsets; rarely something else."""
+        """Draw some of the acquired records, in the order of offsets; rarely another one."""
         rng = self._teller.rng
         taken = sorted(one for one in self._acquired if rng.random() < 0.6)
         self._acquired = [one for one in self._acquired if one not in taken] if rng.random() < 0.9 else self._acquired
@@ -417,7 +417,7 @@ class Reader:
         self._heard(response)
 
     def end(self) -> None:
-        """End the session: what was acquired is released."""
+        """End the session: acquired records are released."""
         self._acknowledge(LEAVE, list(self._acknowledged()))
         self._epoch, self._acquired = 0, []
         _settle(self._teller, self._group, self._topic)
@@ -428,8 +428,8 @@ def _settle(teller: Teller, group: str, topic: Topic) -> None:
     seen: list[Any] = []
     while len(seen) < SAME_STATES or any(one != seen[-1] for one in seen[-SAME_STATES:]):
         summary(teller, group, topic)
-        seen.append([one.response for one in teller.told[-2:]])
-        del teller.told[-2:]
+        seen.append([one.response for one in teller.heard[-2:]])
+        del teller.heard[-2:]
         time.sleep(SETTLE_SECONDS)
 
 
@@ -489,4 +489,4 @@ STORIES: Mapping[str, Callable[[Teller, str, int], None]] = {
     "share-records": share_records,
     "states": states,
 }
-"""By name: what is told about a group in so many steps."""
+"""The stories by name; each plays a number of steps with a group."""

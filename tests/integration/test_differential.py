@@ -52,6 +52,19 @@ def test_controllers_and_brokers_in_kraft_mode_respond_as_kafkas() -> None:
     )
 
 
+def test_coordinators_respond_and_write_as_kafkas() -> None:
+    """Random stories of consumer groups, of share groups and of states at a share coordinator, with their records."""
+    kafka_classpath()  # skips without Apache Kafka 4.3.1
+    said = run("differential_coordinators.py", "--seeds", "2")
+    assert re.search(
+        r"^\d{3} responses compared, \d+ differ for a reason, 0 stories without one$", said, re.MULTILINE
+    ), said
+    for topic in ("__share_group_state", "__consumer_offsets"):
+        assert re.search(rf"^{topic}: \d+ records of Kafka's in \d+ parts compared, 0 differ$", said, re.MULTILINE), (
+            said
+        )
+
+
 def test_failures_in_kraft_mode_end_as_on_kafka() -> None:
     """An ISR below its minimum, and the last replica in sync (KIP-966), with three brokers of Kafka 4.3.1."""
     kafka_classpath()  # skips without Apache Kafka 4.3.1

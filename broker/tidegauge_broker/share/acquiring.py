@@ -209,8 +209,8 @@ class Acquisition:
     def _acquire_records(self, batch: InFlightBatch) -> int:
         """Acquire available records of a split batch, each for itself; return how many.
 
-        A throttled record halves what is acquired of the batch, unless more than that came before it: Kafka stops at
-        exactly that number (SharePartition.acquireSubsetBatchRecords).
+        A throttled record halves the number of records that are acquired of the batch, unless more came before it:
+        Kafka stops at just that number (SharePartition.acquireSubsetBatchRecords).
         """
         limit = self._settings.delivery_count_limit
         ends = {self._left} if self._is_exact else set[int]()

@@ -10,10 +10,11 @@ The invariants are S1 to S7 of ``tidegauge_proof.simulator.shares.share_checker`
 
 from __future__ import annotations
 
-import copy
+import hashlib
+import pickle
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,7 @@ MEMBERS = ("a", "b")
 ACCEPT, RELEASE = 1, 2
 DELIVERY_COUNT_LIMIT = 2
 _UPDATES_PER_SNAPSHOT = 2
+_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,25 +127,35 @@ class ShareExplorer:
         first = _State()
         self._ask(first, InitializeShareState(KEY, 1))
         self._elect(first)
-        seen: set[Hashable] = {_key(first)}
-        waiting: deque[tuple[_State, tuple[str, ...]]] = deque([(first, ())])
+        seen = {_key(first)}
+        waiting: deque[tuple[bytes, _Path]] = deque([(self._packed(first), None)])
         while waiting:
-            state, schedule = waiting.popleft()
+            packed, path = waiting.popleft()
             result.states += 1
-            for words, act in self._steps(state):
+            for words, act in self._steps(self._unpacked(packed)):
                 result.transitions += 1
-                after = _copied(state)
+                after = self._unpacked(packed)
                 try:
                     if not act(after):
                         continue
                 except Violation as broken:
-                    result.violation, result.schedule = broken, (*schedule, words)
+                    result.violation, result.schedule = broken, (*_schedule(path), words)
                     return result
                 key = _key(after)
                 if key not in seen:
                     seen.add(key)
-                    waiting.append((after, (*schedule, words)))
+                    waiting.append((self._packed(after), (path, words)))
         return result
+
+    @staticmethod
+    def _packed(state: _State) -> bytes:
+        """Return a state as bytes, which are smaller and quicker to copy."""
+        return pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def _unpacked(packed: bytes) -> _State:
+        state: _State = pickle.loads(packed)  # noqa: S301 - bytes of this process
+        return state
 
     # Actions
 
@@ -272,10 +284,17 @@ class ShareExplorer:
         return decision.result
 
 
-def _copied(state: _State) -> _State:
-    """Return a copy; what never changes is shared."""
-    kept = {id(one): one for one in (state.kept, *(leader.core.settings for leader in state.leaders))}
-    return copy.deepcopy(state, kept)
+_Path = tuple[Any, str] | None
+"""The path to a state, and the last action; None: there was none."""
+
+
+def _schedule(path: _Path) -> list[str]:
+    """Return the actions of a path, from the first on."""
+    actions: list[str] = []
+    while path is not None:
+        path, words = path
+        actions.append(words)
+    return actions[::-1]
 
 
 def _request_of(write: WriteState) -> ShareStateRequest:
@@ -291,14 +310,24 @@ def _held(core: SharePartition) -> Iterator[tuple[int, str]]:
                 yield from ((offset, delivery.member_id) for offset in range(first, last + 1))
 
 
-def _key(state: _State) -> Hashable:
-    """Return a state's key: the smaller of its forms under the members' names."""
-    return min((_form(state, names) for names in ({}, {"a": "b", "b": "a"})), key=repr)
+def _key(state: _State) -> bytes:
+    """Return a digest of a state: of the smaller form under the members' two names."""
+    forms = (repr(_form(state, names)) for names in ({}, {"a": "b", "b": "a"}))
+    return hashlib.blake2b(min(forms).encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _form(state: _State, names: dict[str, str]) -> Hashable:
-    leaders = tuple(_form_of_leader(one, names) for one in state.leaders)
-    return state.kept, leaders, tuple(sorted(state.done.items())), state.lock_ends, state.failures
+    """Return a state as values.
+
+    Of a former leader only its writes and responses count.
+    """
+    *former, leader = state.leaders
+    return (
+        None if state.kept is None else replace(state.kept, batches=_plain(state.kept.batches)),
+        tuple((one.core.state.value, _waiting(one), _awaited(one)) for one in former),
+        _form_of_leader(leader, names),
+        *(tuple(sorted(state.done.items())), state.lock_ends, state.failures),
+    )
 
 
 def _form_of_leader(leader: _Leader, names: dict[str, str]) -> Hashable:
@@ -309,24 +338,38 @@ def _form_of_leader(leader: _Leader, names: dict[str, str]) -> Hashable:
         for batch in window.in_flight
         for first, last, delivery in batch.runs()
     )
-    waiting = tuple(
-        (one.start_offset, one.complete_count, one.batches, leader.core._writes.get(one.write_id) is None)  # noqa: SLF001 - a proof looks inside
+    return (
+        *(leader.core.state.value, window.start_offset, window.end_offset, window.complete_count),
+        *(window.looks_for_available, gap, records, _waiting(leader)),
+        *(tuple(sorted(leader.counts.items())), _awaited(leader)),
+    )
+
+
+def _waiting(leader: _Leader) -> Hashable:
+    """Return the writes that wait, in their order."""
+    return tuple(
+        (one.start_offset, one.complete_count, _plain(one.batches), leader.core._writes.get(one.write_id) is None)  # noqa: SLF001 - a proof looks inside
         for one in leader.writes
     )
-    return (
-        *(leader.core.state, window.start_offset, window.end_offset, window.complete_count),
-        *(window.looks_for_available, gap, records, waiting),
-        *(tuple(sorted(leader.counts.items())), tuple(sorted(leader.final.values()))),
-    )
+
+
+def _awaited(leader: _Leader) -> Hashable:
+    """Return the offsets that requests without a response accept."""
+    return tuple(sorted(leader.final.values()))
+
+
+def _plain(batches: Sequence[Any]) -> tuple[Any, ...]:
+    """Return batches as plain numbers."""
+    return tuple(tuple(map(int, one)) for one in batches)
 
 
 def _form_of(delivery: Delivery, names: dict[str, str]) -> tuple[Hashable, ...]:
     lock, before = delivery.lock, delivery._before  # noqa: SLF001 - a proof looks inside
     return (
-        *(delivery.state, delivery.delivery_count, names.get(delivery.member_id or "", delivery.member_id)),
+        *(int(delivery.state), delivery.delivery_count, names.get(delivery.member_id or "", delivery.member_id)),
         None if lock is None else (lock.has_expired, lock.is_cancelled),
         None
         if before is None
-        else (before.state, before.delivery_count, names.get(before.member_id or "", before.member_id)),
+        else (int(before.state), before.delivery_count, names.get(before.member_id or "", before.member_id)),
         delivery.is_archived_for_good,
     )

@@ -225,7 +225,7 @@ def test_records_that_come_before_one_near_its_limit_are_delivered_without_it():
 
 
 def test_a_record_delivered_often_behind_more_than_half_of_its_batch_holds_none_back():
-    """Kafka stops at exactly half of the batch, passed before the record is met (acquireSubsetBatchRecords)."""
+    """Kafka stops at exactly half of the batch, and that is passed before the record (acquireSubsetBatchRecords)."""
     share = Driver(log_of(8), settings(delivery_count_limit=5))
     share.fetch()
     for count in (2, 3):

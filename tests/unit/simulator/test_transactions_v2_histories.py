@@ -37,7 +37,7 @@ def test_the_same_seed_gives_the_same_history():
 
 
 def test_the_same_late_requests_tear_transactions_of_v1():
-    """What v2 is cured of: with producers of v1 alone the same seeds break T7."""
+    """The cure of v2: with producers of v1 alone T7 breaks."""
     found = (
         transaction_history_of(seed, 2 * STEPS, allows_late=True, judges=True, version=1).violation
         for seed in range(71, 471)
@@ -49,7 +49,7 @@ def test_the_same_late_requests_tear_transactions_of_v1():
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """Stands for what is left out."""
+    """Stands for a step that is left out."""
 
 
 def ends_in_the_same_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +200,14 @@ MUTANTS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
 )
 
 
+FIRST_SEEDS = {marks_as_of_v1: 203, leaders_take_markers_of_any_epoch: 203}
+"""Seeds of the first histories that break without a rule which is rarely needed."""
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.__name__)
 def test_without_a_rule_something_breaks(mutant, monkeypatch: pytest.MonkeyPatch):
     mutant(monkeypatch)
-    found = (transaction_history_of(seed, STEPS, allows_late=True, version=2).violation for seed in range(300))
+    first = FIRST_SEEDS.get(mutant, 0)
+    seeds = range(first, first + 200)
+    found = (transaction_history_of(seed, STEPS, allows_late=True, version=2).violation for seed in seeds)
     assert any(violation is not None for violation in found)

@@ -66,7 +66,7 @@ def add_target(draft: Draft, member_id: str, topics: Topics, assignors: Sequence
 
 
 def _preferred_assignor(draft: Draft, member_id: str) -> str | None:
-    """Return the assignor that most members ask for, as Kafka counts them in a heartbeat of a member."""
+    """Return the assignor that most members ask for, in a heartbeat."""
     before, now = draft.before.members, draft.image.members
     former = before.get(member_id) or next((before[one] for one in before.keys() - now.keys()), None)
     asked = now[member_id].server_assignor

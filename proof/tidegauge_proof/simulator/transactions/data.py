@@ -45,7 +45,7 @@ class DataPartition:
         return None if producer_id in self.open else self._guards.setdefault(producer_id, object())
 
     def guard_of_epoch(self, producer_id: int, epoch: int) -> object | None:
-        """Return what partitions are added with for a producer of v2; None where it has this transaction open."""
+        """Return the guard of an addition (v2); None if this transaction is open."""
         is_open = producer_id in self.open and self.open[producer_id][0] == epoch
         return None if is_open else self._guards.setdefault(producer_id, object())
 
@@ -79,7 +79,7 @@ class DataPartition:
         return ErrorCode.NONE
 
     def _is_of_another_transaction(self, marker: TransactionMarker) -> bool:
-        """Return whether a marker of transactions v2 is not in a higher epoch than the records that it would end.
+        """Return whether a marker of v2 has no higher epoch than the records.
 
         Source: ProducerAppendInfo.checkProducerEpoch (KIP-890, part 2): the same epoch is a repeated marker.
         """

@@ -28,7 +28,7 @@ class RaisingProducer(Producer):
         return replace(request, raises_epoch=True) if isinstance(request, EndTxn) else request
 
     def responded(self, result: TransactionResult) -> None:
-        """Take a response; that of an end has the id and the epoch of the next transaction."""
+        """Take a response; an end gives the id and the epoch of the next transaction."""
         story = self.story
         super().responded(result)
         if isinstance(result, EndTxnResult) and story is not None and story.is_acknowledged:

@@ -53,13 +53,13 @@ class TransactionWorld(CoordinatorWorld[TransactionCoordinator]):
 
     Attributes:
         late: copies of requests that the network holds back.
-        late_markers: those of transactions v2 that the network holds back until others have taken their place.
+        late_markers: requests for markers of v2 that the network holds back until others have taken their place.
         has_v2: whether there are transactions v2.
         markers: requests on their way to the leaders of data.
         marker_responses: on their way back.
         allows_late: whether requests that their sender has given up arrive nevertheless.
-        judges: whether committed transactions must be read whole, and others not at all (T7); those of producers of
-            v2 are asked for that in any case.
+        judges: whether committed transactions must be read whole, and others not at all (T7); of producers of v2
+            that is asked in any case.
         version: ``transaction.version``.
     """
 

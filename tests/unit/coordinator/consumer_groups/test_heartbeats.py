@@ -283,7 +283,7 @@ def test_a_static_member_that_left_for_a_while_is_replaced_without_a_rebalance(b
 
 
 def test_a_static_member_that_leaves_for_a_while_keeps_its_state(broker):
-    """Kafka writes epoch -2 and drops what was to be revoked, no more (consumerGroupStaticMemberGroupLeave)."""
+    """Kafka writes epoch -2 and drops pending revocations, no more (consumerGroupStaticMemberGroupLeave)."""
     broker.enter("b", "t4")
     assert numbers(broker.enter("a", "t4", instance_id="i").assignment) == {}
     before = broker.written()[-1][-1][2].state

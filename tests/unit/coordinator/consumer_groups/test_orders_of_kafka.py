@@ -1,6 +1,6 @@
 """The order of a group's members and the choice of its assignor, on which assignments depend, are Kafka's.
 
-The orders are those of Kafka 4.3.1's own TimelineHashMap after the same calls. The choices were seen beside Kafka 4.3.1
+Kafka 4.3.1's own TimelineHashMap gave the orders after the same calls. The choices were seen beside Kafka 4.3.1
 (bench/differential_coordinators.py).
 """
 
@@ -10,21 +10,35 @@ from tidegauge_broker.coordinator.consumer_group.assignors.timeline_map import T
 from tidegauge_broker.coordinator.consumer_group.assignors.votes import AssignorVotes
 
 OF_KAFKA = """
-+m28 -m3 +m4 +m16 -m28 +m13 +m3 +m4 +m12 +m29 +m2 +m29 +m29 -m23 +m2 +m4 -m16 +m15 -m0 +m14 +m20 -m27 +m12 +m18 -m17 +m3| m20 m12 m2 m14 m4 m29 m13 m18 m3 m15
-+m12 +m7 +m0 +m9 +m18 -m26 -m24 +m26 +m9 -m11 +m27 +m22 -m24 +m5 +m22 +m6 +m20 +m14 -m25 +m8 +m25 -m19 -m0 +m3 -m17 +m16 +m1 -m19 +m22| m20 m5 m25 m12 m22 m14 m7 m27 m1 m16 m9 m6 m26 m3 m18 m8
++m28 -m3 +m4 +m16 -m28 +m13 +m3 +m4 +m12 +m29 +m2 +m29 +m29 -m23 +m2 +m4 -m16 +m15 -m0 +m14 +m20 -m27 +m12
++m18 -m17 +m3| m20 m12 m2 m14 m4 m29 m13 m18 m3 m15
+
++m12 +m7 +m0 +m9 +m18 -m26 -m24 +m26 +m9 -m11 +m27 +m22 -m24 +m5 +m22 +m6 +m20 +m14 -m25 +m8 +m25 -m19 -m0 +m3
+-m17 +m16 +m1 -m19 +m22| m20 m5 m25 m12 m22 m14 m7 m27 m1 m16 m9 m6 m26 m3 m18 m8
+
 -m20 -m1 +m12 -m4 +m1 +m22 -m4 +m16 +m27 -m19 +m12 +m5 +m13 +m29 -m23| m5 m12 m22 m27 m29 m16 m1 m13
-+m22 +m28 +m15 -m16 -m7 +m8 +m20 -m12 +m6 +m18 -m29 +m13 +m3 +m3 -m11 +m3 +m20 +m7 -m5 +m13 +m16 +m12 +m16| m20 m28 m12 m22 m7 m16 m6 m13 m3 m18 m8 m15
+
++m22 +m28 +m15 -m16 -m7 +m8 +m20 -m12 +m6 +m18 -m29 +m13 +m3 +m3 -m11 +m3 +m20 +m7 -m5 +m13 +m16 +m12 +m16|
+m20 m28 m12 m22 m7 m16 m6 m13 m3 m18 m8 m15
+
 +m6 +m18 -m23 +m4 +m11 +m8 +m21 -m24 +m0 +m8 +m8 +m19| m0 m19 m4 m11 m21 m6 m18 m8
-+m14 +m4 +m4 +m29 +m24 -m12 +m1 -m22 +m18 +m9 +m14 +m1 +m14 +m10 +m11 +m3 -m21 +m2 +m6 -m14 +m20 +m27 -m25 +m9 +m12 +m15 +m20 +m22 +m15 +m27 -m15 +m19 -m15 +m25 +m17 +m12 -m10| m20 m25 m12 m17 m2 m22 m27 m19 m4 m11 m24 m9 m1 m29 m6 m3 m18
-+m16 +m25 +m27 +m6 +m13 +m16 +m28 +m8 +m8 +m24 -m16 +m22 +m24 +m8 -m7 -m0 +m22 -m26 -m15 +m11 +m2 -m20 +m11 -m17 +m13 -m28 +m19 -m6 -m2 +m8| m25 m22 m27 m19 m11 m24 m13 m8
-+m0 -m0 -m16 +m28 +m4 +m29 +m18 +m0 +m13 -m28 +m19 -m8 +m19 +m20 +m20 +m2 +m26 -m25 +m10 -m13 +m7 +m12 +m29 +m24 +m13 +m11 +m5 +m29 +m12 +m18 +m24 +m19 +m24 +m5| m20 m0 m5 m12 m2 m7 m19 m4 m11 m24 m29 m13 m26 m18 m10
+
++m14 +m4 +m4 +m29 +m24 -m12 +m1 -m22 +m18 +m9 +m14 +m1 +m14 +m10 +m11 +m3 -m21 +m2 +m6 -m14 +m20 +m27 -m25 +m9
++m12 +m15 +m20 +m22 +m15 +m27 -m15 +m19 -m15 +m25 +m17 +m12 -m10| m20 m25 m12 m17 m2 m22 m27 m19 m4 m11 m24 m9
+m1 m29 m6 m3 m18
+
++m16 +m25 +m27 +m6 +m13 +m16 +m28 +m8 +m8 +m24 -m16 +m22 +m24 +m8 -m7 -m0 +m22 -m26 -m15 +m11 +m2 -m20 +m11
+-m17 +m13 -m28 +m19 -m6 -m2 +m8| m25 m22 m27 m19 m11 m24 m13 m8
+
++m0 -m0 -m16 +m28 +m4 +m29 +m18 +m0 +m13 -m28 +m19 -m8 +m19 +m20 +m20 +m2 +m26 -m25 +m10 -m13 +m7 +m12 +m29
++m24 +m13 +m11 +m5 +m29 +m12 +m18 +m24 +m19 +m24 +m5| m20 m0 m5 m12 m2 m7 m19 m4 m11 m24 m29 m13 m26 m18 m10
 """
 """Keys that were put (+) and removed (-), and those that are left, in Kafka's order."""
 
 
-@pytest.mark.parametrize("line", OF_KAFKA.strip().splitlines())
-def test_members_are_in_the_order_of_kafkas_map(line):
-    calls, _, expected = line.partition("|")
+@pytest.mark.parametrize("story", OF_KAFKA.strip().split("\n\n"))
+def test_members_are_in_the_order_of_kafkas_map(story):
+    calls, _, expected = story.partition("|")
     members: TimelineMap[int] = TimelineMap()
     for call in calls.split():
         if call[0] == "+":
@@ -74,7 +88,7 @@ def test_most_votes_choose_the_assignor():
     assert votes_of((None, "range"), ("range", None)).preferred() is None
 
 
-def test_of_two_assignors_with_equal_votes_that_of_the_member_which_speaks_is_chosen():
+def test_a_member_that_sends_a_heartbeat_decides_between_assignors_with_equal_votes():
     """Its name goes to the head of its slot in the HashMap in which Kafka counts; a description counts elsewhere."""
     votes = votes_of((None, "uniform"), (None, "range"))
     assert votes.preferred_after("uniform", "uniform") == "uniform"

@@ -1,7 +1,7 @@
 """A group's members in the order in which Kafka's coordinator iterates over them, which its assignors go by.
 
-Contract: the table's size is a power of two that never falls; a key is in the slot that the highest bits of its hash,
-multiplied in 64 bits, name; iteration goes through the slots, and in a slot from the newest key to the oldest.
+Contract: the table's size is a power of two that never falls. A key is in the slot that the highest bits of its hash,
+multiplied in 64 bits, name. Iteration goes through the slots, and in a slot from the newest key to the oldest.
 Source: BaseHashTable (findSlot, baseAddOrReplace) of Kafka's TimelineHashMap.
 """
 
@@ -25,6 +25,8 @@ class TimelineMap(dict[str, Value]):
         bits: logarithm of the table's size.
     """
 
+    bits = _FIRST_BITS
+
     def __init__(self, former: TimelineMap[Value] | None = None) -> None:
         super().__init__(former or {})
         self.bits = _FIRST_BITS if former is None else former.bits
@@ -47,7 +49,7 @@ class TimelineMap(dict[str, Value]):
 
 
 def members_to_assign(before: TimelineMap[Value], now: TimelineMap[Value]) -> list[str]:
-    """Return the members of a consumer group in the order in which an assignor is given them.
+    """Return a consumer group's members in the order that an assignor gets.
 
     Source: TargetAssignmentBuilder.build: a member that joins comes after all, and one that it replaces is removed.
     (A member of a share group is in the group's map before the target is computed: ``now.in_order()``.)
@@ -56,7 +58,7 @@ def members_to_assign(before: TimelineMap[Value], now: TimelineMap[Value]) -> li
         before: the members before the decision.
         now: the members after it.
     """
-    made = java_set([*before.in_order(), *now])
+    made = java_set([*before.in_order(), *(one for one in now if one not in before)])
     for member_id in before.keys() - now.keys():
         made.remove(member_id)
     return list(made)

@@ -36,7 +36,7 @@ class AssignorVotes(TimelineMap[int]):
         return _first_of_most((name, self[name]) for name in self.in_order())
 
     def preferred_after(self, former: str | None, now: str | None) -> str | None:
-        """Return the assignor once a member asks for another one, or again for the same one.
+        """Return the assignor after a heartbeat of a member.
 
         Kafka counts in a ``HashMap`` with the entries of its map.
         """
