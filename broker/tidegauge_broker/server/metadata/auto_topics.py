@@ -42,7 +42,7 @@ _MAX_REFUSALS = 1_000
 
 
 def user_topic(name: str, settings: Values) -> NewTopic:
-    """Return a topic of a user as a broker with these settings creates it (DefaultAutoTopicCreationManager).
+    """Return a user's topic as this broker creates it (DefaultAutoTopicCreationManager).
 
     Settings that this broker's properties do not have are left to the controller.
     """
