@@ -302,9 +302,7 @@ SUITES = (
         "Kafka Streams",
         STREAMS,
         _HOW + " Clusters have no groups of the streams protocol, and EosIntegrationTest, each of whose tests sets "
-        "`streams.num.standby.replicas` of its group, can't pass. The counts are those of seven classes: "
-        "FineGrainedAutoReset, GlobalKTableEOS, InternalTopic, JoinStore, KStreamAggregationDedup, "
-        "PurgeRepartitionTopic, StandbyTaskEOS.",
+        "`streams.num.standby.replicas` of its group, can't pass.",
     ),
     (
         "clients",
