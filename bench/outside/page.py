@@ -72,7 +72,7 @@ def record_of(directory: Path, suite: str, side: str) -> Record:
 
 
 def compared(directory: Path, suite: Suite) -> Compared | None:
-    """Return a suite's results, of the classes that both sides have run; None if one of the sides has none."""
+    """Return a suite's results in classes that both sides ran, if any."""
     tries = {side: record_of(directory, suite.name, side).tries() for side in SIDES}
     if not all(tries.values()):
         return None
@@ -143,7 +143,7 @@ def _section(one: Compared, reasons: Mapping[str, str]) -> str:
     ran = {class_of(test) for test in one.kafka}
     if ran < set(one.suite.classes):
         names = ", ".join(sorted(name.rpartition(".")[2] for name in ran))
-        lines[-1] += f" The counts are those of {len(ran)} of its {len(one.suite.classes)} classes: {names}."
+        lines[-1] += f" Counted are {len(ran)} of its {len(one.suite.classes)} classes: {names}."
     if any(one.repeated.values()):
         lines[-1] += f" Repeated: {one.repeated[KAFKA]} tests on Kafka, {one.repeated[TIDEGAUGE]} on Tidegauge."
     both = one.tests([Outcome.FAILED], [Outcome.FAILED, Outcome.SKIPPED, None])

@@ -140,7 +140,7 @@ def test_a_reason_may_be_that_of_a_whole_class(page: Any, results: Any) -> None:
     ]
 
 
-def test_of_a_suite_of_classes_those_count_that_both_sides_have_run(page: Any, results: Any, tmp_path: Path) -> None:
+def test_of_a_suite_only_classes_count_that_both_sides_have_run(page: Any, results: Any, tmp_path: Path) -> None:
     """The section says which; a suite that was interrupted has no failures by that."""
     suite = page.SUITES["kafka-clients"]
     first, second, third = suite.classes[:3]
@@ -149,7 +149,7 @@ def test_of_a_suite_of_classes_those_count_that_both_sides_have_run(page: Any, r
         page.record_of(tmp_path, suite.name, side).add(made, 1.0)
     text = page.rendered("", [page.compared(tmp_path, suite)], {})
     assert "| 4.3.1 | 1, 0, 0 | 1, 0, 0 | 0 |" in text
-    of_all = f"The counts are those of 1 of its {len(suite.classes)} classes: {second.rpartition('.')[2]}."
+    of_all = f"Counted are 1 of its {len(suite.classes)} classes: {second.rpartition('.')[2]}."
     assert of_all in text
     assert "Tidegauge alone" not in text
 
