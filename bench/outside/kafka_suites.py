@@ -25,8 +25,9 @@ from tidegauge.java import java_program
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "java"
-SERVICE, EXTENSION = "org.junit.jupiter.api.extension.Extension", "org.apache.kafka.common.test.WithoutStreamsGroups"
-"""By which JUnit finds the extension that skips what a cluster here does not have."""
+SERVICE = "org.junit.jupiter.api.extension.Extension"
+EXTENSIONS = ("WithoutStreamsGroups", "SkipsWhatLooksInside")
+"""By which JUnit finds the extensions that skip what a cluster here does not have."""
 CLASS_SECONDS = 2_400.0
 """Limit of one class of tests: one that has forty tests starts forty clusters."""
 TEST_SECONDS = 180
@@ -124,7 +125,8 @@ def compiled(jars: Path) -> Path:
             raise Unavailable(f"the stand-in for Kafka's test kit does not compile: {done.stderr.strip()[:300]}")
         services = directory / "META-INF" / "services"
         services.mkdir(parents=True)
-        (services / SERVICE).write_text(f"{EXTENSION}\n", encoding="utf-8")
+        names = "".join(f"org.apache.kafka.common.test.{name}\n" for name in EXTENSIONS)
+        (services / SERVICE).write_text(names, encoding="utf-8")
 
     return kept(f"kafka-test-kit-{digest}", compile_them)
 
@@ -300,9 +302,7 @@ SUITES = (
         "Kafka Streams",
         STREAMS,
         _HOW + " Clusters have no groups of the streams protocol, and EosIntegrationTest, each of whose tests sets "
-        "`streams.num.standby.replicas` of its group, can't pass. The counts cover seven classes: "
-        "FineGrainedAutoReset, GlobalKTableEOS, InternalTopic, JoinStore, KStreamAggregationDedup, "
-        "PurgeRepartitionTopic, StandbyTaskEOS.",
+        "`streams.num.standby.replicas` of its group, can't pass.",
     ),
     (
         "clients",

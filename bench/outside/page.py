@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from outside.results import KAFKA, SIDES, TIDEGAUGE, Outcome, Record, Result, verdict
+from outside.results import KAFKA, SIDES, TIDEGAUGE, Outcome, Record, Result, class_of, verdict
 from outside.suites import NOT_RUN, SUITES, Suite
 
 ROOT = Path(__file__).parents[2]
@@ -72,10 +72,17 @@ def record_of(directory: Path, suite: str, side: str) -> Record:
 
 
 def compared(directory: Path, suite: Suite) -> Compared | None:
-    """Return a suite's results; None if one of the sides has none."""
+    """Return a suite's results in classes that both sides ran, if any."""
     tries = {side: record_of(directory, suite.name, side).tries() for side in SIDES}
     if not all(tries.values()):
         return None
+    if suite.classes:
+        both = set.intersection(*({class_of(test) for test in of} for of in tries.values()))
+        tries = {
+            side: {test: made for test, made in of.items() if class_of(test) in both} for side, of in tries.items()
+        }
+        if not both:
+            return None
     found = {side: {test: verdict(made) for test, made in of.items()} for side, of in tries.items()}
     again = {side: sum(len(made) > 1 for made in of.values()) for side, of in tries.items()}
     return Compared(suite, found[KAFKA], found[TIDEGAUGE], again)
@@ -133,6 +140,10 @@ def _former_section(former: str, suite: Suite) -> str:
 
 def _section(one: Compared, reasons: Mapping[str, str]) -> str:
     lines = [f"## {one.suite.name}", "", f"{one.suite.title}, {one.suite.version}. {one.suite.how}".rstrip()]
+    ran = {class_of(test) for test in one.kafka}
+    if ran < set(one.suite.classes):
+        names = ", ".join(sorted(name.rpartition(".")[2] for name in ran))
+        lines[-1] += f" Counted are {len(ran)} of its {len(one.suite.classes)} classes: {names}."
     if any(one.repeated.values()):
         lines[-1] += f" Repeated: {one.repeated[KAFKA]} tests on Kafka, {one.repeated[TIDEGAUGE]} on Tidegauge."
     both = one.tests([Outcome.FAILED], [Outcome.FAILED, Outcome.SKIPPED, None])

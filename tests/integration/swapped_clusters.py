@@ -54,6 +54,7 @@ OF_ALL_NODES = (
     "Rollback of ongoing transaction",  # likewise
     "is insufficient to satisfy the min.isr requirement of 2 for partition __transaction_state",  # likewise
     "Received UNKNOWN_TOPIC_OR_PARTITION from the leader for partition made-",  # it is made and deleted
+    "Received UNKNOWN_TOPIC_ID from the leader for partition made-",  # likewise, in KRaft mode
 )
 """Lines of Kafka's nodes in KRaft mode when all of them stop or start together, besides a single one's."""
 OFTEN = {

@@ -105,6 +105,8 @@ public class KafkaClusterTestKit implements AutoCloseable {
             settings.forEach((name, value) -> send("set", name, value));
             nodes.brokerNodes().forEach((id, node) ->
                 node.propertyOverrides().forEach((name, value) -> send("set", id + ":" + name, value)));
+            nodes.controllerNodes().forEach((id, node) ->
+                node.propertyOverrides().forEach((name, value) -> send("set", id + ":" + name, value)));
             nodes.bootstrapMetadata().records().forEach(this::sendLevel);
             send("start", nodes.brokerNodes().size(), nodes.controllerNodes().size());
             String[] words = received();

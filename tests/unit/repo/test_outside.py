@@ -140,6 +140,36 @@ def test_a_reason_may_be_that_of_a_whole_class(page: Any, results: Any) -> None:
     ]
 
 
+def test_of_a_suite_only_classes_count_that_both_sides_have_run(page: Any, results: Any, tmp_path: Path) -> None:
+    """The section says which; a suite that was interrupted has no failures by that."""
+    suite = page.SUITES["kafka-clients"]
+    first, second, third = suite.classes[:3]
+    for side, classes in (("kafka", (first, second)), ("tidegauge", (second, third))):
+        made = [results.Result(f"{name}::test()[1]", results.Outcome.PASSED) for name in classes]
+        page.record_of(tmp_path, suite.name, side).add(made, 1.0)
+    text = page.rendered("", [page.compared(tmp_path, suite)], {})
+    assert "| 4.3.1 | 1, 0, 0 | 1, 0, 0 | 0 |" in text
+    of_all = f"Counted are 1 of its {len(suite.classes)} classes: {second.rpartition('.')[2]}."
+    assert of_all in text
+    assert "Tidegauge alone" not in text
+
+
+def test_what_is_left_of_a_suite_is_run_class_by_class(
+    monkeypatch: pytest.MonkeyPatch, page: Any, results: Any, tmp_path: Path
+) -> None:
+    """A class within another belongs to it; a suite without classes is run in one piece."""
+    monkeypatch.setattr("sys.argv", ["outside"])
+    main = importlib.import_module("outside.__main__")
+    suite = page.SUITES["kafka-clients"]
+    record = page.record_of(tmp_path, suite.name, "kafka")
+    record.add([results.Result(f"{suite.classes[0]}$Inner::test()[1]", results.Outcome.FAILED)], 1.0)
+    assert main._not_recorded(suite, record, ()) == [[name] for name in suite.classes[1:]]
+    last = suite.classes[-1]
+    assert main._not_recorded(suite, record, [last.rpartition(".")[2]]) == [[last]]
+    assert main._not_recorded(page.SUITES["aiokafka"], page.record_of(tmp_path, "aiokafka", "kafka"), ()) == [[]]
+    assert main._not_recorded(page.SUITES["aiokafka"], record, ()) == []
+
+
 def test_a_suite_without_results_keeps_its_row_and_section(page: Any, results: Any) -> None:
     """A machine without Go, or a run of one suite, takes nothing from the page."""
     one = {"m::a": results.Result("m::a", results.Outcome.PASSED)}

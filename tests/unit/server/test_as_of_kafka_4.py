@@ -109,6 +109,17 @@ async def test_groups_have_the_operations_of_settings_where_they_were_asked_for(
     assert [one.authorized_operations for one in found.groups] == [3400, NOT_ASKED_FOR]
 
 
+async def test_settings_of_client_metrics_are_refused_in_kraft_modes_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ZooKeeper mode Kafka says that they are supported in KRaft mode, which is no reason there."""
+    kinds = (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.BROKER)
+    results = [DescribeConfigsResult(ErrorCode.INVALID_REQUEST, "only in KRaft", kind, "m") for kind in kinds]
+    monkeypatch.setattr(describe_configs, "handle", handled_as(DescribeConfigsResponse(results=results)))
+    context: Any = None
+    found = await settled(VARIANTS[apis.DESCRIBE_CONFIGS].handle(None, context))
+    assert [one.error_code for one in found.results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert ["KIP-714" in one.error_message for one in found.results] == [True, False]
+
+
 def fetched(kind: str) -> Any:
     """Return a response that names a leader, in one of a handler's forms."""
     message = FetchResponse(node_endpoints=[NodeEndpoint(2, "host", 9092)])

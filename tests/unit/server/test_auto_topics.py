@@ -8,7 +8,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.groups import OFFSETS_TOPIC
 from tidegauge.settings import parse_broker_settings
 from tidegauge_broker.server.metadata import auto_topics
-from tidegauge_broker.server.metadata.auto_topics import AutoTopics, offsets_topic, share_state_topic
+from tidegauge_broker.server.metadata.auto_topics import AutoTopics, offsets_topic, share_state_topic, user_topic
 from tidegauge_controller.admin import NewTopic
 
 
@@ -31,6 +31,20 @@ def test_the_topic_of_offsets_is_compacted_and_replicated_exactly_as_set() -> No
         "segment.bytes": "1048576",
         "compression.type": "producer",
     }
+
+
+def test_a_topic_of_a_user_has_what_this_broker_sets_or_the_controllers_defaults() -> None:
+    """DefaultAutoTopicCreationManager of 4.3: ``KafkaConfig.originals`` of the broker come before the controller's."""
+    own = {"broker.id": "0", "zookeeper.connect": "z:1"}
+    for given, expected in (
+        ({}, (None, None)),
+        ({"num.partitions": "5"}, (5, None)),
+        ({"num.partitions": "1", "default.replication.factor": "2"}, (1, 2)),
+    ):
+        values, _ = parse_broker_settings({**own, **given})
+        topic = user_topic("t", values)
+        assert (topic.name, topic.partition_count, topic.replication_factor) == ("t", *expected)
+        assert not topic.configs
 
 
 def test_the_states_of_share_groups_are_kept_and_not_compacted() -> None:

@@ -2,7 +2,8 @@
 first use.
 
 The client gets an error all the same and asks again; the controller creates the topic with num.partitions
-and default.replication.factor, an internal topic with settings of its own. One attempt at a time for a name, and
+and default.replication.factor of this broker, or with its own if this broker's are not set, and an internal topic with
+settings for it. One attempt at a time for a name, and
 ``MAX_IN_FLIGHT`` of all names; what a client names beyond ``MAX_WAITING`` it has to name again. (Kafka asks for all
 names of a request at once, in one request.)
 Source: ``AutoTopicCreationManager``, ``GroupCoordinator.offsetsTopicConfigs``,
@@ -38,6 +39,18 @@ MAX_WAITING = 10_000
 """Maximum number of names that wait for an attempt."""
 _MAX_REFUSALS = 1_000
 """Maximum number of names whose refusal is remembered, so that it is logged once."""
+
+
+def user_topic(name: str, settings: Values) -> NewTopic:
+    """Return a user's topic as this broker creates it (DefaultAutoTopicCreationManager).
+
+    Settings that this broker's properties do not have are left to the controller.
+    """
+
+    def given(setting: str) -> int | None:
+        return None if settings.is_default(setting) else settings.integer(setting)
+
+    return NewTopic(name, given("num.partitions"), given("default.replication.factor"))
 
 
 def offsets_topic(settings: Values) -> NewTopic:
@@ -122,7 +135,8 @@ class AutoTopics:
     async def _create(self, topic: str) -> None:
         try:
             make = _INTERNAL.get(topic)
-            error, message = await self._ask(NewTopic(topic) if make is None else make(self._settings))
+            made = user_topic(topic, self._settings) if make is None else make(self._settings)
+            error, message = await self._ask(made)
             if error is not ErrorCode.NONE:
                 self._refused(topic, message or error.name)
         finally:

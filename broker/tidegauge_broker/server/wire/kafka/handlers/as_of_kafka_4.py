@@ -2,7 +2,8 @@
 
 - Groups have settings (KIP-1043), so DESCRIBE_CONFIGS and ALTER_CONFIGS are operations of theirs
   (``AclEntry.supportedOperations``).
-- Settings of topics that Kafka 4 has removed are not described (KIP-724, KIP-937).
+- Settings of topics that Kafka 4 has removed are not described (KIP-724, KIP-937); why there are none of client
+  metrics is said in KRaft mode's words.
 - A follower is not given the addresses of leaders, which it knows by its own metadata (``handleFetchRequest``).
 - A filter of client quotas that names an entity beside a match that needs no name, or none beside one that needs it,
   is refused (``ClientQuotasImage.describe``).
@@ -44,6 +45,7 @@ from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
 GROUP_OPERATIONS = sum(1 << one for one in OPERATIONS_IN_KRAFT[ResourceType.GROUP])
 _EXACT, _DEFAULT, _SPECIFIED = "MATCH_TYPE_EXACT", "MATCH_TYPE_DEFAULT", "MATCH_TYPE_SPECIFIED"
+_NO_CLIENT_METRICS = "Brokers here collect no metrics of clients (KIP-714), so there are no settings for them"
 _MATCHES = {0: _EXACT, 1: _DEFAULT, 2: _SPECIFIED}
 
 
@@ -63,6 +65,8 @@ def _describe_configs(request: Any, context: Context) -> Response:
 
     def change(message: Any) -> None:
         for one in message.results:
+            if one.resource_type == ConfigResourceType.CLIENT_METRICS and one.error_code:
+                one.error_message = _NO_CLIENT_METRICS
             if one.resource_type == ConfigResourceType.TOPIC:
                 one.configs = [entry for entry in one.configs if entry.name not in REMOVED_IN_KAFKA_4]
 
