@@ -47,8 +47,10 @@ SETTINGS = ALONE | {
 }
 """Of both: all records of a kind in one log, snapshots often, and no timer that ends within a story."""
 EXPECTED_EQUAL = ("consumers", "share-members", "states")
-"""The stories that are played by default. In stories of share records Kafka's leader goes on without its writes, so that
-some of them differ from run to run."""
+"""The stories that are played by default.
+
+In stories of share records Kafka's leader goes on without its writes, so that some of them differ from run to run.
+"""
 STEPS = 60
 BY_CHANCE = {
     "create_timestamp",
