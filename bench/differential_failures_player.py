@@ -37,10 +37,10 @@ from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.facts import Facts
 from tidegauge_lab.scenario.group_player import GroupPlayer
 from tidegauge_lab.scenario.group_steps import GROUP_STEPS, ExpectGroup
-from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN
 from tidegauge_lab.scenario.outcome import StepFailed, described
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.scenario_cluster import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN
 from tidegauge_lab.scenario.step_base import PartitionStep, Step
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
 from tidegauge_lab.scenario.transaction_steps import TRANSACTION_STEPS, ExpectTransaction, WaitTransaction

@@ -23,7 +23,7 @@ from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.scenario import Scenario
-from tidegauge_lab.scenario.hands import Hands
+from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 
 LIMIT_SECONDS = 120.0
 REFUSED_AS_REGISTERED = "KeeperErrorCode = NodeExists"
@@ -261,7 +261,7 @@ class TidegaugeSide(_Cluster):
 
     def __init__(self, scenario: Scenario, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(scenario, directory, settings or {})
-        self._hands: Hands | None = None
+        self._hands: ScenarioCluster | None = None
 
     def __exit__(self, *details: object) -> None:
         if self._hands is not None:
@@ -274,10 +274,10 @@ class TidegaugeSide(_Cluster):
         first, *others = self._in_order()
         self.cluster.start(first)
         self.cluster.start(*others)
-        self._hands = Hands(self.cluster)
+        self._hands = ScenarioCluster(self.cluster)
 
     @property
-    def _switches(self) -> Hands:
+    def _switches(self) -> ScenarioCluster:
         assert self._hands is not None, "begin() comes first"
         return self._hands
 

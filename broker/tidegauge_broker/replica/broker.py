@@ -28,7 +28,7 @@ from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.effects import Effect
 from tidegauge_broker.replica.fetches import Fetches
 from tidegauge_broker.replica.following import Following
-from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
+from tidegauge_broker.replica.hosted import HostedPartitions, contain, message_for
 from tidegauge_broker.replica.isr_changes import IsrChanges
 from tidegauge_broker.replica.list_offsets import NO_EPOCH, epoch_at, list_offset
 from tidegauge_broker.replica.messages import (
@@ -231,7 +231,7 @@ class BrokerCore:
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and lookup.replica_id == DEBUGGING_CONSUMER:
             partition = self.hosted.by_name.get(topic_partition)
         if partition is None:
-            return OffsetResult(error, words_for(error, topic_partition))
+            return OffsetResult(error, message_for(error, topic_partition))
         return list_offset(partition, lookup)
 
     def epoch_at(self, topic_partition: TopicPartition, offset: int) -> int:

@@ -10,7 +10,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica.delayed_fetch import DelayedFetch, is_due
 from tidegauge_broker.replica.effects import Effect, RespondToFetch
-from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
+from tidegauge_broker.replica.hosted import HostedPartitions, contain, message_for
 from tidegauge_broker.replica.leader import Leader
 from tidegauge_broker.replica.messages import CONSUMER, CoreSettings, FetchPartition, FetchRequest, FetchResult
 from tidegauge_broker.replica.parked import ParkedOperations
@@ -195,7 +195,7 @@ class Fetches:
         return FetchResult(
             wanted.topic_partition,
             error,
-            words_for(error, wanted.topic_partition),
+            message_for(error, wanted.topic_partition),
             leader_hint=self._hosted.leader_hint(wanted.topic_partition),
         )
 

@@ -92,7 +92,7 @@ def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None
 
     The partition's earlier effects of the step stay in ``out``: they belong to states that it had.
     """
-    partition.give_news()
+    partition.mark_changed()
     partition.leader_role = None
     partition.unwritten.clear()
     if partition.role is Role.LEADER:
@@ -100,7 +100,7 @@ def contain(partition: Partition, problem: Exception, out: list[Effect]) -> None
     out.append(FailReplica(partition.topic_partition, problem))
 
 
-def state_is_absurd(state: PartitionState) -> bool:
+def is_impossible(state: PartitionState) -> bool:
     """Whether the state violates an invariant, so that no controller can have decided it; such a request is rejected.
 
     An ISR may hold more than the replicas: the ones that a reassignment removes, from its end to their own (phase B3).
@@ -130,7 +130,7 @@ def targets_previous_incarnation(state: PartitionState, broker_id: int, log: Loa
     return len(state.isr) > 1 or (state.leader == broker_id and state.leader_epoch <= log.former_epoch)
 
 
-def words_for(error: ErrorCode, topic_partition: TopicPartition) -> str:
+def message_for(error: ErrorCode, topic_partition: TopicPartition) -> str:
     """Return the generic message for an error code."""
     if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return f"This broker does not lead {topic_partition}; only the leader serves it"

@@ -310,7 +310,7 @@ class Leader(Reader):
             partition = self.partition
             session.cover(partition.topic_partition, remote, partition.high_watermark, partition.log_start_offset)
 
-    def give_news(self) -> None:
+    def mark_changed(self) -> None:
         """Have each session that counts for a follower look at this partition again."""
         for remote in self.remotes.values():
             if remote.covered_by is not None:
@@ -511,7 +511,7 @@ class Leader(Reader):
     def _set_isr(self, state: IsrState, cause: str, out: list[Effect]) -> None:
         assert self.partition.broker_id in state.isr, "I4"
         assert set(state.isr) <= set(state.maximal_isr), "I4"
-        self.give_news()
+        self.mark_changed()
         old, self.isr = self.isr, state
         if self.partition.emits_diagnostics:
             new = state.isr if state.proposal is None else state.proposal.new_isr

@@ -138,7 +138,7 @@ class Partition:
         """Take over the leader and its epochs. The caller has checked that they are not stale."""
         assert state.leader_epoch >= self.leader_epoch, "I5"
         assert state.partition_epoch >= self.partition_epoch, "I5"
-        self.give_news()
+        self.mark_changed()
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -149,21 +149,21 @@ class Partition:
         """Stop serving after a failure of the log directory."""
         if self.role is _OFFLINE:
             return
-        self.give_news()
+        self.mark_changed()
         self.leader_role = None
         self.follower_role = None
         self.enter(_OFFLINE)
         self.unwritten.clear()
         self.note("role", cause, out, role="offline", leader=self.leader, leader_epoch=self.leader_epoch)
 
-    def give_news(self) -> None:
+    def mark_changed(self) -> None:
         """Have the sessions that fetch from this replica, or the rounds that fetch for it, look at it again.
 
         To be called wherever anything changes that decides what a follower's fetch gives or does here
         (``standing_fetch``), or what this replica asks its leader (``standing_rounds``).
         """
         if self.leader_role is not None:
-            self.leader_role.give_news()
+            self.leader_role.mark_changed()
         elif self.follower_role is not None and self.follower_role.standing is not None:
             self.follower_role.standing.look_at(self.topic_partition)
 
@@ -237,7 +237,7 @@ class Partition:
             self._epoch_noted(header.leader_epoch, header.base_offset, cause, out)
 
     def _epoch_noted(self, epoch: int, start_offset: int, cause: str, out: list[Effect]) -> None:
-        self.give_news()
+        self.mark_changed()
         out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=True))
         if self.emits_diagnostics:
             self.note("epoch", cause, out, leader_epoch=epoch, start_offset=start_offset)
@@ -247,7 +247,7 @@ class Partition:
         assert log_end_offset >= self.log_end_offset, "I1"
         old, self.log_end_offset = self.log_end_offset, log_end_offset
         self.moved_log_end = True
-        self.give_news()
+        self.mark_changed()
         if self.emits_diagnostics:  # as ``note``, which costs twice as much for what happens with every batch
             out.append(Note("log_end_offset", self.topic_partition, cause, {"old": old, "new": log_end_offset}))
 
@@ -299,7 +299,7 @@ class Partition:
         stable = self.last_stable_offset if self.transactions else None
         old, self.high_watermark = self.high_watermark, high_watermark
         self.moved_high_watermark = True
-        self.give_news()
+        self.mark_changed()
         if self.transactions:
             self.transactions.replicated(high_watermark)
         if self.emits_diagnostics:
@@ -318,12 +318,12 @@ class Partition:
         """Truncate the log to an end offset. At or above the end only the epoch cache is trimmed (KAFKA-10706)."""
         if offset >= self.log_end_offset:
             if self.epochs.truncate_from_end(self.log_end_offset):
-                self.give_news()
+                self.mark_changed()
                 out.append(WriteEpochs(self.topic_partition, self.epochs.entries, sync=False))
             return
         assert offset >= 0, "an end of a log, by the truncation rule"
         old = self.log_end_offset
-        self.give_news()
+        self.mark_changed()
         out.append(TruncateLog(self.topic_partition, offset))
         self.transactions = None
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -341,7 +341,7 @@ class Partition:
         """Empty the log and start again at an offset."""
         assert start_offset >= 0, "the start of a leader's log"
         old = self.log_end_offset
-        self.give_news()
+        self.mark_changed()
         out.append(TruncateFully(self.topic_partition, start_offset))
         self.transactions = None
         self.log_start_offset = min(self.log_start_offset, start_offset)
@@ -371,7 +371,7 @@ class Partition:
         if tell_log:
             out.append(AdvanceLogStart(self.topic_partition, offset))
         stable = self.last_stable_offset
-        self.give_news()
+        self.mark_changed()
         old, self.log_start_offset = self.log_start_offset, offset
         self._check_offsets()
         if self.epochs.truncate_from_start(offset):

@@ -21,7 +21,7 @@ from tidegauge_broker.replica.follower import Follower
 from tidegauge_broker.replica.hosted import (
     HostedPartitions,
     contain,
-    state_is_absurd,
+    is_impossible,
     targets_previous_incarnation,
 )
 from tidegauge_broker.replica.leader import Leader
@@ -145,7 +145,7 @@ class PartitionStates:
     ) -> tuple[Partition | None, ErrorCode]:
         """Return a state's replica, new with its first state, or an error."""
         topic_partition = state.topic_partition
-        if state_is_absurd(state):
+        if is_impossible(state):
             return None, ErrorCode.INVALID_REQUEST
         partition = self._hosted.by_name.get(topic_partition)
         if partition is None:
@@ -340,7 +340,7 @@ class PartitionStates:
             return ErrorCode.FENCED_LEADER_EPOCH
         self._stop_following(partition, changed)
         if item.delete:
-            partition.give_news()
+            partition.mark_changed()
             check_transition(partition.role, None)
             del self._hosted.by_name[item.topic_partition]
             out.append(DeleteLog(item.topic_partition))

@@ -6,7 +6,7 @@ others there is nothing to say.
 
 Rules:
     1. A partition is in question from when the follower asks something else of it, or this broker's replica changes in
-       anything that decides what a fetch gives or does (``Partition.give_news``), until rules 2 and 3 are fulfilled.
+       anything that decides what a fetch gives or does (``Partition.mark_changed``), until rules 2 and 3 are fulfilled.
     2. A fetch *covers* a partition that it finds at the leader's log end, of a follower in the ISR, without an error.
        From then on each fetch of the session counts for it (KIP-227), though it is not looked at: the follower has
        all that the leader has at the time of the session's latest fetch.

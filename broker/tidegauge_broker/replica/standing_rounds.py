@@ -3,7 +3,7 @@
 A round asks for every partition that follows a leader and is ready, thousands perhaps, of which few have changed since
 the round before. A partition's request *stands* until the partition is among those to look at: a response has
 named it, it has begun to follow, its round was lost, or the replica has changed in a field of its fetch
-(``Partition.give_news``). All standing requests are in flight together, and taken back together.
+(``Partition.mark_changed``). All standing requests are in flight together, and taken back together.
 
 A round in which only some partitions may take part (``admits``), and one that asks where epochs end, is made by
 ``Rounds`` from each partition for itself; the requests of its partitions no longer stand.

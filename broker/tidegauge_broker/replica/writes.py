@@ -13,7 +13,7 @@ from tidegauge.wall_time import WallTime
 from tidegauge_broker.replica.delayed_delete_records import DelayedDeleteRecords
 from tidegauge_broker.replica.delayed_produce import DelayedProduce
 from tidegauge_broker.replica.effects import Effect, RespondToProduce
-from tidegauge_broker.replica.hosted import HostedPartitions, contain, words_for
+from tidegauge_broker.replica.hosted import HostedPartitions, contain, message_for
 from tidegauge_broker.replica.messages import (
     ACKS_ALL,
     DeleteRecordsResult,
@@ -113,7 +113,7 @@ class Writes:
                 ProduceResult(
                     topic_partition,
                     error,
-                    words_for(error, topic_partition),
+                    message_for(error, topic_partition),
                     leader_hint=self._hosted.leader_hint(topic_partition),
                 ),
                 -1,
@@ -123,7 +123,7 @@ class Writes:
         except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
             contain(leader.partition, problem, out)
             error = ErrorCode.UNKNOWN_SERVER_ERROR
-            return ProduceResult(topic_partition, error, words_for(error, topic_partition)), -1
+            return ProduceResult(topic_partition, error, message_for(error, topic_partition)), -1
         if required_offset >= 0:
             touched.append(leader.partition)
         return result, required_offset
@@ -170,7 +170,7 @@ class Writes:
 
     def _commit_outcome(self, topic_partition: TopicPartition, offset: int) -> tuple[ErrorCode, str] | None:
         leader, error = self._hosted.leader_of(topic_partition, None)
-        return (error, words_for(error, topic_partition)) if leader is None else leader.commit_outcome(offset)
+        return (error, message_for(error, topic_partition)) if leader is None else leader.commit_outcome(offset)
 
     def delete_records(
         self, wanted: Sequence[RecordsToDelete], timeout_ms: int, token: object, now_ms: int
@@ -182,7 +182,7 @@ class Writes:
         for index, item in enumerate(wanted):
             leader, error = self._hosted.leader_of(item.topic_partition, None)
             if leader is None:
-                words = words_for(error, item.topic_partition)
+                words = message_for(error, item.topic_partition)
                 results.append(DeleteRecordsResult(item.topic_partition, error, words))
                 continue
             try:
@@ -190,7 +190,9 @@ class Writes:
             except Exception as problem:  # noqa: BLE001 - a defect, which concerns this partition alone
                 contain(leader.partition, problem, out)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
-                results.append(DeleteRecordsResult(item.topic_partition, error, words_for(error, item.topic_partition)))
+                results.append(
+                    DeleteRecordsResult(item.topic_partition, error, message_for(error, item.topic_partition))
+                )
                 continue
             results.append(result)
             if offset >= 0:
@@ -203,5 +205,5 @@ class Writes:
     def _low_watermark(self, topic_partition: TopicPartition) -> int | tuple[ErrorCode, str]:
         leader, error = self._hosted.leader_of(topic_partition, None)
         if leader is None:
-            return error, words_for(error, topic_partition)
+            return error, message_for(error, topic_partition)
         return leader.low_watermark(self._metadata.live_brokers())

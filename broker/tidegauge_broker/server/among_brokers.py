@@ -189,7 +189,7 @@ class Apart:
         self._control.close()
 
 
-def ways_of(listeners: Listeners, over_grpc: OverGrpc, over_kafka: OverKafka) -> AmongBrokers:
+def protocols_among_brokers(listeners: Listeners, over_grpc: OverGrpc, over_kafka: OverKafka) -> AmongBrokers:
     """Return how a broker with these listeners speaks with the others."""
     if listeners.inter_broker_wire == GRPC:
         return over_grpc

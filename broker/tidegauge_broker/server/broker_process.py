@@ -39,7 +39,7 @@ from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.effects import LeadershipChanged
 from tidegauge_broker.replica.quota import ReplicationQuota
 from tidegauge_broker.replica.verification import ProducerBatch, VerificationGuard
-from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_of, ways_of
+from tidegauge_broker.server.among_brokers import OverGrpc, OverKafka, metadata_of, protocols_among_brokers
 from tidegauge_broker.server.broker_identity import BrokerIdentity
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.cluster import chosen
@@ -52,7 +52,7 @@ from tidegauge_broker.server.coordinators.partition_verifier import PartitionVer
 from tidegauge_broker.server.coordinators.share_latest_offsets import LatestOffsets, own_latest
 from tidegauge_broker.server.coordinators.share_runner import ShareRunner
 from tidegauge_broker.server.coordinators.transaction_peers import TransactionPeers
-from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
+from tidegauge_broker.server.coordinators.transaction_runner import TransactionRunner, TransactionServices
 from tidegauge_broker.server.core_settings import core_settings
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.auto_topics import AutoTopics
@@ -119,7 +119,7 @@ class BrokerProcess:
         )
         self._now_ms.shown_ms = self._seams.shown_ms()
         self._peers = Peers(self._seams.open_channel)
-        self._among_brokers = ways_of(
+        self._among_brokers = protocols_among_brokers(
             identity.listeners,
             OverGrpc(self._seams.open_channel, self._peers, self._metadata, self._settings, self._logical_clock),
             OverKafka(identity.broker_id, self._seams.open_kafka_channel, self._metadata, self._settings),
@@ -359,7 +359,7 @@ class BrokerProcess:
         settings, replicas, metadata = self._settings, self._replicas, self._metadata
         others = self._among_brokers.to_coordinators()
         peers = TransactionPeers(self._identity.broker_id, others, self._seams.gate())
-        around = Surroundings(
+        around = TransactionServices(
             self._producer_ids.next,
             metadata,
             self._cluster.deleted_partitions,

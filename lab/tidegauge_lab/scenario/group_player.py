@@ -11,8 +11,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge_lab.group_conditions import GroupCondition
 from tidegauge_lab.scenario import group_steps as steps
 from tidegauge_lab.scenario.consumers import Consumers
-from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.outcome import StepFailed
+from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.step_base import Step
 
 CONSUME_SECONDS = 45.0
@@ -37,7 +37,7 @@ class GroupPlayer:
         topic: what consumers subscribe to, where their step says nothing else.
     """
 
-    def __init__(self, consumers: Consumers, hands: Hands, wait: Waits, topic: str) -> None:
+    def __init__(self, consumers: Consumers, hands: ScenarioCluster, wait: Waits, topic: str) -> None:
         self._topic = topic
         self._consumers = consumers
         self._hands = hands

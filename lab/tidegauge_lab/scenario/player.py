@@ -31,12 +31,12 @@ from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.facts import LEADER, Facts
 from tidegauge_lab.scenario.group_player import GroupPlayer
 from tidegauge_lab.scenario.group_steps import GROUP_STEPS
-from tidegauge_lab.scenario.hands import ACKNOWLEDGED, Hands, Response
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, Speak, StepFailed, described, headline
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.quorum_player import QuorumPlayer, QuorumStep
+from tidegauge_lab.scenario.scenario_cluster import ACKNOWLEDGED, Response, ScenarioCluster
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.scenario.share_player import SharePlayer
 from tidegauge_lab.scenario.share_steps import SHARE_STEPS
@@ -88,7 +88,7 @@ class Player:
         self,
         scenario: Scenario,
         cluster: LocalCluster,
-        hands: Hands,
+        hands: ScenarioCluster,
         tell: Tell,
         deadline: float,
         outcome: Outcome,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, Speak
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.player import Check, Player, Tell, nothing_to_check
+from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.stage import stage
 
 
@@ -45,7 +45,7 @@ def play(
     """
     begin = time.monotonic()
     outcome = Outcome(scenario.name)
-    with stage(scenario, directory, zookeeper, is_temporary=is_temporary) as cluster, Hands(cluster) as hands:
+    with stage(scenario, directory, zookeeper, is_temporary=is_temporary) as cluster, ScenarioCluster(cluster) as hands:
         pace.on_stage(cluster)
         deadline = begin + scenario.limit_seconds
         player = Player(

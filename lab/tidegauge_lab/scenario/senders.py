@@ -19,7 +19,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_lab.scenario.broker_steps import Produce
-from tidegauge_lab.scenario.hands import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN, Hands, Response
+from tidegauge_lab.scenario.scenario_cluster import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN, Response, ScenarioCluster
 
 HISTORY = "history.jsonl"
 _ACKS = {-1: "all", 0: "0", 1: "1"}
@@ -52,7 +52,7 @@ class Senders:
         directory: where the histories are written.
     """
 
-    def __init__(self, hands: Hands, directory: Path) -> None:
+    def __init__(self, hands: ScenarioCluster, directory: Path) -> None:
         self._hands = hands
         self._directory = directory
         self._producers: dict[tuple[str, str, int, bool], _Producer] = {}

@@ -12,9 +12,9 @@ from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.scenario import transaction_steps as steps
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.group_player import SETTLE_SECONDS, Waits
-from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.producers import Producers
+from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.senders import Senders, Sent
 from tidegauge_lab.scenario.step_base import PartitionStep, Step
 from tidegauge_lab.transaction_conditions import TransactionCondition
@@ -41,7 +41,7 @@ class TransactionPlayer:
         producers: Producers,
         consumers: Consumers,
         senders: Senders,
-        hands: Hands,
+        hands: ScenarioCluster,
         wait: Waits,
         read: Callable[[TopicPartition, IsolationLevel], list[str]],
         partition_of: Callable[[PartitionStep], TopicPartition],

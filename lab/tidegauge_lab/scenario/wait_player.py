@@ -16,8 +16,8 @@ from tidegauge_lab.scenario import wait_steps as steps
 from tidegauge_lab.scenario.facts import Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import Waits
-from tidegauge_lab.scenario.hands import Hands
 from tidegauge_lab.scenario.readers import NO_LEADER
+from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.step_base import PartitionStep, Step
 
 
@@ -36,7 +36,7 @@ class WaitPlayer:
     def __init__(
         self,
         cluster: LocalCluster,
-        hands: Hands,
+        hands: ScenarioCluster,
         look: Callable[[TopicPartition], Facts],
         partition_of: Callable[[PartitionStep], TopicPartition],
         wait: Waits,

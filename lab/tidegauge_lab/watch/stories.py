@@ -33,7 +33,7 @@ class Ended(Exception):
     """Raised to end the story at the present step."""
 
 
-class Reins(Pace):
+class StoryPace(Pace):
     """Holds the thread that plays until a step is asked for.
 
     Args:
@@ -127,7 +127,7 @@ class Stories:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._reins: Reins | None = None
+        self._reins: StoryPace | None = None
         self._playing: asyncio.Task[None] | None = None
         self.directory: Path | None = None
         """Of the story's cluster, while there is one."""
@@ -154,7 +154,7 @@ class Stories:
         def changed() -> None:
             loop.call_soon_threadsafe(self._hub.soon)
 
-        self._reins = Reins(Progress(story), staged, changed)
+        self._reins = StoryPace(Progress(story), staged, changed)
         self._playing = asyncio.create_task(self._play(story, self._reins))
 
     def ask(self, verb: str) -> None:
@@ -178,7 +178,7 @@ class Stories:
         if self._reins is reins:
             self._reins = self._playing = None
 
-    async def _play(self, story: Scenario, reins: Reins) -> None:
+    async def _play(self, story: Scenario, reins: StoryPace) -> None:
         home: Path | None = None
         try:
             home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tidegauge-scenario-"))

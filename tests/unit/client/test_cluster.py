@@ -253,7 +253,7 @@ async def test_an_unknown_topic_is_reported_when_the_time_is_over() -> None:
 async def test_an_unknown_topic_is_reported_with_the_name_that_may_have_been_meant() -> None:
     cluster = FakeCluster("a:1")
     cluster.topics = {"orders", "payments"}
-    with pytest.raises(TidegaugeError, match="'ordres' does not exist as expected; did you mean orders?"):
+    with pytest.raises(TidegaugeError, match=r"'ordres' does not exist as expected; did you mean orders\?"):
         await cluster.ensure_topics(["ordres"], timeout_ms=0)
 
 

@@ -50,7 +50,7 @@ from tidegauge_broker.server.configs.dynamic_configs import DynamicConfigs
 from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.coordinators.share_latest_offsets import own_latest
 from tidegauge_broker.server.coordinators.share_runner import ShareRunner
-from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
+from tidegauge_broker.server.coordinators.transaction_runner import TransactionRunner, TransactionServices
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.lab.fault_table import FaultTable
 from tidegauge_broker.server.lab.held_fetches import HeldFetches
@@ -306,7 +306,7 @@ class HostileBroker:
         async def deleted(partitions: Any) -> Any:
             return partitions
 
-        around = Surroundings(producer_ids.next, self.metadata, deleted, send_markers)
+        around = TransactionServices(producer_ids.next, self.metadata, deleted, send_markers)
         settings = self._layers.live
         self.transaction_runner = TransactionRunner(settings, self.replicas, around, events, lambda: NOW_MS, halted)
         return TransactionService(

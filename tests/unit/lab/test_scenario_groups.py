@@ -29,7 +29,7 @@ class Consumer:
         return self._response
 
 
-class Hands:
+class ScenarioCluster:
     """A coordinator that says one thing of a group."""
 
     def __init__(self, found: str | TidegaugeError) -> None:
@@ -85,7 +85,7 @@ def test_a_commit_whose_response_is_awaited_later_is_only_sent() -> None:
 
 
 def test_an_expectation_of_a_group_is_exact_and_a_wait_is_not() -> None:
-    hands = Hands("group g is Empty")
+    hands = ScenarioCluster("group g is Empty")
     for step in (group_steps.WaitGroup, group_steps.ExpectGroup):
         with pytest.raises(StepFailed) as failed:
             player(Consumer(None), hands).do(step(line=1, group="g", generation=2, committed={"story-0": 1}))

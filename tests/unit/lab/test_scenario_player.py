@@ -21,11 +21,11 @@ from tidegauge_lab.local.roles import Role
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import player
 from tidegauge_lab.scenario.facts import Facts, Replica
-from tidegauge_lab.scenario.hands import Response
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.scenario.outcome import Outcome
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
+from tidegauge_lab.scenario.scenario_cluster import Response
 from tidegauge_lab.switches import Step
 
 HEAD = """\

@@ -62,7 +62,7 @@ class Senders:
         self.noted.append((sent.value, error))
 
 
-class Hands:
+class ScenarioCluster:
     """A coordinator that says one thing of a transactional id."""
 
     def __init__(self, found: str | TidegaugeError = "") -> None:
@@ -151,7 +151,7 @@ def test_producers_and_consumers_are_paused_by_name() -> None:
 
 
 def test_an_expectation_of_a_transactional_id_is_exact_and_a_wait_is_not() -> None:
-    hands = Hands("transactional id tx is Empty")
+    hands = ScenarioCluster("transactional id tx is Empty")
     for step in (steps.WaitTransaction, steps.ExpectTransaction):
         with pytest.raises(StepFailed) as failed:
             player(Producer(), hands=hands).do(step(line=1, transactional_id="tx", epoch=2))
@@ -172,7 +172,7 @@ def test_a_reader_must_get_exactly_the_values_of_its_step() -> None:
 
 def test_open_and_hanging_transactions_begin_exactly_where_the_step_says() -> None:
     """KIP-664: a leader says which are open, and its coordinators which of them hang."""
-    playing = player(Producer(), hands=Hands())
+    playing = player(Producer(), hands=ScenarioCluster())
     playing.do(steps.ExpectProducers(line=1, starts=(3, 7)))
     playing.do(steps.ExpectHanging(line=1, starts=()))
     with pytest.raises(StepFailed) as failed:
@@ -180,7 +180,7 @@ def test_open_and_hanging_transactions_begin_exactly_where_the_step_says() -> No
     assert failed.value.message == "the open transactions of story-0 begin at 3, 7, not at nowhere"
     with pytest.raises(StepFailed, match="begin at nowhere, not at 3"):
         playing.do(steps.ExpectHanging(line=1, starts=(3,)))
-    silent = Hands(TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader"))
+    silent = ScenarioCluster(TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader"))
     with pytest.raises(StepFailed, match="no leader"):
         player(Producer(), hands=silent).do(steps.ExpectHanging(line=1, starts=()))
     with pytest.raises(StepFailed, match="No open transaction begins at 5 of story-0"):

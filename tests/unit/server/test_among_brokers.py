@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegauge.listeners import GRPC, KAFKA
-from tidegauge_broker.server.among_brokers import Apart, ways_of
+from tidegauge_broker.server.among_brokers import Apart, protocols_among_brokers
 
 OVER_GRPC: Any = SimpleNamespace(to_brokers=lambda: "grpc", close=lambda: None)
 OVER_KAFKA: Any = SimpleNamespace(to_brokers=lambda: "kafka", close=lambda: None)
@@ -21,11 +21,11 @@ def listeners(inter_broker_wire: str, control_plane: str) -> Any:
 
 @pytest.mark.parametrize("control_plane", ["B", "C"])
 def test_over_grpc_all_goes_over_grpc(control_plane: str) -> None:
-    assert ways_of(listeners(GRPC, control_plane), OVER_GRPC, OVER_KAFKA) is OVER_GRPC
+    assert protocols_among_brokers(listeners(GRPC, control_plane), OVER_GRPC, OVER_KAFKA) is OVER_GRPC
 
 
 def test_over_kafka_the_controller_has_a_way_of_its_own_with_a_listener_of_its_own() -> None:
-    assert ways_of(listeners(KAFKA, "B"), OVER_GRPC, OVER_KAFKA) is OVER_KAFKA
-    apart = ways_of(listeners(KAFKA, "C"), OVER_GRPC, OVER_KAFKA)
+    assert protocols_among_brokers(listeners(KAFKA, "B"), OVER_GRPC, OVER_KAFKA) is OVER_KAFKA
+    apart = protocols_among_brokers(listeners(KAFKA, "C"), OVER_GRPC, OVER_KAFKA)
     assert isinstance(apart, Apart)
     assert apart.to_brokers() == "grpc"

@@ -49,7 +49,7 @@ from tidegauge_broker.server.lab.gate import LabGate
 from tidegauge_broker.server.lab.rules import RuleTable, SetRule
 from tidegauge_broker.server.wire.kafka import connection, partial_errors
 from tidegauge_broker.server.wire.kafka.pacing import write_slowly
-from tidegauge_broker.server.wire.kafka.partial_errors import Meant
+from tidegauge_broker.server.wire.kafka.partial_errors import RequestPart
 from tidegauge_broker.server.wire.kafka.served import SERVED
 
 ERROR = int(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -168,7 +168,7 @@ def no_ids(_: bytes) -> None:
 
 def test_topics_are_created_and_deleted_but_for_the_one_that_is_refused() -> None:
     request = CreateTopicsRequest([CreatableTopic("a"), CreatableTopic("b")])
-    parts = partial_errors.split(SERVED[CREATE_TOPICS].divisible, request, Meant("a"), no_ids)
+    parts = partial_errors.split(SERVED[CREATE_TOPICS].divisible, request, RequestPart("a"), no_ids)
     assert parts is not None
     left, refused = parts
     assert [[one.name for one in part.topics] for part in (left, refused)] == [["b"], ["a"]]
@@ -176,7 +176,7 @@ def test_topics_are_created_and_deleted_but_for_the_one_that_is_refused() -> Non
     partial_errors.join(response, CreateTopicsResponse(topics=[CreatableTopicResult("a", error_code=ERROR)]))
     assert [(one.name, one.error_code) for one in response.topics] == [("b", 0), ("a", ERROR)]
     parts = partial_errors.split(
-        SERVED[DELETE_TOPICS].divisible, DeleteTopicsRequest(topic_names=["a", "b"]), Meant("a"), no_ids
+        SERVED[DELETE_TOPICS].divisible, DeleteTopicsRequest(topic_names=["a", "b"]), RequestPart("a"), no_ids
     )
     assert parts is not None
     assert [part.topic_names for part in parts] == [["b"], ["a"]]
@@ -184,7 +184,7 @@ def test_topics_are_created_and_deleted_but_for_the_one_that_is_refused() -> Non
 
 def test_adding_partitions_to_a_transaction_is_all_or_nothing() -> None:
     """KafkaApis.handleAddPartitionsToTxnRequest: one that fails leaves the others OPERATION_NOT_ATTEMPTED."""
-    assert partial_errors.split(SERVED[ADD_PARTITIONS_TO_TXN].divisible, object(), Meant("a"), no_ids) is None
+    assert partial_errors.split(SERVED[ADD_PARTITIONS_TO_TXN].divisible, object(), RequestPart("a"), no_ids) is None
 
 
 @pytest.mark.parametrize("by_id", [False, True])
@@ -198,12 +198,12 @@ def test_a_fetch_has_the_error_where_it_says_something_and_where_its_session_lea
     response = FetchResponse(
         responses=[FetchableTopicResponse(**named, partitions=[PartitionData(0), PartitionData(1)])]
     )
-    assert partial_errors.put(response, ERROR, Meant("a", {1, 2}), name_of)
+    assert partial_errors.put(response, ERROR, RequestPart("a", {1, 2}), name_of)
     partial_errors.add_to_fetch(response, ERROR, TOPIC_ID if by_id else "a", [1, 2], name_of)
     [topic] = response.responses
     assert [(one.partition_index, one.error_code) for one in topic.partitions] == [(0, 0), (1, ERROR), (2, ERROR)]
     empty = FetchResponse()
-    assert not partial_errors.put(empty, ERROR, Meant("a", {1}), name_of)
+    assert not partial_errors.put(empty, ERROR, RequestPart("a", {1}), name_of)
     partial_errors.add_to_fetch(empty, ERROR, TOPIC_ID if by_id else "a", [1], name_of)
     version = 13 if by_id else 12
     request = FetchRequest(topics=[FetchTopic("a", TOPIC_ID, [FetchPartition(1)])])

@@ -28,7 +28,7 @@ from tidegauge.transactions import (
 from tidegauge_broker.coordinator.effects import FindLeaders, MarkersOfTransaction, WriteMarkers
 from tidegauge_broker.coordinator.events import NO_BROKER, LeadersFound
 from tidegauge_broker.replica.messages import ProduceRequest, ProduceResult
-from tidegauge_broker.server.coordinators.transaction_runner import Surroundings, TransactionRunner
+from tidegauge_broker.server.coordinators.transaction_runner import TransactionRunner, TransactionServices
 from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.service.transaction_service import TransactionService
@@ -108,7 +108,7 @@ class World:
         self.producer_id: int | None = 7
         self.sent: list[WriteMarkers] = []
         self.deleted: set[TopicPartition] = set()
-        around = Surroundings(lambda: self.producer_id, self.metadata, self._deleted, self._send)
+        around = TransactionServices(lambda: self.producer_id, self.metadata, self._deleted, self._send)
         events = EventLogWriter(None, "broker-0", lambda: NOW_MS, asyncio.get_running_loop().call_later)
         replicas: Any = self.replicas
         groups: Any = self.groups

@@ -62,7 +62,7 @@ def transaction_settings(settings: Values, *, is_kafka_4: bool = False) -> Trans
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TransactionServices:
     """The parts of its broker that a transaction coordinator needs, beside its topic.
 
     Attributes:
@@ -98,7 +98,7 @@ class TransactionRunner(CoordinatorRunner[TransactionCoordinator]):
         self,
         settings: Values,
         replicas: ReplicaManager,
-        around: Surroundings,
+        around: TransactionServices,
         events: EventLogWriter,
         now_ms: Callable[[], int],
         halt: Callable[[Exception], None],

@@ -183,7 +183,7 @@ class TransactionChecker:
             if process.leads(self._partition.world):
                 self._granted[name] = max(given, self._granted.get(name, given))
             return
-        if isinstance(request, EndTxn) and request.raises_epoch:
+        if isinstance(request, EndTxn) and isinstance(result, EndTxnResult) and request.raises_epoch:
             self._check_raised(process, request, result)
         if isinstance(request, (AddPartitionsToTxn, EndTxn)) and isinstance(
             result, (AddPartitionsToTxnResult, EndTxnResult)

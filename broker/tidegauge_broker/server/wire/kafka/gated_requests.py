@@ -170,11 +170,11 @@ class _Form:
         if isinstance(response, Held):
             response.pending.release()
 
-    def _part(self, injected: InjectedError) -> partial_errors.Meant | None:
+    def _part(self, injected: InjectedError) -> partial_errors.RequestPart | None:
         """Return the part of the request that an error concerns, or None."""
         if not injected.topic or injected.top_level:
             return None
-        meant = partial_errors.Meant(injected.topic, injected.partitions)
+        meant = partial_errors.RequestPart(injected.topic, injected.partitions)
         return None if partial_errors.is_whole(meant, self._named) else meant
 
     def _put(self, message: Any, injected: InjectedError) -> None:

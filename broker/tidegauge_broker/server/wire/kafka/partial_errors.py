@@ -24,7 +24,7 @@ _RESULTS = ("responses", "topics", "results")
 _PARTITION_RESULTS = ("partition_responses", "partitions")
 
 
-class Meant(NamedTuple):
+class RequestPart(NamedTuple):
     """A part of a request.
 
     Attributes:
@@ -40,12 +40,14 @@ class Meant(NamedTuple):
         return topic == self.topic and (partition < 0 or not self.partitions or partition in self.partitions)
 
 
-def is_whole(meant: Meant, named: Iterable[TopicPartition]) -> bool:
+def is_whole(meant: RequestPart, named: Iterable[TopicPartition]) -> bool:
     """Return whether all that a request names is meant."""
     return all(meant.has(at.topic, at.partition) for at in named)
 
 
-def split(divisible: Sequence[tuple[str, str]], request: Any, meant: Meant, name_of: NameOf) -> tuple[Any, Any] | None:
+def split(
+    divisible: Sequence[tuple[str, str]], request: Any, meant: RequestPart, name_of: NameOf
+) -> tuple[Any, Any] | None:
     """Return the admitted and the refused part of a request, or None.
 
     None: it can't be split. Rule 1.
@@ -66,7 +68,7 @@ def split(divisible: Sequence[tuple[str, str]], request: Any, meant: Meant, name
     return dataclasses.replace(request, **left), dataclasses.replace(request, **refused)
 
 
-def _split_topic(item: Any, partitions: str, meant: Meant, name_of: NameOf) -> tuple[Any, Any]:
+def _split_topic(item: Any, partitions: str, meant: RequestPart, name_of: NameOf) -> tuple[Any, Any]:
     """Return a topic's admitted and refused part; None: it has none."""
     name = topic_name(item, name_of)
     if not partitions:
@@ -96,7 +98,7 @@ def _topic(result: Any) -> tuple[str, bytes | None]:
     return result.name, getattr(result, "topic_id", None)
 
 
-def put(response: Any, error: int, meant: Meant, name_of: NameOf) -> bool:
+def put(response: Any, error: int, meant: RequestPart, name_of: NameOf) -> bool:
     """Put an error into what a real response says of a part; return whether it says anything of it. Rule 2."""
     by_partition = [item for item, partition in _results(response, meant, name_of) if partition >= 0]
     by_topic = [item for item, partition in _results(response, meant, name_of) if partition < 0]
@@ -106,7 +108,7 @@ def put(response: Any, error: int, meant: Meant, name_of: NameOf) -> bool:
     return bool(found)
 
 
-def _results(message: Any, meant: Meant, name_of: NameOf, topic: str | None = None) -> Iterator[tuple[Any, int]]:
+def _results(message: Any, meant: RequestPart, name_of: NameOf, topic: str | None = None) -> Iterator[tuple[Any, int]]:
     """Yield a part's places for error codes with their partitions; -1: the topic's."""
     for field in dataclasses.fields(message):
         value = getattr(message, field.name)

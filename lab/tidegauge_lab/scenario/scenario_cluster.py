@@ -78,7 +78,7 @@ class Response:
     offset: int = -1
 
 
-class Hands:
+class ScenarioCluster:
     """All connections to one cluster; use it in a ``with``.
 
     Args:
