@@ -1,6 +1,6 @@
 """Groups and transactions of a scenario on either cluster, looked at over Kafka's protocol alone.
 
-``KafkaHands`` has what the scenario's own players of groups and transactions ask of a cluster; so real clients are
+``KafkaConnections`` serves the scenario's own players of groups and transactions; so real clients are
 started, killed and stopped by the same code as in ``tidegauge scenario run``. The generation of a group, which no
 response of Kafka's protocol has, is read from the newest record of the group in ``__consumer_offsets``.
 """
@@ -41,7 +41,7 @@ GROUP, TRANSACTION = 0, 1
 NOT_IN_A_TRANSACTION = -1
 
 
-class KafkaHands:
+class KafkaConnections:
     """A cluster's groups and transactions.
 
     Args:

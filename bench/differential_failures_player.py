@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import singledispatchmethod
 from typing import Any, cast
 
-from differential_failures_clients import KafkaHands, Unrecorded, values_of
+from differential_failures_clients import KafkaConnections, Unrecorded, values_of
 from differential_failures_look import ANY_REPLICA, Eyes
 from differential_failures_rules import LEFT_OUT, Fields, fields_of
 from differential_failures_sides import LIMIT_SECONDS, Side
@@ -33,6 +33,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.local.waiting import holds_within
 from tidegauge_lab.scenario import Scenario, broker_steps, checks, fault_steps, state_steps, wait_steps
+from tidegauge_lab.scenario.cluster_connections import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.facts import Facts
 from tidegauge_lab.scenario.group_player import GroupPlayer
@@ -40,7 +41,6 @@ from tidegauge_lab.scenario.group_steps import GROUP_STEPS, ExpectGroup
 from tidegauge_lab.scenario.outcome import StepFailed, described
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.readers import NO_LEADER
-from tidegauge_lab.scenario.scenario_cluster import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN
 from tidegauge_lab.scenario.step_base import PartitionStep, Step
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
 from tidegauge_lab.scenario.transaction_steps import TRANSACTION_STEPS, ExpectTransaction, WaitTransaction
@@ -76,12 +76,12 @@ class Player:
         self._responses: dict[str, Future[str]] = {}
         self._pool = ThreadPoolExecutor(8, "produce")
         self.moment = ""
-        self._hands = KafkaHands(eyes, side.cluster)
+        self._connections = KafkaConnections(eyes, side.cluster)
         servers = ",".join(side.cluster.kafka_bootstrap_servers)
         directory = side.cluster.directory.with_name(f"{side.cluster.directory.name}-clients")
         directory.mkdir()
         consumers = Consumers(lambda: servers, directory)
-        of_all: Any = self._hands  # the part of the scenario player's hands that these use
+        of_all: Any = self._connections  # the part of the scenario player's connections that these use
         self._groups = GroupPlayer(consumers, of_all, self._wait_until_none, scenario.first_partition.topic)
         self._transactions = TransactionPlayer(
             Producers(lambda _: servers, directory),
@@ -89,7 +89,7 @@ class Player:
             cast("Any", Unrecorded()),
             of_all,
             self._wait_until_none,
-            self._hands.readable,
+            self._connections.readable,
             scenario.partition_of,
         )
         waits = WaitPlayer(
@@ -213,9 +213,9 @@ class Player:
         assert type(step) in self._players, f"{step.verb} is not played"
         self._players[type(step)](step)
         if isinstance(step, ExpectGroup):
-            self._keep(self._at_rest(lambda: self._hands.fields_of_group(step.group)))
+            self._keep(self._at_rest(lambda: self._connections.fields_of_group(step.group)))
         elif isinstance(step, ExpectTransaction | WaitTransaction):
-            self._keep(self._at_rest(lambda: self._hands.fields_of_transaction(step.transactional_id)))
+            self._keep(self._at_rest(lambda: self._connections.fields_of_transaction(step.transactional_id)))
 
     @_do.register
     def _create_topic(self, step: broker_steps.CreateTopic) -> None:

@@ -196,7 +196,7 @@ class DurableSharePlayer(SharePlayer):
     """Plays steps of share groups if records in flight can't be seen: it checks only durable state."""
 
     def _differing(self, step: steps.ShareState) -> list[str]:
-        side: Any = self._hands
+        side: Any = self._connections
         try:
             kept = side.kept(step.group, self._partition_of(step))
         except TidegaugeError as problem:

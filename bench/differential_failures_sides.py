@@ -23,7 +23,7 @@ from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.scenario import Scenario
-from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
+from tidegauge_lab.scenario.cluster_connections import ClusterConnections
 
 LIMIT_SECONDS = 120.0
 REFUSED_AS_REGISTERED = "KeeperErrorCode = NodeExists"
@@ -261,11 +261,11 @@ class TidegaugeSide(_Cluster):
 
     def __init__(self, scenario: Scenario, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(scenario, directory, settings or {})
-        self._hands: ScenarioCluster | None = None
+        self._connections: ClusterConnections | None = None
 
     def __exit__(self, *details: object) -> None:
-        if self._hands is not None:
-            self._hands.__exit__(*details)
+        if self._connections is not None:
+            self._connections.__exit__(*details)
         super().__exit__(*details)
 
     def begin(self) -> None:
@@ -274,12 +274,12 @@ class TidegaugeSide(_Cluster):
         first, *others = self._in_order()
         self.cluster.start(first)
         self.cluster.start(*others)
-        self._hands = ScenarioCluster(self.cluster)
+        self._connections = ClusterConnections(self.cluster)
 
     @property
-    def _switches(self) -> ScenarioCluster:
-        assert self._hands is not None, "begin() comes first"
-        return self._hands
+    def _switches(self) -> ClusterConnections:
+        assert self._connections is not None, "begin() comes first"
+        return self._connections
 
     def start(self, broker_id: int) -> str:
         """Start a broker, which waits for the end of its former session; return what came of it."""

@@ -20,11 +20,11 @@ from tidegauge_lab.control.problems import RefusedError, malformed
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import broker_steps, step_base
+from tidegauge_lab.scenario.cluster_connections import ClusterConnections
 from tidegauge_lab.scenario.loader import ScenarioError, check_context, parse_steps
 from tidegauge_lab.scenario.model import Scenario, Topic
 from tidegauge_lab.scenario.outcome import Outcome
 from tidegauge_lab.scenario.player import Player
-from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.yaml_reader import node_of
 
 SOURCE = "steps"
@@ -106,9 +106,9 @@ def play(scenario: Scenario, there: Collection[str], cluster: LocalCluster) -> d
     outcome = Outcome(SOURCE)
     story: list[str] = []
     directory = _steps_directory(cluster.directory)
-    with ScenarioCluster(cluster, is_complete=False) as hands:
+    with ClusterConnections(cluster, is_complete=False) as connections:
         player = Player(
-            scenario, cluster, hands, story.append, begin + scenario.limit_seconds, outcome, histories=directory
+            scenario, cluster, connections, story.append, begin + scenario.limit_seconds, outcome, histories=directory
         )
         failure = ""
         try:

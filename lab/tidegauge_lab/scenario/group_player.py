@@ -10,9 +10,9 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_lab.group_conditions import GroupCondition
 from tidegauge_lab.scenario import group_steps as steps
+from tidegauge_lab.scenario.cluster_connections import ClusterConnections
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.outcome import StepFailed
-from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.step_base import Step
 
 CONSUME_SECONDS = 45.0
@@ -32,15 +32,15 @@ class GroupPlayer:
 
     Args:
         consumers: its consumers.
-        hands: ask the coordinators.
+        connections: ask the coordinators.
         wait: the run's waits.
         topic: what consumers subscribe to, where their step says nothing else.
     """
 
-    def __init__(self, consumers: Consumers, hands: ScenarioCluster, wait: Waits, topic: str) -> None:
+    def __init__(self, consumers: Consumers, connections: ClusterConnections, wait: Waits, topic: str) -> None:
         self._topic = topic
         self._consumers = consumers
-        self._hands = hands
+        self._connections = connections
         self._wait = wait
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class GroupPlayer:
             step.epochs,
         )
         try:
-            found = self._hands.look_at_group(step.group, condition)
+            found = self._connections.look_at_group(step.group, condition)
         except TidegaugeError as problem:
             return [str(problem)]
         return [found] if isinstance(found, str) else []

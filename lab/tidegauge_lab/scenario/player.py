@@ -27,6 +27,7 @@ from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 from tidegauge_lab.performing import on_processes
 from tidegauge_lab.scenario import broker_steps, checks, fault_steps, state_steps, table
+from tidegauge_lab.scenario.cluster_connections import ACKNOWLEDGED, ClusterConnections, Response
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.facts import LEADER, Facts
 from tidegauge_lab.scenario.group_player import GroupPlayer
@@ -36,7 +37,6 @@ from tidegauge_lab.scenario.outcome import Outcome, PlayedStep, Speak, StepFaile
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.quorum_player import QuorumPlayer, QuorumStep
-from tidegauge_lab.scenario.scenario_cluster import ACKNOWLEDGED, Response, ScenarioCluster
 from tidegauge_lab.scenario.senders import Senders
 from tidegauge_lab.scenario.share_player import SharePlayer
 from tidegauge_lab.scenario.share_steps import SHARE_STEPS
@@ -74,7 +74,7 @@ class Player:
     Args:
         scenario: the scenario to play.
         cluster: its processes.
-        hands: everything over the network.
+        connections: everything over the network.
         tell: takes the story, a line at a time.
         deadline: of a monotonic clock, in seconds.
         outcome: is filled in.
@@ -88,7 +88,7 @@ class Player:
         self,
         scenario: Scenario,
         cluster: LocalCluster,
-        hands: ScenarioCluster,
+        connections: ClusterConnections,
         tell: Tell,
         deadline: float,
         outcome: Outcome,
@@ -101,7 +101,7 @@ class Player:
     ) -> None:
         self._scenario = scenario
         self._cluster = cluster
-        self._hands = hands
+        self._connections = connections
         self._tell = tell
         self._deadline = deadline
         self._outcome = outcome
@@ -110,19 +110,21 @@ class Player:
         self._speak = speak
         self._pace = pace
         self._assigned: dict[TopicPartition, Sequence[int]] = {}
-        self._senders = Senders(hands, histories or cluster.directory.parent)
+        self._senders = Senders(connections, histories or cluster.directory.parent)
         directory = histories or cluster.directory.parent
         consumers = Consumers(lambda: _servers(cluster, "confluent-kafka"), directory)
-        self._waits = WaitPlayer(cluster, hands, self._look, scenario.partition_of, self._wait, self._ids)
-        self._quorum = QuorumPlayer(cluster, self._wait, self._ids, self._detail, hands.know_nodes)
+        self._waits = WaitPlayer(cluster, connections, self._look, scenario.partition_of, self._wait, self._ids)
+        self._quorum = QuorumPlayer(cluster, self._wait, self._ids, self._detail, connections.know_nodes)
         self._groups = GroupPlayer(
-            consumers, hands, self._wait, scenario.first_partition.topic if scenario.topics else ""
+            consumers, connections, self._wait, scenario.first_partition.topic if scenario.topics else ""
         )
         producers = Producers(lambda library: _servers(cluster, library), directory)
         self._transactions = TransactionPlayer(
-            producers, consumers, self._senders, hands, self._wait, self._readable, scenario.partition_of
+            producers, consumers, self._senders, connections, self._wait, self._readable, scenario.partition_of
         )
-        self._shares = SharePlayer(hands, self._wait, scenario.partition_of, directory / SHARE_HISTORY, self._detail)
+        self._shares = SharePlayer(
+            connections, self._wait, scenario.partition_of, directory / SHARE_HISTORY, self._detail
+        )
         parts: tuple[tuple[Sequence[type[Step]], Callable[[Any], None]], ...] = (
             (WAIT_STEPS, self._waits.do),
             (GROUP_STEPS, self._groups.do),
@@ -214,7 +216,7 @@ class Player:
     def _create(
         self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str], *, is_fresh: bool = False
     ) -> None:
-        self._hands.create_topic(name, assignment, config, is_fresh=is_fresh)
+        self._connections.create_topic(name, assignment, config, is_fresh=is_fresh)
         for number, replicas in enumerate(assignment):
             self._assigned[TopicPartition(name, number)] = replicas
 
@@ -222,10 +224,10 @@ class Player:
         return self._scenario.partition_of(step)
 
     def _look(self, at: TopicPartition) -> Facts:
-        return self._hands.look(at, self._assigned[at])
+        return self._connections.look(at, self._assigned[at])
 
     def _readable(self, at: TopicPartition, isolation_level: IsolationLevel) -> list[str]:
-        return self._hands.readable(at, self._look(at).leader, isolation_level)
+        return self._connections.readable(at, self._look(at).leader, isolation_level)
 
     def _remaining(self, instead: str = "") -> float:
         """Return the remaining seconds; ``instead`` is the actual state during a wait."""
@@ -262,7 +264,7 @@ class Player:
         if step.error is ErrorCode.NONE:
             self._create(step.name, step.assignment, step.config or {})
             return
-        error = self._hands.try_to_create_topic(step.name, step.assignment, step.config or {}, _REFUSAL_MS)
+        error = self._connections.try_to_create_topic(step.name, step.assignment, step.config or {}, _REFUSAL_MS)
         if error is not step.error:
             raise StepFailed(f"the request ended with {error.name}, not {step.error.name}")
 
@@ -345,9 +347,9 @@ class Player:
         at = self._at(step)
         ids = self._ids(step.brokers)
         if step.release:
-            self._hands.release(at, ids)
+            self._connections.release(at, ids)
             return
-        self._hands.hold(at, ids)
+        self._connections.hold(at, ids)
         for broker_id in ids:
             self._rounds[at, broker_id] = table.Rounds()
 
@@ -356,7 +358,7 @@ class Player:
         at = self._at(step)
         [broker_id] = self._ids([step.broker])
         for _ in range(step.rounds):
-            done = self._hands.step(at, broker_id, step.until)
+            done = self._connections.step(at, broker_id, step.until)
             self._detail(done.text)
             self._note_round(at, broker_id, done)
             if done.error is not step.error:
@@ -382,7 +384,7 @@ class Player:
         ids = self._ids(step.brokers, _FITS.get(step.kind, ProcessState.UP))
         on_processes(self._cluster, step.kind, *ids, **step.values)
         if isinstance(step, broker_steps.Start):
-            self._hands.reconnect(ids)
+            self._connections.reconnect(ids)
 
     def _ids(self, brokers: Sequence[int | Role], fits: ProcessState = ProcessState.UP) -> list[int]:
         return [one if isinstance(one, int) else self._broker_with(one, fits) for one in brokers]
@@ -397,37 +399,37 @@ class Player:
     @_do.register
     def _set_fault(self, step: fault_steps.FaultStep) -> None:
         [broker_id] = self._ids([step.broker])
-        self._detail(f"broker {broker_id}: {self._hands.set_fault(broker_id, step.fault).text}")
+        self._detail(f"broker {broker_id}: {self._connections.set_fault(broker_id, step.fault).text}")
 
     @_do.register
     def _release_requests(self, step: broker_steps.ReleaseRequests) -> None:
         for broker_id in self._ids(step.brokers):
-            self._hands.release_requests(broker_id, step.which)
+            self._connections.release_requests(broker_id, step.which)
 
     @_do.register
     def _clear_faults(self, step: broker_steps.ClearFaults) -> None:
         for broker_id in self._ids(step.brokers):
-            self._hands.clear_faults(broker_id)
+            self._connections.clear_faults(broker_id)
 
     @_do.register
     def _heal(self, step: broker_steps.Heal) -> None:
         for broker_id in self._ids(step.brokers):
-            self._hands.heal(broker_id)
+            self._connections.heal(broker_id)
 
     @_do.register
     def _expire(self, step: broker_steps.ExpireSession) -> None:
-        self._hands.expire_session(*self._ids([step.broker]))
+        self._connections.expire_session(*self._ids([step.broker]))
 
     @_do.register
     def _elect(self, step: broker_steps.Elect) -> None:
-        code = self._hands.elect(self._at(step), unclean=step.type == "unclean")
+        code = self._connections.elect(self._at(step), unclean=step.type == "unclean")
         if code is not step.error:
             raise StepFailed(f"the election ended with {code.name}, not {step.error.name}")
 
     @_do.register
     def _sync(self, step: broker_steps.Sync) -> None:
         for broker_id in self._ids(step.brokers):
-            self._hands.sync(broker_id, self._at(step))
+            self._connections.sync(broker_id, self._at(step))
 
     @_do.register
     def _drop_unsynced(self, step: broker_steps.DropUnsynced) -> None:
@@ -460,7 +462,7 @@ class Player:
         def differing() -> list[str]:
             facts = self._look(at)
             return checks.differences(
-                step, facts, self._senders.responses(), lambda: self._hands.readable(at, facts.leader)
+                step, facts, self._senders.responses(), lambda: self._connections.readable(at, facts.leader)
             )
 
         self._wait(differing, SETTLE_SECONDS)
@@ -468,7 +470,7 @@ class Player:
     @_do.register
     def _verify(self, step: state_steps.Verify) -> None:
         topic = step.topic or self._scenario.first_partition.topic
-        report = self._hands.audit(topic, self._senders.histories())
+        report = self._connections.audit(topic, self._senders.histories())
         found = {kind.value: report.count(kind) for kind in Kind if report.is_violation(kind) and report.count(kind)}
         for kind in Kind:
             for example in report.tallies[kind].examples if kind in report.tallies else ():

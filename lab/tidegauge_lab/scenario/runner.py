@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from tidegauge_lab.scenario.cluster_connections import ClusterConnections
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.outcome import Outcome, Speak
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.player import Check, Player, Tell, nothing_to_check
-from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.stage import stage
 
 
@@ -45,11 +45,14 @@ def play(
     """
     begin = time.monotonic()
     outcome = Outcome(scenario.name)
-    with stage(scenario, directory, zookeeper, is_temporary=is_temporary) as cluster, ScenarioCluster(cluster) as hands:
+    with (
+        stage(scenario, directory, zookeeper, is_temporary=is_temporary) as cluster,
+        ClusterConnections(cluster) as connections,
+    ):
         pace.on_stage(cluster)
         deadline = begin + scenario.limit_seconds
         player = Player(
-            scenario, cluster, hands, tell, deadline, outcome, check, verbose=verbose, speak=speak, pace=pace
+            scenario, cluster, connections, tell, deadline, outcome, check, verbose=verbose, speak=speak, pace=pace
         )
         try:
             player.play()

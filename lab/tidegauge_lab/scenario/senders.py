@@ -19,7 +19,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.history import HistoryWriter
 from tidegauge_client.partition_queue import RecordMetadata
 from tidegauge_lab.scenario.broker_steps import Produce
-from tidegauge_lab.scenario.scenario_cluster import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN, Response, ScenarioCluster
+from tidegauge_lab.scenario.cluster_connections import ACKNOWLEDGED, NO_RESPONSE, UNKNOWN, ClusterConnections, Response
 
 HISTORY = "history.jsonl"
 _ACKS = {-1: "all", 0: "0", 1: "1"}
@@ -48,12 +48,12 @@ class Senders:
     """All producers of a run.
 
     Args:
-        hands: send.
+        connections: send.
         directory: where the histories are written.
     """
 
-    def __init__(self, hands: ScenarioCluster, directory: Path) -> None:
-        self._hands = hands
+    def __init__(self, connections: ClusterConnections, directory: Path) -> None:
+        self._connections = connections
         self._directory = directory
         self._producers: dict[tuple[str, str, int, bool], _Producer] = {}
         self._futures: dict[str, Future[Response]] = {}
@@ -64,7 +64,7 @@ class Senders:
         number = next(producer.numbers)
         timestamp_ms = time.time_ns() // 1_000_000
         producer.history.invoked(number, None, value.encode(), at.partition, timestamp_ms)
-        future = self._hands.produce(at, value, timestamp_ms, step.acks, broker_id, wait_ms)
+        future = self._connections.produce(at, value, timestamp_ms, step.acks, broker_id, wait_ms)
         self._futures[value] = future
         future.add_done_callback(lambda done: _note(producer.history, number, at, done))
         return future
@@ -108,7 +108,7 @@ class Senders:
         if key not in self._producers:
             path = self._directory / name
             writer = HistoryWriter(path, topic, _ACKS[acks], is_idempotent=is_idempotent)
-            writer.sends_to(self._hands.topic_identity(topic))
+            writer.sends_to(self._connections.topic_identity(topic))
             self._producers[key] = _Producer(path, writer)
         return self._producers[key]
 

@@ -91,7 +91,7 @@ class SharePlayer:
     """The share groups of one run.
 
     Args:
-        hands: make the members, and ask brokers.
+        connections: make the members, and ask brokers.
         wait: the run's waits.
         partition_of: the partition on which a step acts.
         history: the file in which it is written down what members were given and have said.
@@ -100,13 +100,13 @@ class SharePlayer:
 
     def __init__(
         self,
-        hands: ShareHands,
+        connections: ShareHands,
         wait: Waits,
         partition_of: Callable[[PartitionStep], TopicPartition],
         history: Path,
         detail: Callable[[str], None],
     ) -> None:
-        self._hands = hands
+        self._connections = connections
         self._wait = wait
         self._partition_of = partition_of
         self._members: dict[str, ShareMember] = {}
@@ -134,14 +134,14 @@ class SharePlayer:
 
     @do.register
     def _config(self, step: steps.SetGroupConfig) -> None:
-        self._hands.set_group_config(step.group, dict(step.config))
+        self._connections.set_group_config(step.group, dict(step.config))
 
     @do.register
     def _begin(self, step: steps.BeginShareGroup) -> None:
         at = self._partition_of(step)
         history = self._history_of(_ADMIN)
         number = history.invoke("alter-offsets", group=step.group, offsets={str(at): step.offset})
-        code = self._hands.begin_share_group(step.group, at, step.offset)
+        code = self._connections.begin_share_group(step.group, at, step.offset)
         history.end(number, OK if code is ErrorCode.NONE else INFO)
         if code is not step.error:
             raise StepFailed(f"the alteration of {step.group}'s offset of {at} ended with {code.name}")
@@ -151,9 +151,9 @@ class SharePlayer:
         if step.member in self._members:
             raise StepFailed(f"{step.member} is a member already")
         at = self._partition_of(step)
-        member = self._members[step.member] = self._hands.new_member(step.group, step.member, at)
+        member = self._members[step.member] = self._connections.new_member(step.group, step.member, at)
         self._offsets[step.member] = {}
-        self._result(step.member, self._hands.begun(_in_time(member.join())))
+        self._result(step.member, self._connections.begun(_in_time(member.join())))
 
     @do.register
     def _fetch(self, step: steps.ShareFetch) -> None:
@@ -181,7 +181,7 @@ class SharePlayer:
         history = self._history_of(member.member_id)
         number = history.invoke("acquire", group=member.group_id)
         try:
-            found = self._result(member.member_id, self._hands.begun(member.fetch(wanted, WAIT_MS)))
+            found = self._result(member.member_id, self._connections.begun(member.fetch(wanted, WAIT_MS)))
         except TidegaugeError as problem:
             history.end(number, INFO, error=problem.code.name)
             raise
@@ -228,7 +228,7 @@ class SharePlayer:
         says = dict.fromkeys((known[one] for one in step.values), Says[step.type.upper()])
         records = [[member.at.topic, member.at.partition, offset, step.type] for offset in says]
         number = self._history_of(step.member).invoke("acknowledge", group=member.group_id, records=records)
-        self._in_flight[step.member] = _Acknowledging(self._hands.begun(member.acknowledge(says)), number)
+        self._in_flight[step.member] = _Acknowledging(self._connections.begun(member.acknowledge(says)), number)
         if step.answer == "now":
             self._check_acknowledged(step.member, step.error)
 
@@ -253,7 +253,7 @@ class SharePlayer:
 
     @do.register
     def _leave(self, step: steps.LeaveShareGroup) -> None:
-        self._result(step.member, self._hands.begun(_in_time(self._member(step.member).leave())))
+        self._result(step.member, self._connections.begun(_in_time(self._member(step.member).leave())))
         self._abandon(step.member)
 
     @do.register
@@ -270,7 +270,7 @@ class SharePlayer:
         async def abandon() -> None:
             member.abandon()
 
-        self._result(name, self._hands.begun(abandon()))
+        self._result(name, self._connections.begun(abandon()))
 
     def _member(self, name: str) -> ShareMember:
         if name not in self._members:
@@ -305,7 +305,7 @@ class SharePlayer:
 
     def _differing(self, step: steps.ShareState) -> list[str]:
         try:
-            facts = self._hands.look_at_share(step.group, self._partition_of(step))
+            facts = self._connections.look_at_share(step.group, self._partition_of(step))
         except TidegaugeError as problem:
             return [str(problem)]
         return differences(step, facts)

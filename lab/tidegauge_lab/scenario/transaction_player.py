@@ -10,11 +10,11 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.scenario import transaction_steps as steps
+from tidegauge_lab.scenario.cluster_connections import ClusterConnections
 from tidegauge_lab.scenario.consumers import Consumers
 from tidegauge_lab.scenario.group_player import SETTLE_SECONDS, Waits
 from tidegauge_lab.scenario.outcome import StepFailed
 from tidegauge_lab.scenario.producers import Producers
-from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.senders import Senders, Sent
 from tidegauge_lab.scenario.step_base import PartitionStep, Step
 from tidegauge_lab.transaction_conditions import TransactionCondition
@@ -30,7 +30,7 @@ class TransactionPlayer:
         producers: its transactional producers.
         consumers: its consumers, which may be paused too.
         senders: the histories of sent records.
-        hands: ask the coordinators and leaders.
+        connections: ask the coordinators and leaders.
         wait: the run's waits.
         read: reads what a consumer of an isolation level can read of a partition from its leader.
         partition_of: the partition on which a step acts.
@@ -41,7 +41,7 @@ class TransactionPlayer:
         producers: Producers,
         consumers: Consumers,
         senders: Senders,
-        hands: ScenarioCluster,
+        connections: ClusterConnections,
         wait: Waits,
         read: Callable[[TopicPartition, IsolationLevel], list[str]],
         partition_of: Callable[[PartitionStep], TopicPartition],
@@ -49,7 +49,7 @@ class TransactionPlayer:
         self._producers = producers
         self._consumers = consumers
         self._senders = senders
-        self._hands = hands
+        self._connections = connections
         self._wait = wait
         self._read = read
         self._partition_of = partition_of
@@ -143,7 +143,7 @@ class TransactionPlayer:
     def _differing(self, step: steps.WaitTransaction | steps.ExpectTransaction, *, is_exact: bool) -> list[str]:
         condition = TransactionCondition(step.state, step.epoch, step.partitions, is_exact)
         try:
-            found = self._hands.look_at_transaction(step.transactional_id, condition)
+            found = self._connections.look_at_transaction(step.transactional_id, condition)
         except TidegaugeError as problem:
             return [str(problem)]
         return [found] if isinstance(found, str) else []
@@ -166,11 +166,11 @@ class TransactionPlayer:
 
     @do.register
     def _expect_producers(self, step: steps.ExpectProducers) -> None:
-        self._expect_starts(step, "open", self._hands.open_transactions)
+        self._expect_starts(step, "open", self._connections.open_transactions)
 
     @do.register
     def _expect_hanging(self, step: steps.ExpectHanging) -> None:
-        self._expect_starts(step, "hanging", self._hands.hanging_transactions)
+        self._expect_starts(step, "hanging", self._connections.hanging_transactions)
 
     def _expect_starts(
         self,
@@ -195,7 +195,7 @@ class TransactionPlayer:
     @do.register
     def _abort_hanging(self, step: steps.AbortHanging) -> None:
         try:
-            self._hands.abort_hanging(self._partition_of(step), step.start)
+            self._connections.abort_hanging(self._partition_of(step), step.start)
         except TidegaugeError as problem:
             raise StepFailed(str(problem)) from None
 

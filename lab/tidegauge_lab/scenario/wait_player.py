@@ -13,11 +13,11 @@ from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.scenario import checks
 from tidegauge_lab.scenario import wait_steps as steps
+from tidegauge_lab.scenario.cluster_connections import ClusterConnections
 from tidegauge_lab.scenario.facts import Facts, Replica, leader_name, numbers
 from tidegauge_lab.scenario.files_on_disk import checkpointed_hw
 from tidegauge_lab.scenario.group_player import Waits
 from tidegauge_lab.scenario.readers import NO_LEADER
-from tidegauge_lab.scenario.scenario_cluster import ScenarioCluster
 from tidegauge_lab.scenario.step_base import PartitionStep, Step
 
 
@@ -26,7 +26,7 @@ class WaitPlayer:
 
     Args:
         cluster: its processes, whose event logs and checkpoint files are read.
-        hands: ask the brokers.
+        connections: ask the brokers.
         look: reads the facts of a partition.
         partition_of: the partition that a step is about.
         wait: the run's waits.
@@ -36,14 +36,14 @@ class WaitPlayer:
     def __init__(
         self,
         cluster: LocalCluster,
-        hands: ScenarioCluster,
+        connections: ClusterConnections,
         look: Callable[[TopicPartition], Facts],
         partition_of: Callable[[PartitionStep], TopicPartition],
         wait: Waits,
         ids: Callable[[Sequence[int | Role]], list[int]],
     ) -> None:
         self._cluster = cluster
-        self._hands = hands
+        self._connections = connections
         self._look = look
         self._partition_of = partition_of
         self._wait = wait
@@ -124,7 +124,7 @@ class WaitPlayer:
     @do.register
     def _wait_controller(self, step: steps.WaitController) -> None:
         def differing() -> list[str]:
-            seen = self._hands.controllers()
+            seen = self._connections.controllers()
             agreed = set(seen.values())
             if len(agreed) == 1:
                 [(controller, epoch)] = agreed
@@ -156,7 +156,7 @@ class WaitPlayer:
         [broker_id] = self._ids([step.broker])
 
         def missing() -> list[str]:
-            held = self._hands.held_requests(broker_id)
+            held = self._connections.held_requests(broker_id)
             if held >= step.count:
                 return []
             return [f"broker {broker_id} holds {counted(held, 'request')}, not {step.count}"]

@@ -144,6 +144,6 @@ class OnlyClusterId:
 
 async def test_a_broker_that_meets_rubbish_for_the_cluster_id_says_so_in_a_sentence() -> None:
     zookeeper: Any = OnlyClusterId()
-    with pytest.raises(TidegaugeError, match="no cluster id") as refusal:
+    with pytest.raises(TidegaugeError, match="The cluster id in ZooKeeper is malformed") as refusal:
         await prepare_cluster(zookeeper, lambda: "id")
     assert refusal.value.code is ErrorCode.INVALID_REQUEST

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.integration.chaos import FAULTS
+from tests.integration.chaos import EVERYWHERE, FAULTS, IN_KRAFT_MODE, IN_ZOOKEEPER_MODE
 from tests.integration.chaos_coordinators import ALL_FAULTS, KAFKA_FAULTS
 from tests.integration.chaos_load import WORKLOADS
 
@@ -26,7 +26,7 @@ def workloads_in(title: str) -> list[str]:
 
 
 def test_the_page_names_every_fault_and_workload() -> None:
-    assert faults_in("Faults") == sorted(FAULTS)
+    assert faults_in("Faults") == sorted(EVERYWHERE | IN_ZOOKEEPER_MODE | IN_KRAFT_MODE)
     assert faults_in("Faults of coordinators and of Kafka's requests") == sorted(KAFKA_FAULTS)
     assert workloads_in("Workloads") == list(WORKLOADS)
 

@@ -227,7 +227,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def transactions(clients: Any) -> tuple[Any, Eyes]:
-    """Return hands on a cluster with two open transactions, one known to the coordinator."""
+    """Return connections to a cluster with two open transactions, one known to the coordinator."""
 
     def described(request: Any) -> Any:
         [name] = request.transactional_ids
@@ -252,27 +252,27 @@ def transactions(clients: Any) -> tuple[Any, Eyes]:
             "WriteTxnMarkers": response("WriteTxnMarkers", markers=[{"producer_id": DONE, "topics": written}]),
         }
     )
-    return clients.KafkaHands(eyes, None), eyes
+    return clients.KafkaConnections(eyes, None), eyes
 
 
 def test_a_transaction_hangs_whose_coordinator_does_not_have_the_partition_in_it(clients: Any) -> None:
     """TransactionsCommand.FindHangingTransactionsCommand (KIP-664)."""
-    hands, _ = transactions(clients)
-    assert hands.open_transactions(AT) == [10, 20]
-    assert hands.hanging_transactions(AT) == [20]
+    connections, _ = transactions(clients)
+    assert connections.open_transactions(AT) == [10, 20]
+    assert connections.hanging_transactions(AT) == [20]
 
 
 def test_a_hanging_transaction_is_aborted_by_a_marker_of_its_producer_at_the_leader(clients: Any) -> None:
     """TransactionsCommand.AbortTransactionCommand: an unknown coordinator epoch is sent as 0."""
-    hands, eyes = transactions(clients)
-    hands.abort_hanging(AT, 20)
+    connections, eyes = transactions(clients)
+    connections.abort_hanging(AT, 20)
     broker_id, name, request = eyes.asked[-1]
     [marker] = request.markers
     assert (broker_id, name) == (1, "WriteTxnMarkers")
     assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (DONE, 4, 0)
     assert not marker.transaction_result
     with pytest.raises(TidegaugeError, match="no transaction of story-0 begins at 15"):
-        hands.abort_hanging(AT, 15)
+        connections.abort_hanging(AT, 15)
 
 
 def test_readers_of_committed_data_get_no_records_of_an_aborted_transaction(clients: Any) -> None:

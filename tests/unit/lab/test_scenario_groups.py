@@ -29,7 +29,7 @@ class Consumer:
         return self._response
 
 
-class ScenarioCluster:
+class ClusterConnections:
     """A coordinator that says one thing of a group."""
 
     def __init__(self, found: str | TidegaugeError) -> None:
@@ -50,9 +50,9 @@ def once(problems: Callable[[], Sequence[str]], limit_seconds: float | None = No
         raise StepFailed("; ".join(found))
 
 
-def player(consumer: Consumer, hands: Any = None) -> GroupPlayer:
+def player(consumer: Consumer, connections: Any = None) -> GroupPlayer:
     consumers: Any = {"a": consumer}
-    return GroupPlayer(consumers, hands, once, "story")
+    return GroupPlayer(consumers, connections, once, "story")
 
 
 def test_a_consumer_must_get_exactly_the_values_of_its_step() -> None:
@@ -85,16 +85,16 @@ def test_a_commit_whose_response_is_awaited_later_is_only_sent() -> None:
 
 
 def test_an_expectation_of_a_group_is_exact_and_a_wait_is_not() -> None:
-    hands = ScenarioCluster("group g is Empty")
+    connections = ClusterConnections("group g is Empty")
     for step in (group_steps.WaitGroup, group_steps.ExpectGroup):
         with pytest.raises(StepFailed) as failed:
-            player(Consumer(None), hands).do(step(line=1, group="g", generation=2, committed={"story-0": 1}))
+            player(Consumer(None), connections).do(step(line=1, group="g", generation=2, committed={"story-0": 1}))
         assert failed.value.message == "group g is Empty"
-    assert [one.is_exact for one in hands.asked] == [False, True]
-    assert {str(at): offset for at, offset in (hands.asked[0].committed or {}).items()} == {"story-0": 1}
-    hands.found = TidegaugeError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator")
+    assert [one.is_exact for one in connections.asked] == [False, True]
+    assert {str(at): offset for at, offset in (connections.asked[0].committed or {}).items()} == {"story-0": 1}
+    connections.found = TidegaugeError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator")
     with pytest.raises(StepFailed):
-        player(Consumer(None), hands).do(group_steps.WaitGroup(line=1, group="g"))
+        player(Consumer(None), connections).do(group_steps.WaitGroup(line=1, group="g"))
 
 
 def test_a_library_that_is_not_installed_is_named_with_what_to_do(

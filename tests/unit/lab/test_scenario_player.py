@@ -1,4 +1,4 @@
-"""The player of scenarios, on hands and a cluster that are no real ones: what it does with its input."""
+"""The player of scenarios, on fake connections and a fake cluster: its reactions to its input."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tidegauge_client.metadata import TopicIdentity
 from tidegauge_lab.local.roles import Role
 from tidegauge_lab.local.waiting import TimeLimitError
 from tidegauge_lab.scenario import player
+from tidegauge_lab.scenario.cluster_connections import Response
 from tidegauge_lab.scenario.facts import Facts, Replica
 from tidegauge_lab.scenario.loader import parse
 from tidegauge_lab.scenario.outcome import Outcome
 from tidegauge_lab.scenario.pace import AT_ONCE, Pace
 from tidegauge_lab.scenario.readers import NO_LEADER, LoggedRecord
-from tidegauge_lab.scenario.scenario_cluster import Response
 from tidegauge_lab.switches import Step
 
 HEAD = """\
@@ -47,13 +47,16 @@ LED = Facts(
 
 
 @dataclass
-class FakeHands:
+class FakeConnections:
     """Gives what the test set, and keeps what it was asked."""
 
     facts: Facts = LED
     responses: list[Response] = field(default_factory=list)
     rounds: list[Step] = field(default_factory=list)
     done: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def know_nodes(self) -> None:
+        self.done.append(("know nodes",))
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], config: Mapping[str, str], *, is_fresh: bool = False
@@ -115,12 +118,12 @@ def round_of(offset: int, hw: int, *, kept_back: bool = False, error: ErrorCode 
 
 
 @pytest.fixture
-def hands() -> FakeHands:
-    return FakeHands()
+def connections() -> FakeConnections:
+    return FakeConnections()
 
 
 @pytest.fixture
-def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(connections: FakeConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(player, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(player, "WAIT_SECONDS", 0.0)
 
@@ -136,7 +139,7 @@ def run(hands: FakeHands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
         reported: list[str] = []
         outcome = Outcome(story.name)
         cluster: Any = FakeCluster(tmp_path)
-        lent: Any = hands
+        lent: Any = connections
         one = player.Player(story, cluster, lent, reported.append, deadline, outcome, check, verbose=verbose, pace=pace)
         try:
             one.play()
@@ -168,8 +171,8 @@ def test_a_pace_is_asked_before_each_step_and_its_wait_does_not_count(run: Any) 
         run(steps, deadline=time.monotonic() - 1e5)
 
 
-def test_a_step_keeps_what_it_reported_and_the_logs_that_it_showed(run: Any, hands: FakeHands) -> None:
-    hands.rounds = [round_of(0, 0)]
+def test_a_step_keeps_what_it_reported_and_the_logs_that_it_showed(run: Any, connections: FakeConnections) -> None:
+    connections.rounds = [round_of(0, 0)]
     outcome, _ = run("  - hold_fetch: 1\n  - step_fetch: 1\n  - expect: {leo: {0: 1}}\n")
     assert [step.details for step in outcome.steps] == [[], ["a round"], []]
     assert [step.logs for step in outcome.steps] == [[], [], ["0: [m1@0]", "1: [m1@0]"]]
@@ -204,10 +207,12 @@ def test_a_long_expectation_is_wrapped(run: Any) -> None:
     assert max(map(len, reported)) <= 120
 
 
-def test_the_first_expectation_that_does_not_hold_ends_the_story_with_its_line(run: Any, hands: FakeHands) -> None:
+def test_the_first_expectation_that_does_not_hold_ends_the_story_with_its_line(
+    run: Any, connections: FakeConnections
+) -> None:
     outcome, reported = run("  - expect: {epoch: 1, isr: [0]}\n  - produce: m1\n")
     assert outcome.failure == ("line 6: expect epoch=1 isr=0: the leader epoch is 0, not 1; the ISR is 0,1, not 0")
-    assert ("produce", "m1", -1, 0) not in hands.done
+    assert ("produce", "m1", -1, 0) not in connections.done
     assert reported[-1].endswith("log 1: [m1@0]"), "the logs are shown where it failed"
 
 
@@ -216,33 +221,33 @@ def test_an_error_of_the_cluster_ends_the_story_with_its_line(run: Any) -> None:
     assert outcome.failure == "line 7: kill 0: BROKER_NOT_AVAILABLE (8): there is no broker 1 any more"
 
 
-def test_a_produce_must_end_as_the_step_says(run: Any, hands: FakeHands) -> None:
-    hands.responses = [Response("NOT_ENOUGH_REPLICAS", "too few")]
+def test_a_produce_must_end_as_the_step_says(run: Any, connections: FakeConnections) -> None:
+    connections.responses = [Response("NOT_ENOUGH_REPLICAS", "too few")]
     assert run("  - produce: {values: m1, error: NOT_ENOUGH_REPLICAS}\n")[0].passed
-    hands.responses = [Response("NOT_ENOUGH_REPLICAS", "too few")]
+    connections.responses = [Response("NOT_ENOUGH_REPLICAS", "too few")]
     outcome, _ = run("  - produce: m1\n")
     assert outcome.failure.endswith("the response to m1 is NOT_ENOUGH_REPLICAS, not ack. too few")
 
 
 def test_a_leader_that_moved_is_asked_again_but_not_a_broker_that_was_named(
-    run: Any, hands: FakeHands, monkeypatch: pytest.MonkeyPatch
+    run: Any, connections: FakeConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(player, "WAIT_SECONDS", 60.0)
     monkeypatch.setattr(player, "_LOOK_AGAIN_SECONDS", 0.0)
-    hands.responses = [Response("NOT_LEADER_OR_FOLLOWER"), Response("ack")]
+    connections.responses = [Response("NOT_LEADER_OR_FOLLOWER"), Response("ack")]
     assert run("  - produce: m1\n")[0].passed
-    hands.responses = [Response("NOT_LEADER_OR_FOLLOWER"), Response("ack")]
+    connections.responses = [Response("NOT_LEADER_OR_FOLLOWER"), Response("ack")]
     outcome, _ = run("  - produce: {values: m2, via: 1}\n")
     assert "the response to m2 is NOT_LEADER_OR_FOLLOWER, not ack" in outcome.failure
-    assert [step for step in hands.done if step[0] == "produce"] == [
+    assert [step for step in connections.done if step[0] == "produce"] == [
         ("produce", "m1", -1, 0),
         ("produce", "m1", -1, 0),
         ("produce", "m2", -1, 1),
     ]
 
 
-def test_a_round_that_stops_at_its_request_counts_once_in_the_table(run: Any, hands: FakeHands) -> None:
-    hands.rounds = [round_of(0, 0, kept_back=True), round_of(0, 0), round_of(1, 1)]
+def test_a_round_that_stops_at_its_request_counts_once_in_the_table(run: Any, connections: FakeConnections) -> None:
+    connections.rounds = [round_of(0, 0, kept_back=True), round_of(0, 0), round_of(1, 1)]
     outcome, _ = run(
         "  - hold_fetch: 1\n  - mark: a\n  - step_fetch: {broker: 1, until: request}\n  - step_fetch: 1\n"
         "  - table: {phase: x, since: a, leader: 0, followers: 1}\n  - step_fetch: 1\n"
@@ -255,29 +260,29 @@ def test_a_round_that_stops_at_its_request_counts_once_in_the_table(run: Any, ha
     assert second[4].note == "min(LeaderHW=1, FollowerLEO=1)=0"
 
 
-def test_a_refused_round_fails_the_story_unless_it_was_expected(run: Any, hands: FakeHands) -> None:
+def test_a_refused_round_fails_the_story_unless_it_was_expected(run: Any, connections: FakeConnections) -> None:
     fenced = round_of(1, 0, error=ErrorCode.FENCED_LEADER_EPOCH)
-    hands.rounds = [fenced]
+    connections.rounds = [fenced]
     assert run("  - step_fetch: {broker: 1, error: FENCED_LEADER_EPOCH}\n")[0].passed
-    hands.rounds = [fenced]
+    connections.rounds = [fenced]
     outcome, _ = run("  - step_fetch: 1\n")
     assert outcome.failure.endswith("the round ended with FENCED_LEADER_EPOCH, not no error.")
-    hands.rounds = [round_of(1, 0)]
+    connections.rounds = [round_of(1, 0)]
     assert "not FENCED" in run("  - step_fetch: {broker: 1, error: FENCED_LEADER_EPOCH}\n")[0].failure
 
 
-def test_a_leader_is_there_when_it_says_so_itself(run: Any, hands: FakeHands) -> None:
+def test_a_leader_is_there_when_it_says_so_itself(run: Any, connections: FakeConnections) -> None:
     assert run("  - wait_leader: 0\n")[0].passed
     assert run("  - wait_leader: none\n")[0].failure.endswith("the leader is 0")
-    hands.facts = replace(LED, epoch=1)
+    connections.facts = replace(LED, epoch=1)
     assert run("  - wait_leader: 0\n")[0].failure.endswith("broker 0 does not say that it leads")
-    hands.facts = replace(LED, leader=NO_LEADER)
+    connections.facts = replace(LED, leader=NO_LEADER)
     assert run("  - wait_leader: none\n")[0].passed
 
 
-def test_what_the_accountant_finds_must_be_what_the_story_says(run: Any, hands: FakeHands) -> None:
+def test_what_the_accountant_finds_must_be_what_the_story_says(run: Any, connections: FakeConnections) -> None:
     assert run("  - produce: m1\n  - verify: {}\n")[0].passed
-    assert ("audit", "story", ["history.jsonl"]) in hands.done
+    assert ("audit", "story", ["history.jsonl"]) in connections.done
     outcome, _ = run("  - produce: m1\n  - verify: {lost: 1}\n")
     assert outcome.failure.endswith("the accountant finds nothing, not 1 lost")
 
@@ -288,7 +293,7 @@ def test_the_limit_of_the_story_ends_it_with_its_own_error(run: Any) -> None:
 
 
 def test_a_check_ends_the_story_in_the_midst_of_a_wait(
-    run: Any, hands: FakeHands, monkeypatch: pytest.MonkeyPatch
+    run: Any, connections: FakeConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C, whose exception Python has lost in a destructor."""
     monkeypatch.setattr(player, "WAIT_SECONDS", 60.0)

@@ -61,7 +61,7 @@ class Member:
             raise self._refusal
 
 
-class ScenarioCluster:
+class ClusterConnections:
     """Runs what members do at once."""
 
     def __init__(self, member: Member, facts: ShareFacts | None = None) -> None:
@@ -107,7 +107,7 @@ def few_times(problems: Callable[[], Sequence[str]], limit_seconds: float | None
 
 def player(member: Member, facts: ShareFacts | None = None, history: Path | None = None) -> SharePlayer:
     path = history or Path(os.devnull)
-    made = SharePlayer(ScenarioCluster(member, facts), few_times, lambda _: AT, path, lambda _: None)
+    made = SharePlayer(ClusterConnections(member, facts), few_times, lambda _: AT, path, lambda _: None)
     made._members["a"] = member  # type: ignore[assignment] # as start_member puts it there, without its loop
     made._offsets["a"] = {}
     return made

@@ -62,7 +62,7 @@ class Senders:
         self.noted.append((sent.value, error))
 
 
-class ScenarioCluster:
+class ClusterConnections:
     """A coordinator that says one thing of a transactional id."""
 
     def __init__(self, found: str | TidegaugeError = "") -> None:
@@ -95,10 +95,10 @@ def once(problems: Callable[[], Sequence[str]], limit_seconds: float | None = No
         raise StepFailed("; ".join(found))
 
 
-def player(producer: Producer, *, hands: Any = None, senders: Any = None, read: Any = None) -> TransactionPlayer:
+def player(producer: Producer, *, connections: Any = None, senders: Any = None, read: Any = None) -> TransactionPlayer:
     producers: Any = {"a": producer}
     consumers: Any = {}
-    return TransactionPlayer(producers, consumers, senders or Senders(), hands, once, read, lambda _: AT)
+    return TransactionPlayer(producers, consumers, senders or Senders(), connections, once, read, lambda _: AT)
 
 
 def test_what_is_sent_and_what_came_of_it_stands_in_the_history() -> None:
@@ -151,15 +151,15 @@ def test_producers_and_consumers_are_paused_by_name() -> None:
 
 
 def test_an_expectation_of_a_transactional_id_is_exact_and_a_wait_is_not() -> None:
-    hands = ScenarioCluster("transactional id tx is Empty")
+    connections = ClusterConnections("transactional id tx is Empty")
     for step in (steps.WaitTransaction, steps.ExpectTransaction):
         with pytest.raises(StepFailed) as failed:
-            player(Producer(), hands=hands).do(step(line=1, transactional_id="tx", epoch=2))
+            player(Producer(), connections=connections).do(step(line=1, transactional_id="tx", epoch=2))
         assert failed.value.message == "transactional id tx is Empty"
-    assert [one.is_exact for one in hands.asked] == [False, True]
-    hands.found = TidegaugeError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator")
+    assert [one.is_exact for one in connections.asked] == [False, True]
+    connections.found = TidegaugeError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator")
     with pytest.raises(StepFailed):
-        player(Producer(), hands=hands).do(steps.WaitTransaction(line=1, transactional_id="tx"))
+        player(Producer(), connections=connections).do(steps.WaitTransaction(line=1, transactional_id="tx"))
 
 
 def test_a_reader_must_get_exactly_the_values_of_its_step() -> None:
@@ -172,7 +172,7 @@ def test_a_reader_must_get_exactly_the_values_of_its_step() -> None:
 
 def test_open_and_hanging_transactions_begin_exactly_where_the_step_says() -> None:
     """KIP-664: a leader says which are open, and its coordinators which of them hang."""
-    playing = player(Producer(), hands=ScenarioCluster())
+    playing = player(Producer(), connections=ClusterConnections())
     playing.do(steps.ExpectProducers(line=1, starts=(3, 7)))
     playing.do(steps.ExpectHanging(line=1, starts=()))
     with pytest.raises(StepFailed) as failed:
@@ -180,9 +180,9 @@ def test_open_and_hanging_transactions_begin_exactly_where_the_step_says() -> No
     assert failed.value.message == "the open transactions of story-0 begin at 3, 7, not at nowhere"
     with pytest.raises(StepFailed, match="begin at nowhere, not at 3"):
         playing.do(steps.ExpectHanging(line=1, starts=(3,)))
-    silent = ScenarioCluster(TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader"))
+    silent = ClusterConnections(TidegaugeError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader"))
     with pytest.raises(StepFailed, match="no leader"):
-        player(Producer(), hands=silent).do(steps.ExpectHanging(line=1, starts=()))
+        player(Producer(), connections=silent).do(steps.ExpectHanging(line=1, starts=()))
     with pytest.raises(StepFailed, match="No open transaction begins at 5 of story-0"):
         playing.do(steps.AbortHanging(line=1, start=5))
 

@@ -141,9 +141,8 @@ class KRaftTopology:
         Raises:
             TidegaugeError: with the directory's owner; nothing was changed.
         """
-        # As in ``_format``: most verbs start nothing.
-        from tidegauge_broker.server.quorum.format_directories import require_own  # noqa: PLC0415
-        from tidegauge_lab.local.topology.kraft_plan import formatting  # noqa: PLC0415
+        from tidegauge_broker.server.quorum.format_directories import require_own  # noqa: PLC0415 - as in _format
+        from tidegauge_lab.local.topology.kraft_plan import formatting  # noqa: PLC0415 - the same
 
         for target in down:
             of_kind = layout.controller_process if target in self.targets else layout.broker_process

@@ -1,4 +1,4 @@
-"""The hands of a scenario: everything it asks of brokers over the network, synchronously.
+"""The connections of a scenario to its cluster: everything it asks of brokers over the network, synchronously.
 
 Rules:
 - A produce is one batch in one request to one broker, without retries: the broker's response is final. A
@@ -78,7 +78,7 @@ class Response:
     offset: int = -1
 
 
-class ScenarioCluster:
+class ClusterConnections:
     """All connections to one cluster; use it in a ``with``.
 
     Args:
