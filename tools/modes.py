@@ -106,6 +106,46 @@ ROWS = (
 )
 
 
+QUICK = {
+    "test_kafka_admin": "Kafka's AdminClient: topics, settings, elections, log directories, producers",
+    "test_kafka_transactions": "transactions of Kafka clients through killed coordinators",
+    "test_lab_holds": "followers that are held and stepped",
+    "test_watch_timeline": "the page's timeline, and recordings",
+}
+"""Files of tests that run in both modes in each run of the tests, with their subject."""
+FILES = {
+    "test_broker_exactly_once": "a leader that dies between append and response",
+    "test_broker_failover": "failover with acks=all, and return",
+    "test_broker_partial_failure": "a step that fails for one partition",
+    "test_broker_requests": "requests over gRPC",
+    "test_broker_storage": "damaged and failed log directories",
+    "test_broker_truncation_rules": "the four truncation rules",
+    "test_chaos_matrix": "each fault under each workload of producers",
+    "test_chaos_soak": "random faults under producers, consumers and Kafka clients",
+    "test_client_console": "verbs in a terminal",
+    "test_client_delivery": "delivery by Tidegauge's own client",
+    "test_control_http": "control over HTTP",
+    "test_demo": "the demo, with Spark",
+    "test_events": "events, `explain` and `timeline`",
+    "test_groups": "groups of the classic protocol through dead coordinators",
+    "test_instruments": "what `status`, `explain` and `verify` say of dead processes and full disks",
+    "test_kafka_clients": "librdkafka, kafka-python, aiokafka and kcat",
+    "test_kafka_faults": "faults that Kafka clients meet",
+    "test_kafka_follower_fetch": "consumers that read from followers",
+    "test_kafka_log_dirs": "replicas that move between log directories",
+    "test_kafka_tools": "Kafka's own tools",
+    "test_read_committed": "read_committed through failovers",
+    "test_reassignment": "reassignments",
+    "test_spark_job": "the Spark job, exactly once through killed leaders",
+    "test_verify": "`verify`, with histories",
+    "test_verify_healthy": "`verify` where nothing is wrong",
+    "test_watch": "the page: kills, topics, a real browser",
+    "test_watch_lessons": "labs and scenarios on the page",
+}
+"""Those that run in both modes in `make test-long`."""
+BOTH = "test_both_modes"
+
+
 def _cell(text: str) -> str:
     file, separator, function = text.partition("::")
     if not separator:
@@ -116,6 +156,10 @@ def _cell(text: str) -> str:
 def rows_table() -> str:
     """Return the table of what tests try."""
     lines = [f"| {row.what} | {_cell(row.zookeeper)} | {_cell(row.kraft)} |" for row in ROWS]
+    files = sorted((QUICK | FILES).items(), key=lambda file: file[1].lower())
+    lines += [
+        f"| {what} | yes: `tests/integration/{name}.py` | yes: the same file, by `{BOTH}.py` |" for name, what in files
+    ]
     return "\n".join(["| | ZooKeeper mode | KRaft mode |", "|---|---|---|", *lines])
 
 

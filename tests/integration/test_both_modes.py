@@ -2,7 +2,8 @@
 
 A test of what is in ZooKeeper mode alone has the mark ``zookeeper_mode`` with the reason, and is left out there. Each
 file runs in a process of its own, with TIDEGAUGE_TEST_MODE (``tests/modes.py``); by hand:
-``TIDEGAUGE_TEST_MODE=kraft python -m pytest tests/integration/test_groups.py``.
+``TIDEGAUGE_TEST_MODE=kraft python -m pytest tests/integration/test_groups.py``. The files are those of
+``tools/modes.py``.
 """
 
 from __future__ import annotations
@@ -14,41 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tools.modes import FILES, QUICK
 
 pytestmark = pytest.mark.integration
 HERE = Path(__file__).parent
 LIMIT_SECONDS = 900
-QUICK = ("test_kafka_admin", "test_kafka_transactions", "test_lab_holds", "test_watch_timeline")
-"""In every run of the tests."""
-FILES = (
-    "test_broker_exactly_once",
-    "test_broker_failover",
-    "test_broker_partial_failure",
-    "test_broker_requests",
-    "test_broker_storage",
-    "test_broker_truncation_rules",
-    "test_chaos_matrix",
-    "test_chaos_soak",
-    "test_client_console",
-    "test_client_delivery",
-    "test_control_http",
-    "test_demo",
-    "test_events",
-    "test_groups",
-    "test_instruments",
-    "test_kafka_clients",
-    "test_kafka_faults",
-    "test_kafka_follower_fetch",
-    "test_kafka_log_dirs",
-    "test_kafka_tools",
-    "test_read_committed",
-    "test_reassignment",
-    "test_spark_job",
-    "test_verify",
-    "test_verify_healthy",
-    "test_watch",
-    "test_watch_lessons",
-)
 
 
 @pytest.mark.timeout(LIMIT_SECONDS + 60)
@@ -60,7 +31,7 @@ def test_what_holds_in_zookeeper_mode_holds_in_kraft_mode(name: str) -> None:
 
 @pytest.mark.timeout(LIMIT_SECONDS + 60)
 def test_clients_holds_transactions_and_the_page_in_kraft_mode() -> None:
-    run_in_kraft_mode(QUICK)
+    run_in_kraft_mode(list(QUICK))
 
 
 def run_in_kraft_mode(names: Sequence[str]) -> None:
