@@ -128,7 +128,7 @@ FILES = {
     "test_demo": "the demo, with Spark",
     "test_events": "events, `explain` and `timeline`",
     "test_groups": "groups of the classic protocol through dead coordinators",
-    "test_instruments": "what `status`, `explain` and `verify` say of dead processes and full disks",
+    "test_instruments": "sentences of `status`, `explain` and `verify` about dead processes and full disks",
     "test_kafka_clients": "librdkafka, kafka-python, aiokafka and kcat",
     "test_kafka_faults": "faults that Kafka clients meet",
     "test_kafka_follower_fetch": "consumers that read from followers",
@@ -138,7 +138,7 @@ FILES = {
     "test_reassignment": "reassignments",
     "test_spark_job": "the Spark job, exactly once through killed leaders",
     "test_verify": "`verify`, with histories",
-    "test_verify_healthy": "`verify` where nothing is wrong",
+    "test_verify_healthy": "`verify` of healthy clusters",
     "test_watch": "the page: kills, topics, a real browser",
     "test_watch_lessons": "labs and scenarios on the page",
 }
