@@ -121,7 +121,7 @@ def test_a_project_has_a_cluster_its_state_and_its_faults(zookeeper: str, tmp_pa
         r"^FAILED test_it\.py::test_an_asyncio_wait_in_vain - NotSoError: the high watermark", printed, re.MULTILINE
     )
     assert not re.search(r"(pytest_plugin|concurrent|asyncio)/\w+\.py:\d+", printed), printed
-    where = r"tidegauge: the cluster -+\ndirectory .*\nlogs, .*\nbroker 0 127\.0\.0\.1:\d+ up\n"
+    where = r"tidegauge: the cluster -+\ndirectory .*\nlogs, .*\nthe run as a page .*\nbroker 0 127\.0\.0\.1:\d+ up\n"
     assert re.search(where, printed), printed
     assert "broker 1: calls from clients: delayed by 20 ms (met" in printed, printed
     assert re.search(r"broker 0: fetches of test_the_next_one\S+-1 are held", printed), printed

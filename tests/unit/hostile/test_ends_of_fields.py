@@ -27,6 +27,7 @@ from tidegauge.kafka.apis import (
     LEADER_AND_ISR,
     STOP_REPLICA,
     UPDATE_METADATA,
+    WRITE_TXN_MARKERS,
     Protocol,
 )
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
@@ -48,7 +49,7 @@ OBEYED = {LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN}
 UNKNOWN = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 REFUSED_AS_UNKNOWN = {"isolation_level", "match_type", "max_num_offsets"}
 """Kafka responds UNKNOWN_SERVER_ERROR to these too (IsolationLevel.forId, and exceptions of its JVM)."""
-NO_PRODUCER = "its producer id and epoch can't be -1"
+NO_PRODUCER = {(WRITE_TXN_MARKERS, field, -1) for field in ("producer_id", "producer_epoch")}
 """A marker without a producer fails with an exception in Kafka, too (MemoryRecordsBuilder.validateProducerState)."""
 TOPICS = {"t": base64.urlsafe_b64decode(TOPIC_ID + "==")}
 
@@ -153,9 +154,8 @@ async def every_end(key: int, serving: Serving, caplog: pytest.LogCaptureFixture
     for number, value in cases(key, serving.protocol):
         where = f"{serving.protocol.apis[key].name} v{number.version} {'.'.join(number.path)}={value}"
         response, is_quiet = await send(broker, key, number.version, made.at(key, number, value))
-        met = unexpected(caplog)
-        is_refused = number.path[-1] in REFUSED_AS_UNKNOWN or any(NO_PRODUCER in problem for problem in met)
-        problems += [f"{where}: {problem}" for problem in met if NO_PRODUCER not in problem]
+        problems += [f"{where}: {problem}" for problem in unexpected(caplog)]
+        is_refused = number.path[-1] in REFUSED_AS_UNKNOWN or (key, number.path[-1], value) in NO_PRODUCER
         errors = set() if response is None else errors_in(response)
         if not errors <= KNOWN_ERRORS - (set() if is_refused else {UNKNOWN}):
             problems.append(f"{where}: errors {errors}")

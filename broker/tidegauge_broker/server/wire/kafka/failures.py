@@ -1,8 +1,8 @@
 """The response to a request whose handler failed with an exception that it does not expect.
 
 Rules (``KafkaApis.handle``, ``RequestHandlerHelper.handleError``):
-    1. The exception is logged once, with its traceback, client id, correlation id, API and version; the content of
-       the request is not logged.
+    1. The exception is logged once, with client id, correlation id, API and version, and with its traceback unless it
+       is an error of the table, which has a sentence; the content of the request is not logged.
     2. The response has the error of the exception, UNKNOWN_SERVER_ERROR if it is none of Kafka's, in the form of the
        request's own API (``error_forms``). The words of an unknown exception stay in the log.
     3. A Produce with acks=0 has no response: its connection is closed, since nothing else could notify the client.
@@ -25,8 +25,18 @@ LOG = logging.getLogger("tidegauge.kafka")
 def log_failure(slot: Slot, host: str, problem: BaseException) -> None:
     """Write the exception of a request to the log; rule 1."""
     header = slot.header
-    what = "A request failed: client id %r at %s, correlation id %d, %s v%d"
-    LOG.error(what, header.client_id, host, header.correlation_id, slot.api.name, header.version, exc_info=problem)
+    is_known = isinstance(problem, TidegaugeError)
+    LOG.log(
+        logging.WARNING if is_known else logging.ERROR,
+        "A request failed: client id %r at %s, correlation id %d, %s v%d%s",
+        header.client_id,
+        host,
+        header.correlation_id,
+        slot.api.name,
+        header.version,
+        f": {problem}" if is_known else "",
+        exc_info=None if is_known else problem,
+    )
 
 
 def failure_response(slot: Slot, problem: BaseException) -> Any:
