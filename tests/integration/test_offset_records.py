@@ -74,7 +74,8 @@ class Side:
 
     def commit_in_transaction(self) -> None:
         """Commit offset 7 in a transaction of v2, whose producer has no other partition, and end it."""
-        until(lambda: self._coordinator(1, "id") == 0, LIMIT_SECONDS, "there is a transaction coordinator")
+        with self.cluster.acts.during("create", "__transaction_state"):
+            until(lambda: self._coordinator(1, "id") == 0, LIMIT_SECONDS, "there is a transaction coordinator")
         producer: Any = None
 
         def begun() -> bool:
@@ -151,7 +152,8 @@ def test_both_kinds_write_the_same_and_load_what_the_other_wrote(classpath: str,
         side = Side(tmp_path / kind, kind, classpath)
         with side.cluster as cluster:
             topic_id = side.create_topic()
-            until(lambda side=side: side._coordinator(0, "g") == 0, LIMIT_SECONDS, "there is a group coordinator")
+            with side.cluster.acts.during("create", "__consumer_offsets"):
+                until(lambda side=side: side._coordinator(0, "g") == 0, LIMIT_SECONDS, "there is a group coordinator")
             side.commit("retained", 2, {"name": TOPIC}, **NO_MEMBER, retention_time_ms=-1)
             side.commit("with-retention", 4, {"name": TOPIC}, **NO_MEMBER, retention_time_ms=60_000)
             side.commit("by-name", 9, {"name": TOPIC}, **NO_MEMBER)
