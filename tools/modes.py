@@ -139,7 +139,6 @@ FILES = {
     "test_spark_job": "the Spark job, exactly once through killed leaders",
     "test_verify": "`verify`, with histories",
     "test_verify_healthy": "`verify` of healthy clusters",
-    "test_watch": "the page: kills, topics, a real browser",
     "test_watch_lessons": "labs and scenarios on the page",
 }
 """Those that run in both modes in `make test-long`."""
