@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests.waiting import until_async
+
 from tidegauge.partition import TopicPartition
 from tidegauge_client import Admin
 from tidegauge_lab.local.cluster import LocalCluster
@@ -26,10 +28,19 @@ def resume_all(cluster: LocalCluster) -> None:
 
 
 async def make_topic(brokers: LocalCluster, name: str, replicas: list[int], **settings: str) -> TopicPartition:
-    """A topic of one partition on these brokers, with a leader; gives the partition."""
+    """Return the partition of a topic on these brokers, with a leader, once those that respond host it.
+
+    In KRaft mode a broker follows the metadata log by itself, so that the leader may be ready before a follower is.
+    """
     async with Admin(brokers.bootstrap_servers) as admin:
         await admin.create_topic(name, assignment=[replicas], configs=settings)
         await admin.wait_for_topic(name)
+
+        async def is_hosted() -> bool:
+            found = await admin.describe_replicas([name])
+            return all(found[broker] for broker in replicas if found.get(broker) is not None)
+
+        await until_async(is_hosted)
     return TopicPartition(name, 0)
 
 

@@ -267,6 +267,7 @@ def test_an_admin_alters_and_deletes_offsets_and_the_group(brokers: KRaftBrokers
     assert cluster.read("made").state_epoch == 1
     member = cluster.beat("made", "A", 0, (TOPIC,))
     assert partitions_in(member.assignment) == [0], "it is initialized already"
+    until(lambda: set(cluster.offsets("made")) == {0, 1}, what="the other partition, which begins now, is initialized")
     assert alter("made", 5).error_code == ErrorCode.NON_EMPTY_GROUP
     assert cluster.beat("made", "A", -1).error_code == ErrorCode.NONE
     module = delete_share_group_offsets
