@@ -28,7 +28,7 @@ def resume_all(cluster: LocalCluster) -> None:
 
 
 async def make_topic(brokers: LocalCluster, name: str, replicas: list[int], **settings: str) -> TopicPartition:
-    """Return the partition of a topic on these brokers, with a leader, once those that respond host it.
+    """Create a topic of one partition on these brokers; wait until those that respond host it.
 
     In KRaft mode a broker follows the metadata log by itself, so that the leader may be ready before a follower is.
     """
