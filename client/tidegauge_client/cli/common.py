@@ -42,8 +42,7 @@ list_limit = click.option(
     metavar="N",
     default=LIST_LIMIT_MS,
     show_default=True,
-    help="Limit of the wait for parts that are missing at first: of a broker that does not respond, of a "
-    "partition without a leader holds.",
+    help="Limit of the wait for the parts that a silent broker coordinates, or a partition without a leader holds.",
 )
 
 

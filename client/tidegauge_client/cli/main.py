@@ -279,7 +279,7 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
         say(
-            f"{type(problem).__name__}: {problem}. This is a fault in Tidegauge; {DEBUG_VARIABLE}=1 shows its "
+            f"{type(problem).__name__}: {problem}. This is a fault in Tidegauge; {DEBUG_VARIABLE}=1 shows where it "
             "comes from."
         )
         return EXIT_FAILED

@@ -24,9 +24,10 @@ PROSE_WIDTH = 80
 _SHORT = frozenset({"leo", "hw", "lso", "isr"})
 
 
-_IN_KRAFT = (
-    "Played in KRaft mode: a quorum of controllers has ZooKeeper's part here, and heartbeats have its sessions'. A "
-    "broker that led nothing costs no leader epoch when it dies, so that epochs may be lower than in ZooKeeper mode."
+IN_KRAFT = (
+    "Played in KRaft mode: a quorum of controllers has ZooKeeper's part here, and heartbeats take the place of its "
+    "sessions. A broker that led nothing costs no leader epoch when it dies, so that epochs may be lower than in "
+    "ZooKeeper mode."
 )
 
 
@@ -165,7 +166,7 @@ def introduction(scenario: Scenario, speak: Speak = str) -> list[str]:
     if scenario.rule:
         lines += ["", *_paragraphs(f"{speak('Rule:')} {speak(scenario.rule)}", "  ")]
     if scenario.is_adapted:
-        lines += ["", *_paragraphs(_IN_KRAFT, "  ", speak)]
+        lines += ["", *_paragraphs(IN_KRAFT, "  ", speak)]
     lines += ["", *(f"  {speak(line)}" for line in settings_lines(scenario))]
     return [*lines, "", *(line for sentence in LEGEND for line in _paragraphs(sentence, "  ", speak)), ""]
 
