@@ -19,7 +19,7 @@ from tidegauge.transactions import TransactionState
 from tidegauge_broker.coordinator.views import Counters, Gauges, TransactionGauges
 from tidegauge_broker.quotas.client_quota import Reading
 from tidegauge_broker.replica.messages import ReplicaView
-from tidegauge_broker.server.metrics.exposition import Family, sampled
+from tidegauge_broker.server.metrics.exposition import Family, counter, gauge
 from tidegauge_broker.server.metrics.meters import Meters, RequestMeter
 from tidegauge_broker.server.metrics.share_families import ShareReading, share_families
 
@@ -121,7 +121,7 @@ class Snapshot:
 def families(now: Snapshot) -> Iterator[Family]:
     """All metrics."""
     state = "0 not running, 1 starting, 3 running, 6 in a controlled shutdown."
-    yield _gauge("kafka_server_kafkaserver_brokerstate", state, now.meters.broker_state)
+    yield gauge("kafka_server_kafkaserver_brokerstate", state, now.meters.broker_state)
     yield from _replica_manager(now)
     yield from _controller(now)
     yield from _partitions(now)
@@ -145,14 +145,6 @@ def families(now: Snapshot) -> Iterator[Family]:
     yield connections
 
 
-def _gauge(name: str, meaning: str, value: float) -> Family:
-    return sampled(name, "gauge", meaning, value)
-
-
-def _counter(name: str, meaning: str, value: float) -> Family:
-    return sampled(name, "counter", meaning, value)
-
-
 def _replica_manager(now: Snapshot) -> Iterator[Family]:
     led = [one for one in now.replicas if one.leads]
     counts = {
@@ -172,13 +164,13 @@ def _replica_manager(now: Snapshot) -> Iterator[Family]:
         "atminisrpartitioncount": ("Partitions led here exactly at min.insync.replicas.", sum(map(_is_at, led))),
     }
     for name, (meaning, value) in counts.items():
-        yield _gauge(f"kafka_server_replicamanager_{name}", meaning, value)
+        yield gauge(f"kafka_server_replicamanager_{name}", meaning, value)
     for name, meaning in (
         ("isrshrinks", "Times that a partition led here lost in-sync replicas for lagging."),
         ("isrexpands", "Times that a partition led here gained an in-sync replica."),
         ("failedisrupdates", "Proposed ISRs that the controller refused."),
     ):
-        yield _counter(f"kafka_server_replicamanager_{name}_total", meaning, now.meters.counts[name])
+        yield counter(f"kafka_server_replicamanager_{name}_total", meaning, now.meters.counts[name])
     waiting = Family("kafka_server_delayedoperationpurgatory_purgatorysize", "gauge", "Operations that wait.")
     for operation, count in now.purgatories.items():
         waiting.add(count, delayedOperation=operation)
@@ -214,11 +206,11 @@ def _controller(now: Snapshot) -> Iterator[Family]:
         "preferredreplicaimbalancecount": ("Partitions led by another than the first of AR.", len(moved)),
     }
     for name, (meaning, value) in counts.items():
-        yield _gauge(f"kafka_controller_kafkacontroller_{name}", meaning, value)
+        yield gauge(f"kafka_controller_kafkacontroller_{name}", meaning, value)
     stats = "kafka_controller_controllerstats"
     elections, unclean = now.meters.counts["elections"], now.meters.counts["uncleanelections"]
-    yield _counter(f"{stats}_leaderelectionrateandtimems_count", "Elections that this controller decided.", elections)
-    yield _counter(f"{stats}_uncleanleaderelections_total", "Those from outside the ISR.", unclean)
+    yield counter(f"{stats}_leaderelectionrateandtimems_count", "Elections that this controller decided.", elections)
+    yield counter(f"{stats}_uncleanleaderelections_total", "Those from outside the ISR.", unclean)
 
 
 def _labels(at: TopicPartition) -> dict[str, str]:
@@ -247,7 +239,7 @@ def _partitions(now: Snapshot) -> Iterator[Family]:
 
 def _logs(now: Snapshot) -> Iterator[Family]:
     offline = "kafka_log_logmanager_offlinelogdirectorycount"
-    yield _gauge(offline, "Log directories of this broker that failed.", now.offline_directories)
+    yield gauge(offline, "Log directories of this broker that failed.", now.offline_directories)
     end = Family("kafka_log_log_logendoffset", "gauge", "Log end offset of the local replica.")
     start = Family("kafka_log_log_logstartoffset", "gauge", "Log start offset of the local replica.")
     size = Family("kafka_log_log_size", "gauge", "Bytes of the local replica.")
@@ -292,9 +284,9 @@ def _followers(now: Snapshot) -> Iterator[Family]:
 def _topics(meters: Meters) -> Iterator[Family]:
     for name, meaning in _TOPIC_COUNTERS.items():
         family = Family(f"kafka_server_brokertopicmetrics_{name}_total", "counter", meaning)
-        family.add(sum(counter[name] for counter in meters.topics.values()))
-        for topic, counter in sorted(meters.topics.items()):
-            family.add(counter[name], topic=topic)
+        family.add(sum(counts[name] for counts in meters.topics.values()))
+        for topic, counts in sorted(meters.topics.items()):
+            family.add(counts[name], topic=topic)
         yield family
 
 
@@ -325,7 +317,7 @@ def _verifications(meter: RequestMeter) -> Iterator[Family]:
     _add_times(times, meter)
     yield times
     failed = "Partitions whose verification failed."
-    yield _counter(f"{name}_verificationfailurerate_count", failed, meter.errors)
+    yield counter(f"{name}_verificationfailurerate_count", failed, meter.errors)
 
 
 def _loads(now: Snapshot) -> Iterator[Family]:
@@ -333,8 +325,8 @@ def _loads(now: Snapshot) -> Iterator[Family]:
     for kind, loads in (("group", now.meters.group_loads), ("transaction", now.meters.transaction_loads)):
         longest, mean = loads.max_and_avg(now.now_ms)
         name = f"kafka_server_{kind}_coordinator_metrics_partition_load_time"
-        yield _gauge(f"{name}_max", "Longest load of a partition in the last minute, in ms; NaN: none.", longest)
-        yield _gauge(f"{name}_avg", "Mean of these times, in ms; NaN: none.", mean)
+        yield gauge(f"{name}_max", "Longest load of a partition in the last minute, in ms; NaN: none.", longest)
+        yield gauge(f"{name}_avg", "Mean of these times, in ms; NaN: none.", mean)
 
 
 _OF_QUOTAS = {
@@ -361,17 +353,17 @@ def _sessions(meters: Meters) -> Iterator[Family]:
     name = "kafka_server_sessionexpirelistener_zookeeper"
     for state, kafkas in (("lost", "expires"), ("suspended", "disconnects"), ("connected", "syncconnects")):
         meaning = f"Times that the session with ZooKeeper was {state}."
-        yield _counter(f"{name}{kafkas}_total", meaning, meters.counts[f"session {state}"])
+        yield counter(f"{name}{kafkas}_total", meaning, meters.counts[f"session {state}"])
 
 
 def _groups(gauges: Gauges, counters: Counters) -> Iterator[Family]:
     """Yield Kafka's metrics of types GroupMetadataManager and group-coordinator-metrics."""
     name = "kafka_coordinator_group_groupmetadatamanager"
-    yield _gauge(f"{name}_numgroups", "Consumer groups that this broker coordinates.", sum(gauges.groups.values()))
-    yield _gauge(f"{name}_numoffsets", "Committed offsets of these groups.", gauges.offsets)
+    yield gauge(f"{name}_numgroups", "Consumer groups that this broker coordinates.", sum(gauges.groups.values()))
+    yield gauge(f"{name}_numoffsets", "Committed offsets of these groups.", gauges.offsets)
     for state in GroupState:
         count = gauges.groups.get(state, 0)
-        yield _gauge(f"{name}_numgroups{state.value.lower()}", f"Those in state {state.value}.", count)
+        yield gauge(f"{name}_numgroups{state.value.lower()}", f"Those in state {state.value}.", count)
     name = "kafka_server_group_coordinator_metrics"
     for counted, meaning, value in (
         ("offset_commit_count", "Offsets committed.", counters.offset_commits),
@@ -379,11 +371,11 @@ def _groups(gauges: Gauges, counters: Counters) -> Iterator[Family]:
         ("offset_deletion_count", "Offsets deleted by requests.", counters.offset_deletions),
         ("group_completed_rebalance_count", "Rebalances completed.", counters.completed_rebalances),
     ):
-        yield _counter(f"{name}_{counted}", meaning, value)
+        yield counter(f"{name}_{counted}", meaning, value)
     if not gauges.consumer_groups:
         return
     rebalances = "Rises of consumer groups' epochs by heartbeats."
-    yield _counter(f"{name}_consumer_group_rebalance_count", rebalances, counters.consumer_group_rebalances)
+    yield counter(f"{name}_consumer_group_rebalance_count", rebalances, counters.consumer_group_rebalances)
     by_protocol = Family(f"{name}_group_count", "gauge", "Groups that this broker coordinates, by protocol.")
     by_protocol.add(sum(gauges.groups.values()), protocol="classic")
     by_protocol.add(sum(gauges.consumer_groups.values()), protocol="consumer")
@@ -398,9 +390,9 @@ def _transactions(gauges: TransactionGauges) -> Iterator[Family]:
     """Yield Kafka's metrics of TransactionMarkerChannelManager, and the transactional ids by state (not in Kafka)."""
     name = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
     waiting = "Markers whose partition has no leader that is alive."
-    yield _gauge(f"{name}_unknowndestinationqueuesize", waiting, gauges.unknown_destination_queue_size)
+    yield gauge(f"{name}_unknowndestinationqueuesize", waiting, gauges.unknown_destination_queue_size)
     retried = "Transactions whose last record could not be written yet."
-    yield _gauge(f"{name}_logappendretryqueuesize", retried, gauges.log_append_retry_queue_size)
+    yield gauge(f"{name}_logappendretryqueuesize", retried, gauges.log_append_retry_queue_size)
     ids = Family("tidegauge_transactionalids", "gauge", "Transactional ids coordinated here, by state (not in Kafka).")
     for state in (one for one in TransactionState if one not in _NEVER_KEPT):
         ids.add(gauges.transactions.get(state, 0), state=state.value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegauge_broker.server.metrics.exposition import Family, sampled
+from tidegauge_broker.server.metrics.exposition import Family, counter, gauge
 from tidegauge_controller.metadata.elections import elections
 from tidegauge_controller.metadata.image import MetadataImage
 from tidegauge_controller.raft.node import RaftNode
@@ -64,9 +64,9 @@ def controller_families(
         ),
     }
     for name, (meaning, value) in gauges.items():
-        yield sampled(f"kafka_controller_kafkacontroller_{name}", "gauge", meaning, value)
+        yield gauge(f"kafka_controller_kafkacontroller_{name}", meaning, value)
     name, meaning = "kafka_controller_controllerstats_uncleanleaderelections_total", "Elections from outside the ISR."
-    yield sampled(name, "counter", meaning, counts.unclean)
+    yield counter(name, meaning, counts.unclean)
     yield from _quorum(node)
 
 
@@ -89,7 +89,7 @@ def _quorum(node: RaftNode) -> Iterator[Family]:
         "number_of_voters": ("Voters in force.", len(node.history.current.voters)),
     }
     for kind, (meaning, value) in gauges.items():
-        yield sampled(f"{name}_{kind}", "gauge", meaning, value)
+        yield gauge(f"{name}_{kind}", meaning, value)
 
 
 def _or_unknown(value: int | None) -> int:

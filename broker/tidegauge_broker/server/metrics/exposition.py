@@ -38,9 +38,17 @@ class Family:
         self.samples.append((suffix, labels, value))
 
 
-def sampled(name: str, kind: Kind, meaning: str, value: float) -> Family:
-    """Return a metric with one sample that has no labels."""
-    family = Family(name, kind, meaning)
+def gauge(name: str, meaning: str, value: float) -> Family:
+    """Return a gauge with one sample that has no labels."""
+    return _sampled(Family(name, "gauge", meaning), value)
+
+
+def counter(name: str, meaning: str, value: float) -> Family:
+    """Return a counter with one sample that has no labels."""
+    return _sampled(Family(name, "counter", meaning), value)
+
+
+def _sampled(family: Family, value: float) -> Family:
     family.add(value)
     return family
 

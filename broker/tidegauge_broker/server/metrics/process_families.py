@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidegauge_broker.server.metrics.exposition import Family, sampled
+from tidegauge_broker.server.metrics.exposition import Family, counter, gauge
 
 _PROC = Path("/proc/self")
 _DISK = "kafka_server_kafkaserver_linux_disk"
@@ -25,16 +25,16 @@ def process_families(proc: Path = _PROC) -> Iterator[Family]:
         proc: where Linux shows the process.
     """
     used = time.process_time()
-    yield sampled("process_cpu_seconds_total", "counter", "CPU time that the process has used, in s.", used)
+    yield counter("process_cpu_seconds_total", "CPU time that the process has used, in s.", used)
     with contextlib.suppress(OSError):
-        yield sampled("process_open_fds", "gauge", "Open file descriptors.", sum(1 for _ in (proc / "fd").iterdir()))
+        yield gauge("process_open_fds", "Open file descriptors.", sum(1 for _ in (proc / "fd").iterdir()))
     with contextlib.suppress(OSError):
         pages = int((proc / "statm").read_text(encoding="ascii").split()[1])
         resident = pages * os.sysconf("SC_PAGE_SIZE")
-        yield sampled("process_resident_memory_bytes", "gauge", "Resident memory, in bytes.", resident)
+        yield gauge("process_resident_memory_bytes", "Resident memory, in bytes.", resident)
     with contextlib.suppress(OSError):  # some containers forbid it
         lines = (proc / "io").read_text(encoding="ascii").splitlines()
         counted = {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
         for word, what in (("read", "read from"), ("write", "written to")):
             value = counted[f"{word}_bytes"]
-            yield sampled(f"{_DISK}_{word}_bytes", "gauge", f"Bytes that the process has {what} disks.", value)
+            yield gauge(f"{_DISK}_{word}_bytes", f"Bytes that the process has {what} disks.", value)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import ShareGroupState
-from tidegauge_broker.server.metrics.exposition import Family, sampled
+from tidegauge_broker.server.metrics.exposition import Family, counter, gauge
 from tidegauge_broker.server.metrics.meters import LoadTimes
 from tidegauge_broker.server.share.counts import COUNTED
 
@@ -75,8 +75,8 @@ def share_families(
     yield from _groups(now, loads, now_ms)
     yield from _partitions(now.led)
     sessions = "kafka_server_sharesessioncache"
-    yield _gauge(f"{sessions}_sharesessionscount", "Share sessions of members.", now.sessions)
-    yield _gauge(f"{sessions}_sharepartitionscount", "Partitions of all share sessions.", now.session_partitions)
+    yield gauge(f"{sessions}_sharesessionscount", "Share sessions of members.", now.sessions)
+    yield gauge(f"{sessions}_sharepartitionscount", "Partitions of all share sessions.", now.session_partitions)
     yield from _coordinator(now, coordinator_loads, latencies, now_ms)
 
 
@@ -96,7 +96,7 @@ def _groups(now: ShareReading, loads: LoadTimes, now_ms: int) -> Iterator[Family
         by_state.add(count, state=state.value.lower())
     yield by_state
     rises = "Rises of share groups' epochs by heartbeats."
-    yield _counter("kafka_server_group_coordinator_metrics_share_group_rebalance_count", rises, now.rebalances)
+    yield counter("kafka_server_group_coordinator_metrics_share_group_rebalance_count", rises, now.rebalances)
 
 
 def _partitions(led: Sequence[LedShareReading]) -> Iterator[Family]:
@@ -116,7 +116,7 @@ def _partitions(led: Sequence[LedShareReading]) -> Iterator[Family]:
 def _coordinator(
     now: ShareReading, coordinator_loads: LoadTimes, latencies: LoadTimes, now_ms: int
 ) -> Iterator[Family]:
-    yield _counter(f"{_COORDINATOR}_write_total", "States written by this share coordinator.", now.writes)
+    yield counter(f"{_COORDINATOR}_write_total", "States written by this share coordinator.", now.writes)
     yield from _times(f"{_COORDINATOR}_write_latency", "Time that these writes took", latencies, now_ms)
     meaning = "Time from an election to the end of its load"
     yield from _times(f"{_COORDINATOR}_partition_load_time", meaning, coordinator_loads, now_ms)
@@ -128,13 +128,5 @@ def _coordinator(
 
 def _times(name: str, meaning: str, times: LoadTimes, now_ms: int) -> Iterator[Family]:
     longest, mean = times.max_and_avg(now_ms)
-    yield _gauge(f"{name}_max", f"{meaning}: the longest in the last minute, in ms; NaN: none.", longest)
-    yield _gauge(f"{name}_avg", f"{meaning}: the mean in the last minute, in ms; NaN: none.", mean)
-
-
-def _gauge(name: str, meaning: str, value: float) -> Family:
-    return sampled(name, "gauge", meaning, value)
-
-
-def _counter(name: str, meaning: str, value: float) -> Family:
-    return sampled(name, "counter", meaning, value)
+    yield gauge(f"{name}_max", f"{meaning}: the longest in the last minute, in ms; NaN: none.", longest)
+    yield gauge(f"{name}_avg", f"{meaning}: the mean in the last minute, in ms; NaN: none.", mean)
