@@ -278,10 +278,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as problem:  # noqa: BLE001 - the last line of defence: a user sees a sentence, no traceback
         if os.environ.get(DEBUG_VARIABLE):
             traceback.print_exc()
-        say(
-            f"{type(problem).__name__}: {problem}. This is a fault in Tidegauge; {DEBUG_VARIABLE}=1 shows where it "
-            "comes from."
-        )
+        say(f"{type(problem).__name__}: {problem}. This is a fault in Tidegauge; {DEBUG_VARIABLE}=1 shows its origin.")
         return EXIT_FAILED
     return result if isinstance(result, int) else EXIT_OK
 

@@ -115,12 +115,12 @@ class AclAuthorizer:
 
     def change(self, removed: Iterable[Binding], added: Iterable[Binding]) -> None:
         """Remove entries, then add others; a reader in another thread sees the lists before or after it."""
-        changed: dict[Pattern, set[Entry]] = {}
-        for pattern, entry in removed:
-            changed.setdefault(pattern, set(self.entries(pattern))).discard(entry)
-        for pattern, entry in added:
-            changed.setdefault(pattern, set(self.entries(pattern))).add(entry)
-        lists = self._lists | {pattern: frozenset(entries) for pattern, entries in changed.items()}
+        gone, come = _by_pattern(removed), _by_pattern(added)
+        changed = {
+            pattern: self.entries(pattern).difference(gone.get(pattern, ())).union(come.get(pattern, ()))
+            for pattern in gone.keys() | come.keys()
+        }
+        lists = self._lists | changed
         for pattern, entries in changed.items():
             if not entries:
                 del lists[pattern]
@@ -225,3 +225,10 @@ def _has(
         and (entry.operation in operations or entry.operation is Operation.ALL)
         for entry in entries
     )
+
+
+def _by_pattern(bindings: Iterable[Binding]) -> dict[Pattern, list[Entry]]:
+    found: dict[Pattern, list[Entry]] = {}
+    for pattern, entry in bindings:
+        found.setdefault(pattern, []).append(entry)
+    return found
