@@ -17,7 +17,7 @@ from typing import Any
 
 from click import Command
 from click.testing import CliRunner
-from tests.integration.chaos_truth import truth_of
+from tests.integration.chaos_truth import Truth, truth_of
 from tests.modes import IS_KRAFT
 from tests.waiting import until
 
@@ -87,7 +87,6 @@ class Chaos:
         self.done: list[str] = []
         self.client_dies = client_dies
         self._began = time.monotonic()
-        self._truth = truth_of(cluster)
 
     def one_fault(self, name: str | None = None) -> None:
         """Begin and end a fault, by default any; then wait until every replica is in sync."""
@@ -100,14 +99,15 @@ class Chaos:
     def heal(self) -> None:
         """All brokers up, and all replicas in sync, to stay so: a session's end has consequences some time later."""
         until(lambda: all(self.cluster.state_of(one) is ProcessState.UP for one in BROKERS))
-        until(self._stays_in_sync, LIMIT_S, "all replicas in sync, and no further change")
+        with truth_of(self.cluster) as truth:
+            until(lambda: self._stays_in_sync(truth), LIMIT_S, "all replicas in sync, and no further change")
 
-    def _stays_in_sync(self) -> bool:
+    def _stays_in_sync(self, truth: Truth) -> bool:
         for topic in self.topics:
             self.wait("--in-sync", topic)
-        before, end = self._truth.all_of(self.topics), time.monotonic() + CALM_S
+        before, end = truth.all_of(self.topics), time.monotonic() + CALM_S
         until(lambda: time.monotonic() > end)
-        return before == self._truth.all_of(self.topics)
+        return before == truth.all_of(self.topics)
 
     # Targets
 
@@ -165,7 +165,8 @@ class Chaos:
 
     def _until_out(self, broker: int) -> None:
         """Until its copy is in no ISR, or is the only one in it, which it stays whatever happens."""
-        until(lambda: broker not in (isr := self._truth.isr(self.topics[0])) or isr == [broker], LIMIT_S)
+        with truth_of(self.cluster) as truth:
+            until(lambda: broker not in (isr := truth.isr(self.topics[0])) or isr == [broker], LIMIT_S)
 
     def switched(self, change: Callable[[Switches], Coroutine[Any, Any, Any]]) -> None:
         """Have brokers do something, once more from the beginning if one had no time to respond.

@@ -80,7 +80,8 @@ def _sockets(table: Path) -> dict[str, str]:
 def holdings(cluster: LocalCluster) -> Holdings:
     """Of now."""
     every = [held_by(cluster, broker) for broker in BROKERS]
-    return Holdings({what: max(one[what] for one in every) for what in SLACK}, truth_of(cluster).kept())
+    with truth_of(cluster) as truth:
+        return Holdings({what: max(one[what] for one in every) for what in SLACK}, truth.kept())
 
 
 def wait_until_back(cluster: LocalCluster, before: Holdings) -> None:
@@ -95,7 +96,8 @@ def wait_until_back(cluster: LocalCluster, before: Holdings) -> None:
             for what in SLACK
             if now[what] > before.most[what] + SLACK[what]
         ]
-        grown.extend(sorted(truth_of(cluster).kept() ^ before.znodes))
+        with truth_of(cluster) as truth:
+            grown.extend(sorted(truth.kept() ^ before.znodes))
         return not grown
 
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from tests.zookeeper_view import ZooKeeperView
@@ -32,40 +33,36 @@ class Truth(Protocol):
 
 
 class ZooKeeperTruth:
-    """In znodes. Each look is a session of its own, since ZooKeeper is among what dies."""
+    """In znodes."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: LocalCluster, view: ZooKeeperView) -> None:
+        self._brokers = [broker.id for broker in cluster.file.brokers]
+        self._view = view
 
     def all_of(self, topics: Sequence[str]) -> list[Any]:
-        with self._view() as view:
-            epochs = [view.broker_epoch(broker.id) for broker in self._cluster.file.brokers]
-            if None in epochs:
-                return [time.monotonic()]
-            states = [
-                view.state(topic, int(number))
-                for topic in topics
-                for number in view.children(f"/brokers/topics/{topic}/partitions")
-            ]
-            return [epochs, view.controller(), states]
+        epochs = [self._view.broker_epoch(broker) for broker in self._brokers]
+        if None in epochs:
+            return [time.monotonic()]
+        states = [
+            self._view.state(topic, int(number))
+            for topic in topics
+            for number in self._view.children(f"/brokers/topics/{topic}/partitions")
+        ]
+        return [epochs, self._view.controller(), states]
 
     def isr(self, topic: str) -> list[int]:
-        with self._view() as view:
-            return list(view.state(topic)["isr"])
+        return list(self._view.state(topic)["isr"])
 
     def kept(self) -> AbstractSet[str]:
-        with self._view() as view:
-            return {SEQUENCE.sub("N", path) for path in view.tree()}
-
-    def _view(self) -> ZooKeeperView:
-        return ZooKeeperView(self._cluster.file.zookeeper_address)
+        return {SEQUENCE.sub("N", path) for path in self._view.tree()}
 
 
 class QuorumTruth:
     """In the metadata log: as the quorum's leader describes the quorum, and brokers the rest."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, admin: SyncAdmin) -> None:
         self._cluster = cluster
+        self._admin = admin
 
     def all_of(self, topics: Sequence[str]) -> list[Any]:
         try:
@@ -85,14 +82,19 @@ class QuorumTruth:
         return frozenset()
 
     def _partitions(self, topics: Sequence[str]) -> dict[tuple[str, int], Any]:
-        with SyncAdmin(self._cluster.bootstrap_servers) as admin:
-            return {
-                (info.name, number): (one.leader_id, one.leader_epoch, one.partition_epoch, one.isr)
-                for info in admin.describe_topics(topics)
-                for number, one in info.partitions.items()
-            }
+        return {
+            (info.name, number): (one.leader_id, one.leader_epoch, one.partition_epoch, one.isr)
+            for info in self._admin.describe_topics(topics)
+            for number, one in info.partitions.items()
+        }
 
 
-def truth_of(cluster: LocalCluster) -> Truth:
-    """Return the look that the cluster's mode allows."""
-    return QuorumTruth(cluster) if cluster.file.mode == KRAFT_MODE else ZooKeeperTruth(cluster)
+@contextmanager
+def truth_of(cluster: LocalCluster) -> Iterator[Truth]:
+    """Yield the look that the cluster's mode allows, by one session or one client."""
+    if cluster.file.mode == KRAFT_MODE:
+        with SyncAdmin(cluster.bootstrap_servers) as admin:
+            yield QuorumTruth(cluster, admin)
+    else:
+        with ZooKeeperView(cluster.file.zookeeper_address) as view:
+            yield ZooKeeperTruth(cluster, view)

@@ -176,16 +176,19 @@ def metadata_at(zookeeper: str, chroot: str) -> dict[str, Any]:
 
 def own_metadata() -> dict[str, Any]:
     """A ZooKeeper or a quorum that is a new cluster's alone."""
-    if IS_KRAFT:
-        return {"mode": KRAFT_MODE, "quorum": WantedQuorum(port=free_base_port())}
-    return {"mode": ZOOKEEPER_MODE}
+    return own_quorum() if IS_KRAFT else {"mode": ZOOKEEPER_MODE}
+
+
+def own_quorum() -> dict[str, Any]:
+    """Three controllers that are a new cluster's alone."""
+    return {"mode": KRAFT_MODE, "quorum": WantedQuorum(port=free_quorum_port())}
 
 
 @contextlib.contextmanager
 def of_a_file(
-    zookeeper: str, tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
+    metadata: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
 ) -> Iterator[LocalCluster]:
-    """Three brokers that the tests of one file share.
+    """Three brokers that the tests of one file share, with their metadata there.
 
     Leadership moves only when a test moves it: by itself it would go back to the preferred replica 5 s after a failover
     of the controller (KafkaController.onControllerFailover), wherever a test is by then.
@@ -194,8 +197,8 @@ def of_a_file(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("cluster"),
         3,
-        **metadata_at(zookeeper, f"shared-{next(_names)}"),
-        base_port=free_base_port(16),
+        **metadata,
+        base_port=free_base_port(),
         settings=settings,
     )
     made.up(LIMIT_SECONDS)
@@ -205,7 +208,7 @@ def of_a_file(
 
 @pytest.fixture(scope="module")
 def _module_cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with of_a_file(zookeeper, tmp_path_factory, {}) as made:
+    with of_a_file(metadata_at(zookeeper, f"shared-{next(_names)}"), tmp_path_factory, {}) as made:
         yield made
 
 
@@ -213,7 +216,8 @@ def _module_cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) ->
 def brokers(
     request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCluster]:
-    with of_a_file(zookeeper, tmp_path_factory, request.module.SETTINGS) as made:
+    metadata = metadata_at(zookeeper, f"shared-{next(_names)}")
+    with of_a_file(metadata, tmp_path_factory, request.module.SETTINGS) as made:
         yield made
 
 
@@ -221,17 +225,8 @@ def brokers(
 def _module_kraft_cluster(
     nothing_stays_behind: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCluster]:
-    made = LocalCluster.create(
-        tmp_path_factory.mktemp("kraft"),
-        3,
-        base_port=free_base_port(),
-        settings={"auto.leader.rebalance.enable": "false"},
-        mode="kraft",
-        quorum=WantedQuorum(controllers=3, port=free_quorum_port()),
-    )
-    made.up(LIMIT_SECONDS)
-    yield made
-    made.down(grace_seconds=0)
+    with of_a_file(own_quorum(), tmp_path_factory, {}) as made:
+        yield made
 
 
 @pytest.fixture
@@ -286,7 +281,7 @@ def make_cluster(zookeeper: str, tmp_path: Path) -> Iterator[MakeCluster]:
             wanted |= own_metadata()
         elif not {"zookeeper", "mode"} & set(wanted):
             wanted |= metadata_at(zookeeper, name)
-        wanted.setdefault("base_port", free_base_port(16))
+        wanted.setdefault("base_port", free_base_port())
         wanted["settings"] = AMONG_BROKERS | dict(wanted.get("settings") or {})
         cluster = LocalCluster.create(tmp_path / name, **wanted)
         made.append(cluster)
