@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
 
-import yaml
-
+from tidegauge_client.packaged_texts import packaged_texts
 from tidegauge_client.translation import Translation
 
 
 @cache
 def sentences_of_labs() -> dict[str, str]:
     """Return the sentences of checks, and of a lab's begin and end."""
-    text = resources.files("tidegauge_lab.labs").joinpath("sentences_zh.yaml").read_text(encoding="utf-8")
-    found: dict[str, str] = yaml.safe_load(text)
+    found: dict[str, str] = packaged_texts("tidegauge_lab.labs", "sentences_zh.yaml")
     return found
 
 

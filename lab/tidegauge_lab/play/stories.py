@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from tidegauge_client.packaged_texts import packaged_texts
 from tidegauge_lab.scenario.chinese import introduction_in_chinese, note_in_chinese, title_in_chinese
 from tidegauge_lab.scenario.themes import theme_of, themes
 
@@ -22,8 +23,7 @@ _ABOUT_THE_LOSS = frozenset({"expect", "verify", "wait_hw", "wait_leo"})
 
 
 def _texts(name: str = "stories.yaml") -> Json:
-    text = resources.files("tidegauge_lab.play").joinpath(name).read_text(encoding="utf-8")
-    found: Json = yaml.safe_load(text)
+    found: Json = packaged_texts("tidegauge_lab.play", name)
     return found
 
 

@@ -6,24 +6,19 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
 from typing import Any
 
-import yaml
-
+from tidegauge_client.packaged_texts import packaged_texts
 from tidegauge_client.translation import Translation
 from tidegauge_lab.scenario.loader import load, shipped_names
 from tidegauge_lab.scenario.themes import themes
 
-
-def _read(name: str) -> Any:
-    text = resources.files("tidegauge_lab.scenario").joinpath(name).read_text(encoding="utf-8")
-    return yaml.safe_load(text)
+_PACKAGE = "tidegauge_lab.scenario"
 
 
 @cache
 def _texts() -> dict[str, Any]:
-    found: dict[str, Any] = _read("texts_zh.yaml")
+    found: dict[str, Any] = packaged_texts(_PACKAGE, "texts_zh.yaml")
     return found
 
 
@@ -52,7 +47,7 @@ def notes_in_chinese() -> dict[str, str]:
 
 def sentences_of_steps() -> dict[str, str]:
     """Return the sentences of steps, expectations and outcomes by English pattern."""
-    found: dict[str, str] = _read("sentences_zh.yaml")
+    found: dict[str, str] = packaged_texts(_PACKAGE, "sentences_zh.yaml")
     return found
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
-
-import yaml
 
 from tidegauge_client.languages import CHINESE
+from tidegauge_client.packaged_texts import packaged_texts
 from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.labs.chinese import sentences_of_labs
 from tidegauge_lab.labs.texts import text_of
@@ -17,8 +15,7 @@ from tidegauge_lab.scenario.chinese import sentences_of_scenarios
 @cache
 def sentences_of_views() -> dict[str, str]:
     """Return the sentences of views, events and buttons: all for recordings."""
-    text = resources.files("tidegauge_lab.watch").joinpath("sentences_zh.yaml").read_text(encoding="utf-8")
-    found: dict[str, str] = yaml.safe_load(text)
+    found: dict[str, str] = packaged_texts("tidegauge_lab.watch", "sentences_zh.yaml")
     return found
 
 

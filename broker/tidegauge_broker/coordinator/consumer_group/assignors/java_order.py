@@ -17,7 +17,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 _DEFAULT_CAPACITY = 16
 _HASH_BITS = 0xFFFFFFFF
-_LOAD = 0.75
+LOAD = 0.75
 
 
 def hash_of(key: str | bytes | int | tuple[bytes, int]) -> int:
@@ -74,14 +74,14 @@ class JavaMap(Generic[Key, Value]):
         if key not in self._values:
             self._slot(key).append(key)
             self._values[key] = value
-            if len(self._values) > int(len(self._slots) * _LOAD):
+            if len(self._values) > int(len(self._slots) * LOAD):
                 self._grow()
         else:
             self._values[key] = value
 
     def compute_if_absent(self, key: Key, make: Callable[[], Value]) -> Value:
         """Return a key's value; a new key is first in its slot."""
-        if len(self._values) > int(len(self._slots) * _LOAD):
+        if len(self._values) > int(len(self._slots) * LOAD):
             self._grow()
         if key not in self._values:
             self._slot(key).insert(0, key)
@@ -107,7 +107,7 @@ class JavaMap(Generic[Key, Value]):
 
 def sized(elements: int) -> int:
     """Return the capacity of ``AssignorHelpers.newHashMap(elements)`` and ``newHashSet``."""
-    return int((elements + 1) / _LOAD + 1)
+    return int((elements + 1) / LOAD + 1)
 
 
 def java_set(keys: Iterable[Key], capacity: int = _DEFAULT_CAPACITY) -> JavaMap[Key, None]:
@@ -121,7 +121,7 @@ def java_set(keys: Iterable[Key], capacity: int = _DEFAULT_CAPACITY) -> JavaMap[
 def copied_set(keys: Iterable[Key]) -> JavaMap[Key, None]:
     """Return ``new HashSet(collection)``, whose table has room for the collection."""
     collection = list(keys)
-    return java_set(collection, max(int(len(collection) / _LOAD) + 1, _DEFAULT_CAPACITY))
+    return java_set(collection, max(int(len(collection) / LOAD) + 1, _DEFAULT_CAPACITY))
 
 
 def order_in_copied_set(keys: Iterable[Key], elements: int) -> list[Key]:
@@ -134,7 +134,7 @@ def order_in_copied_set(keys: Iterable[Key], elements: int) -> list[Key]:
         elements: number of elements of the collection.
     """
     size = 1
-    while size < max(int(elements / _LOAD) + 1, _DEFAULT_CAPACITY):
+    while size < max(int(elements / LOAD) + 1, _DEFAULT_CAPACITY):
         size *= 2
 
     def slot(key: Key) -> int:

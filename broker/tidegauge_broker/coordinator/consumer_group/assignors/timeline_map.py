@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from tidegauge_broker.coordinator.consumer_group.assignors.java_order import hash_of, java_set
+from tidegauge_broker.coordinator.consumer_group.assignors.java_order import LOAD, hash_of, java_set
 
 Value = TypeVar("Value")
 _FIRST_BITS = 1
-_LOAD = 0.75
 _MULTIPLIER = -7046029254386353131
 _LONG_BITS, _INT_BITS = 64, 32
 
@@ -33,7 +32,7 @@ class TimelineMap(dict[str, Value]):
 
     def __setitem__(self, key: str, value: Value) -> None:
         """Set a value; the table grows if one more key would not fit, even when none is added."""
-        if (len(self) + 1) * _LOAD > 1 << self.bits:
+        if (len(self) + 1) * LOAD > 1 << self.bits:
             self.bits += 1
         super().__setitem__(key, value)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegauge_broker.coordinator.consumer_group.assignors.java_order import JavaMap
+from tidegauge_broker.coordinator.consumer_group.assignors.java_order import LOAD, JavaMap
 from tidegauge_broker.coordinator.consumer_group.assignors.timeline_map import TimelineMap
-
-_LOAD = 0.75
 
 
 class AssignorVotes(TimelineMap[int]):
@@ -40,7 +38,7 @@ class AssignorVotes(TimelineMap[int]):
 
         Kafka counts in a ``HashMap`` with the entries of its map.
         """
-        counts: JavaMap[str, int] = JavaMap(int(len(self) / _LOAD + 1)) if self else JavaMap()
+        counts: JavaMap[str, int] = JavaMap(int(len(self) / LOAD + 1)) if self else JavaMap()
         for name in self.in_order():
             counts.put(name, self[name])
         if former is not None and former in counts:
