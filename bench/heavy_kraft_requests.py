@@ -24,6 +24,9 @@ from tidegauge.kafka.messages import (
     create_partitions,
     delete_acls,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
+    describe_configs,
     elect_leaders,
     incremental_alter_configs,
     initialize_share_group_state,
@@ -39,6 +42,7 @@ from tidegauge.kafka.topic_ids import topic_id_text
 MANY = 99_000
 HALF = 49_000
 """Of items that have one item each: a message may have 100,000."""
+STORED = 9_900
 SHARE_PARTITIONS = 20_000
 _SHARE, _GROUP = 2, 0
 Ask = Callable[[int, int, Any], None]
@@ -70,7 +74,8 @@ def work(ask: Ask, topic_id: bytes, wide_id: Callable[[], bytes]) -> Work:
         topic_id: of a topic that exists.
         wide_id: returns the id of a topic with many partitions, which may be created later.
     """
-    return {**_states(ask, topic_id), **_groups(ask), **_fetches(ask, wide_id), **_quorum(ask), **_admin(ask)}
+    parts = (_states(ask, topic_id), _groups(ask), _fetches(ask, wide_id), _quorum(ask), _admin(ask), _described(ask))
+    return {name: do for part in parts for name, do in part.items()}
 
 
 def _states(ask: Ask, topic_id: bytes) -> Work:
@@ -197,6 +202,51 @@ def _admin(ask: Ask) -> Work:
             _reassignments(),
         ),
     }
+
+    return _asking(ask, requests)
+
+
+def _described(ask: Ask) -> Work:
+    """Return requests that store access lists and quotas, as many as the controller takes at once, and describe them.
+
+    A decision that would write more than 10,000 records is refused (POLICY_VIOLATION), so they come in portions.
+    """
+    portions = [range(first, first + STORED) for first in range(0, 4 * STORED, STORED)]
+    acls = [
+        create_acls.CreateAclsRequest([create_acls.AclCreation(2, f"t{one}", 3, "User:a", "*", 3, 3) for one in part])
+        for part in portions
+    ]
+    quotas = [_quotas([f"user-{one}" for one in part]) for part in portions]
+    topics = [describe_configs.DescribeConfigsResource(2, f"no-{one}", None) for one in range(HALF)]
+    every = describe_client_quotas.ComponentData("user", 2, None)
+    requests: dict[str, tuple[int, int, Any]] = {
+        **{f"CreateAcls, {STORED} more, {at}": (apis.CREATE_ACLS, 3, one) for at, one in enumerate(acls, 1)},
+        **{
+            f"AlterClientQuotas, {STORED} more, {at}": (apis.ALTER_CLIENT_QUOTAS, 1, one)
+            for at, one in enumerate(quotas, 1)
+        },
+        "DescribeAcls of all": (apis.DESCRIBE_ACLS, 3, describe_acls.DescribeAclsRequest(2, None, 1, None, None, 1, 1)),
+        "DescribeAcls of one principal": (
+            apis.DESCRIBE_ACLS,
+            3,
+            describe_acls.DescribeAclsRequest(1, None, 1, "User:b", None, 1, 1),
+        ),
+        "DescribeClientQuotas of all": (
+            apis.DESCRIBE_CLIENT_QUOTAS,
+            1,
+            describe_client_quotas.DescribeClientQuotasRequest([every], False),
+        ),
+        f"DescribeConfigs, {HALF} topics": (
+            apis.DESCRIBE_CONFIGS,
+            4,
+            describe_configs.DescribeConfigsRequest(topics, True, True),
+        ),
+    }
+    return _asking(ask, requests)
+
+
+def _asking(ask: Ask, requests: dict[str, tuple[int, int, Any]]) -> Work:
+    """Return what sends each request and reads its response."""
 
     def asked(key: int, version: int, message: Any) -> Callable[[], Any]:
         return lambda: ask(key, version, message)

@@ -36,12 +36,12 @@ def _note(kind: str, seconds: float, what: str) -> None:
 
 
 def _measured(handle: asyncio.Handle) -> None:
-    began = time.thread_time()
+    callback, began = handle._callback, time.thread_time()  # a handle that is cancelled meanwhile forgets it
     _run(handle)
     seconds = time.thread_time() - began
     if seconds > _FROM_SECONDS:
-        task = getattr(handle._callback, "__self__", None)
-        coroutine = task.get_coro() if isinstance(task, asyncio.Task) else handle._callback
+        task = getattr(callback, "__self__", None)
+        coroutine = task.get_coro() if isinstance(task, asyncio.Task) else callback
         _note("turn", seconds, getattr(coroutine, "__qualname__", str(coroutine))[:100])
 
 

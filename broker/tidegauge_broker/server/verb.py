@@ -42,7 +42,7 @@ from tidegauge_broker.server.broker_process import BrokerProcess
 from tidegauge_broker.server.cluster import chosen
 from tidegauge_broker.server.cluster.node_of import as_broker, is_kraft, kraft_node
 from tidegauge_broker.server.log_lines import OneLine
-from tidegauge_broker.server.long_lived import freeze_what_is_loaded
+from tidegauge_broker.server.long_lived import freeze_what_lives_long
 from tidegauge_broker.server.quorum.node_settings import NodeSettings
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates
 from tidegauge_broker.server.wire.grpc import native_log
@@ -152,7 +152,7 @@ def broker(config: Path | None, *, environment: bool, override: tuple[str, ...],
         for name in unknown if node is None else sorted({*unknown} & {*node.unknown}):
             hint = did_you_mean(name, BROKER_SETTINGS)
             LOG.warning("The setting %s is unknown here and has no effect%s", name, hint)
-        freeze_what_is_loaded()
+        freeze_what_lives_long()
         exit_code = asyncio.run(_serve(identity, settings, node))
     except TidegaugeError as problem:
         fail(problem.message, output, code=problem.code, exit_code=EXIT_FAILED)

@@ -31,7 +31,6 @@ from tidegauge.partition import TopicPartition
 from tidegauge.settings import topic_values
 from tidegauge_broker.replica.broker import BrokerCore
 from tidegauge_broker.replica.partition import Partition
-from tidegauge_broker.server import long_lived
 from tidegauge_broker.server.replication import replica_changes
 from tidegauge_controller import wire
 
@@ -225,17 +224,6 @@ async def test_messages_of_thousands_of_partitions_are_converted_in_turns() -> N
         wire.from_partitions_response(await wire.to_leader_and_isr_response(response)),
     ):
         assert await turns_of(work) >= 10
-
-
-def test_what_a_broker_keeps_is_frozen_as_it_grows_and_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full collection looks at all objects that are not frozen; frozen ones that become garbage stay for good."""
-    done: list[str] = []
-    monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
-    monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
-    kept = long_lived.LongLived()
-    for count in (10, 499, 500, 700, 100, 900, 1_000, 1_400, 3_000, 1, 3_499):
-        kept.grown_to(count)
-    assert done == ["collect", "freeze"] * 3
 
 
 async def test_a_deleted_partition_leaves_nothing_to_the_garbage_collection(broker: Broker) -> None:

@@ -136,8 +136,8 @@ class AclAuthorizer:
         self._prefixes = {kind: frozenset(names) for kind, names in found.items()}
 
     def matching(self, wanted: Filter) -> Iterator[Binding]:
-        """Yield the entries that a filter matches."""
-        for pattern, entries in self._lists.items():
+        """Yield the entries that a filter matches, of the lists as they are when it begins."""
+        for pattern, entries in list(self._lists.items()):
             if wanted.matches_pattern(pattern):
                 yield from (Binding(pattern, entry) for entry in entries if wanted.matches_entry(entry))
 

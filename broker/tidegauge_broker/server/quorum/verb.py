@@ -21,7 +21,7 @@ from tidegauge.near_names import did_you_mean
 from tidegauge.settings import read_assignments
 from tidegauge.settings.quorum import CONTROLLER_SETTINGS
 from tidegauge_broker.server.log_lines import OneLine
-from tidegauge_broker.server.long_lived import freeze_what_is_loaded
+from tidegauge_broker.server.long_lived import freeze_what_lives_long
 from tidegauge_broker.server.quorum.controller_process import ControllerProcess
 from tidegauge_broker.server.quorum.given_settings import given_settings, settings_options
 from tidegauge_broker.server.quorum.node_settings import NodeSettings, read_node_settings
@@ -86,7 +86,7 @@ def controller(
         for name in settings.unknown:
             hint = did_you_mean(name, CONTROLLER_SETTINGS)
             LOG.warning("The setting %s is unknown here and has no effect%s", name, hint)
-        freeze_what_is_loaded()
+        freeze_what_lives_long()
         exit_code = asyncio.run(_serve(settings))
     except TidegaugeError as problem:
         fail(problem.message, output, code=problem.code, exit_code=EXIT_FAILED)

@@ -30,7 +30,6 @@ from tidegauge_broker.log.manager import LogManager
 from tidegauge_broker.log.partition_log import PartitionLog
 from tidegauge_broker.replica.effects import DeleteLog, Effect
 from tidegauge_broker.replica.ports import LoadedLog
-from tidegauge_broker.server.long_lived import LongLived
 from tidegauge_broker.server.replication.core_steps import CoreSteps
 from tidegauge_broker.server.replication.log_dir_moves import LogDirMoves
 
@@ -86,7 +85,6 @@ class ReplicaChanges:
         self._logs = replicas.logs
         self._steps = steps
         self._turn = asyncio.Lock()
-        self._long_lived = LongLived()
         self.tasks: set[asyncio.Task[Any]] = set()
 
     async def in_turn(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -141,7 +139,6 @@ class ReplicaChanges:
         loaded |= dict.fromkeys(problems, ErrorCode.INVALID_TOPIC_EXCEPTION)
         errors, effects = self._steps.decided(lambda: decide(loaded))
         owed = self._steps.execute_without_epochs(effects)
-        self._long_lived.grown_to(len(self._logs.logs))
         return errors, owed
 
     async def settle(self, states: Sequence[PartitionState], errors: Errors, owed: Sequence[PartitionLog]) -> Errors:

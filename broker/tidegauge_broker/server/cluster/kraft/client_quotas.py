@@ -11,8 +11,11 @@ from tidegauge.cluster_metadata.client_quotas import IP, Entity, Filter, Quota, 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.apis import ALTER_CLIENT_QUOTAS
 from tidegauge.kafka.kraft.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.cluster.kraft.forwarding import Forwarding
 from tidegauge_controller.metadata.image import MetadataImage, quota_entity, quota_key
+
+_QUOTAS_PER_TURN = 500
 
 
 class ImageQuotas:
@@ -55,7 +58,8 @@ class ImageQuotas:
                 "clientId filter component.",
             )
         found = ((quota_entity(key), values) for key, values in self._image().quotas.items())
-        return [Quota(entity, values) for entity, values in found if matches(entity, wanted, strict=strict)]
+        turns = with_turns(found, _QUOTAS_PER_TURN)
+        return [Quota(entity, values) async for entity, values in turns if matches(entity, wanted, strict=strict)]
 
     async def values(self, entity: Entity) -> dict[str, float]:
         """Return one entity's quotas, by key."""

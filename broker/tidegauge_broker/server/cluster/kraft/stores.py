@@ -23,6 +23,7 @@ from tidegauge.kafka.kraft.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tidegauge.settings import Values
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.acls.access_control import authorizer_of
 from tidegauge_broker.server.cluster.kraft.access_lists import ImageAccessLists
 from tidegauge_broker.server.cluster.kraft.client_quotas import ImageQuotas
@@ -145,7 +146,7 @@ class KRaftStores:
         self.settings.changed.set()
         if self._listener is None:
             return
-        for notify in self._notifications(self._listener, old, new):
+        async for notify in with_turns(self._notifications(self._listener, old, new)):
             try:
                 await notify()
             except Exception:

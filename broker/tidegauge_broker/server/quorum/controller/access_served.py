@@ -16,13 +16,15 @@ from tidegauge.cluster_metadata.access_lists import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_acls, delete_acls, describe_acls
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
 from tidegauge_broker.server.quorum.controller.events import WriteEvent
-from tidegauge_broker.server.quorum.controller.large_requests import prepared
+from tidegauge_broker.server.quorum.controller.large_requests import in_turns, prepared
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import access_lists
 from tidegauge_controller.metadata.decisions.view import Decision
@@ -34,7 +36,7 @@ _NO_AUTHORIZER = "No Authorizer is configured."
 def served(controller: QuorumController, authorization: Authorization) -> list[Served]:
     """Return the APIs."""
     return [
-        Served(apis.DESCRIBE_ACLS, partial(_describe, authorization)),
+        Served(apis.DESCRIBE_ACLS, in_turns(partial(_describe, authorization))),
         Served(
             apis.CREATE_ACLS,
             prepared(controller, partial(_create, authorization)),
@@ -50,14 +52,14 @@ def served(controller: QuorumController, authorization: Authorization) -> list[S
     ]
 
 
-def _describe(authorization: Authorization, call: Call) -> None:
+async def _describe(authorization: Authorization, call: Call) -> None:
     message: describe_acls.DescribeAclsRequest = call.message
     authorizer = authorization.authorizer
     if authorizer is None:
         call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
         return
     found: dict[Pattern, list[describe_acls.AclDescription]] = {}
-    for pattern, entry in authorizer.matching(filter_of(message)):
+    async for pattern, entry in with_turns(authorizer.matching(filter_of(message)), ITEMS_PER_TURN):
         described = describe_acls.AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
         found.setdefault(pattern, []).append(described)
     call.respond(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any
 
 from tidegauge.errors import ErrorCode
 from tidegauge_broker.server.quorum.calls import Call
@@ -28,6 +29,15 @@ _UNEXPECTED = "The server experienced an unexpected error when processing the re
 _TASKS: set[asyncio.Task[None]] = set()
 
 
+def in_turns(respond: Callable[[Call], Coroutine[Any, Any, None]]) -> Callable[[Call], None]:
+    """Return a handler of requests that read very much: ``respond`` runs in a task and leaves turns to others."""
+
+    def handle(call: Call) -> None:
+        _begin(_unless_it_fails(call, respond(call)))
+
+    return handle
+
+
 def prepared(controller: QuorumController, prepare: Prepare) -> Callable[[Call], None]:
     """Return a handler that writes the events of requests.
 
@@ -38,21 +48,28 @@ def prepared(controller: QuorumController, prepare: Prepare) -> Callable[[Call],
 
     def handle(call: Call) -> None:
         if call.is_large:
-            _TASKS.add(task := asyncio.get_running_loop().create_task(_handle_large(controller, prepare, call)))
-            task.add_done_callback(_TASKS.discard)
+            _begin(_unless_it_fails(call, _handle_large(controller, prepare, call)))
         elif (event := prepare(call)) is not None:
             controller.write(event)
 
     return handle
 
 
-async def _handle_large(controller: QuorumController, prepare: Prepare, call: Call) -> None:
+def _begin(work: Coroutine[Any, Any, None]) -> None:
+    _TASKS.add(task := asyncio.get_running_loop().create_task(work))
+    task.add_done_callback(_TASKS.discard)
+
+
+async def _unless_it_fails(call: Call, work: Coroutine[Any, Any, None]) -> None:
     try:
-        async with controller.one_large_at_a_time:
-            event = await asyncio.to_thread(prepare, call) if call.is_open() else None
+        await work
     except Exception:
         LOG.exception("A large request of /%s meets a defect", call.host)
         call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
-        return
+
+
+async def _handle_large(controller: QuorumController, prepare: Prepare, call: Call) -> None:
+    async with controller.one_large_at_a_time:
+        event = await asyncio.to_thread(prepare, call) if call.is_open() else None
     if event is not None:
         controller.write(replace(event, is_wanted=call.is_open, is_large=True))

@@ -31,19 +31,21 @@ from tidegauge.kafka.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.acls.access_control import Outcome
 from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
-from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
+from tidegauge_broker.server.wire.kafka.handlers.common import converted, to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 _NONE_TO_DESCRIBE = "No Authorizer is configured on the broker"
 _NONE_TO_ALTER = "No Authorizer is configured."
 
 
-def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
+async def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
     """Return the entries that the filter matches, by pattern."""
     acls = context.service.configs.acls
     if acls is None:
@@ -52,17 +54,14 @@ def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResp
     if _has_unknown(wanted):
         return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=_UNKNOWN)
     found: dict[Pattern, list[AclDescription]] = {}
-    for pattern, entry in acls.authorizer.matching(wanted):
+    async for pattern, entry in with_turns(acls.authorizer.matching(wanted), ITEMS_PER_TURN):
         if context.version == 0 and pattern.pattern_type is not PatternType.LITERAL:
             continue
         described = AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
         found.setdefault(pattern, []).append(described)
     return DescribeAclsResponse(
         error_message=None,
-        resources=[
-            DescribeAclsResource(pattern.kind, pattern.name, pattern.pattern_type, entries)
-            for pattern, entries in found.items()
-        ],
+        resources=await converted(lambda one: DescribeAclsResource(*one[0], one[1]), found.items()),
     )
 
 

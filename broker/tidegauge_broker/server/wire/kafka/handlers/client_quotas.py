@@ -30,7 +30,7 @@ from tidegauge.kafka.messages.describe_client_quotas import (
 )
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
-from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
+from tidegauge_broker.server.wire.kafka.handlers.common import converted, to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
@@ -49,7 +49,7 @@ async def describe(request: DescribeClientQuotasRequest, context: Context) -> De
     except MetadataUnavailable as problem:
         LOG.warning("Quotas could not be described: %r", problem)
         return DescribeClientQuotasResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR, None, None)
-    return DescribeClientQuotasResponse(error_message="", entries=[_entry(one) for one in found])
+    return DescribeClientQuotasResponse(error_message="", entries=await converted(_entry, found))
 
 
 def _filter(components: Sequence[ComponentData]) -> dict[str, str | AnyName | None]:

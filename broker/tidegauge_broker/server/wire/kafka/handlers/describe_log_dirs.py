@@ -18,12 +18,14 @@ from tidegauge.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 
-def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
     """Describe the log directories."""
     asked = None
     if request.topics is not None:
@@ -31,7 +33,7 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirs
     results = []
     for directory in context.service.describe_log_directories():
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        for at, replica in directory.replicas.items():
+        async for at, replica in with_turns(directory.replicas.items(), ITEMS_PER_TURN):
             if asked is None or at in asked:
                 topics.setdefault(at.topic, []).append(
                     DescribeLogDirsPartition(at.partition, replica.size_bytes, replica.offset_lag, replica.is_future)

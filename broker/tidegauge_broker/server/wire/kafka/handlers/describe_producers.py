@@ -17,8 +17,10 @@ from tidegauge.kafka.messages.describe_producers import (
     TopicResponse,
 )
 from tidegauge.partition import TopicPartition, topic_name_problem
+from tidegauge_broker.replica.producer_state import ProducerEntry
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
+from tidegauge_broker.server.wire.kafka.handlers.common import converted
 from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
@@ -26,20 +28,23 @@ from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 _UNKNOWN = "This server does not host this topic-partition."
 
 
-def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+async def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
     """Describe producers, each partition for itself."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 topic.name,
-                [_partition(TopicPartition(topic.name, partition), context) for partition in topic.partition_indexes],
+                [
+                    await _partition(TopicPartition(topic.name, partition), context)
+                    for partition in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _partition(at: TopicPartition, context: Context) -> PartitionResponse:
+async def _partition(at: TopicPartition, context: Context) -> PartitionResponse:
     problem = topic_name_problem(at.topic)
     if problem is not None:
         return PartitionResponse(at.partition, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -52,17 +57,18 @@ def _partition(at: TopicPartition, context: Context) -> PartitionResponse:
         at.partition,
         0,
         None,
-        [
-            ProducerState(
-                one.producer_id,
-                one.producer_epoch,
-                one.last_sequence,
-                one.last_timestamp_ms,
-                one.coordinator_epoch,
-                -1 if one.transaction_start is None else one.transaction_start,
-            )
-            for one in producers
-        ],
+        await converted(_state, producers),
+    )
+
+
+def _state(one: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        one.producer_id,
+        one.producer_epoch,
+        one.last_sequence,
+        one.last_timestamp_ms,
+        one.coordinator_epoch,
+        -1 if one.transaction_start is None else one.transaction_start,
     )
 
 

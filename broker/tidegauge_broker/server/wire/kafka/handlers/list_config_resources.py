@@ -20,6 +20,7 @@ from tidegauge.kafka.kraft.messages.list_config_resources import (
 )
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.authorization import whole
+from tidegauge_broker.server.wire.kafka.handlers.common import converted
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
@@ -27,14 +28,14 @@ _WITH_KINDS = 1
 _OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
-def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+async def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
     """List the resources of the kinds that are asked for."""
     if context.version < _WITH_KINDS:
         return ListConfigResourcesResponse()
     kinds = set(request.resource_types) or set(ConfigResourceType)
     if not kinds <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(config_resources=list(_resources(kinds, context)))
+    return ListConfigResourcesResponse(config_resources=await converted(lambda one: one, _resources(kinds, context)))
 
 
 def _resources(kinds: set[int], context: Context) -> Iterator[ConfigResource]:

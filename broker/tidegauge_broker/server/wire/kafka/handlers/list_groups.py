@@ -13,6 +13,7 @@ from tidegauge.kafka import apis
 from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.handlers.common import converted
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
@@ -25,7 +26,9 @@ def handle(request: ListGroupsRequest, context: Context) -> Any:
 async def _list(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     wanted = groups.ListGroups(tuple(request.states_filter), tuple(request.types_filter))
     result = await context.service.groups.ask(wanted)
-    listed = [ListedGroup(one.group_id, one.protocol_type, one.state, one.group_type) for one in result.groups]
+    listed = await converted(
+        lambda one: ListedGroup(one.group_id, one.protocol_type, one.state, one.group_type), result.groups
+    )
     return ListGroupsResponse(error_code=result.error, groups=listed)
 
 

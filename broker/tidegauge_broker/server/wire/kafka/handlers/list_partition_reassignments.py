@@ -16,11 +16,13 @@ from tidegauge.kafka.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from tidegauge.partition import TopicPartition
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import NOT_CONTROLLER_MESSAGE
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 
 async def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:
@@ -31,7 +33,7 @@ async def handle(request: ListPartitionReassignmentsRequest, context: Context) -
         wanted = [TopicPartition(topic.name, partition) for topic in asked for partition in topic.partition_indexes]
     found = await context.service.list_reassignments(wanted)
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
-    for at, assignment in found.partitions.items():
+    async for at, assignment in with_turns(found.partitions.items(), ITEMS_PER_TURN):
         topics.setdefault(at.topic, []).append(
             OngoingPartitionReassignment(at.partition, assignment.replicas, assignment.adding, assignment.removing)
         )

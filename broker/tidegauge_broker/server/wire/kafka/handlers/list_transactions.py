@@ -18,6 +18,7 @@ from tidegauge.kafka.messages.list_transactions import (
 )
 from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
+from tidegauge_broker.server.wire.kafka.handlers.common import converted
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
@@ -35,9 +36,9 @@ async def _list(request: ListTransactionsRequest, context: Context) -> ListTrans
     return ListTransactionsResponse(
         error_code=result.error,
         unknown_state_filters=list(result.unknown_state_filters),
-        transaction_states=[
-            TransactionState(one.transactional_id, one.producer_id, one.state) for one in result.transactions
-        ],
+        transaction_states=await converted(
+            lambda one: TransactionState(one.transactional_id, one.producer_id, one.state), result.transactions
+        ),
     )
 
 

@@ -32,12 +32,14 @@ from tidegauge.kafka.messages.offset_fetch import (
 )
 from tidegauge.kafka.topic_ids import topic_id_bytes
 from tidegauge.partition import TopicPartition
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
 from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
 from tidegauge_broker.server.wire.kafka.handlers.common import name_topics
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 _OF_ZOOKEEPER = 0
 _FIRST_WITH_GROUP_ERROR = 2
@@ -74,7 +76,7 @@ async def _of_several(request: OffsetFetchRequest, context: Context) -> OffsetFe
     results = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
     groups_found = []
     for group, result in zip(request.groups, results, strict=True):
-        by_topic = _by_topic(result, OffsetFetchResponsePartitions)
+        by_topic = await _by_topic(result, OffsetFetchResponsePartitions)
         if context.version < _FIRST_WITH_IDS:
             topics = [OffsetFetchResponseTopics(name, partitions=found) for name, found in by_topic.items()]
         else:
@@ -117,7 +119,7 @@ async def _of_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchR
     if result.error is not ErrorCode.NONE and version < _FIRST_WITH_GROUP_ERROR:
         of_all = groups.FetchedOffset(error=result.error)
         result = groups.OffsetFetchResult(offsets=dict.fromkeys(_partitions(request.topics) or (), of_all))
-    by_topic = _by_topic(result, OffsetFetchResponsePartition)
+    by_topic = await _by_topic(result, OffsetFetchResponsePartition)
     return OffsetFetchResponse(
         topics=[OffsetFetchResponseTopic(name, partitions) for name, partitions in by_topic.items()],
         error_code=result.error,
@@ -139,10 +141,10 @@ def _partitions(topics: _Topics, *, names_ids: bool = False) -> tuple[TopicParti
     )
 
 
-def _by_topic(result: groups.OffsetFetchResult, make: Any) -> dict[str, list[Any]]:
+async def _by_topic(result: groups.OffsetFetchResult, make: Any) -> dict[str, list[Any]]:
     """Return the offsets as messages of the class ``make``, by topic."""
     found: dict[str, list[Any]] = {}
-    for at, one in result.offsets.items():
+    async for at, one in with_turns(result.offsets.items(), ITEMS_PER_TURN):
         message = make(at.partition, one.offset, one.leader_epoch, one.metadata, one.error)
         found.setdefault(at.topic, []).append(message)
     return found

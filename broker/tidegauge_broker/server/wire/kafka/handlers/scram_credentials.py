@@ -11,7 +11,7 @@ import logging
 
 from tidegauge.cluster_metadata import MetadataUnavailable
 from tidegauge.cluster_metadata.access_lists import Operation
-from tidegauge.cluster_metadata.credentials import Deletion, Upsertion
+from tidegauge.cluster_metadata.credentials import CredentialOutcome, Deletion, Upsertion
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.messages.alter_user_scram_credentials import (
@@ -27,7 +27,7 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
 )
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
-from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
+from tidegauge_broker.server.wire.kafka.handlers.common import converted, to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 
@@ -45,16 +45,13 @@ async def describe(
         return DescribeUserScramCredentialsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
     return DescribeUserScramCredentialsResponse(
         error_message="",
-        results=[
-            DescribeUserScramCredentialsResult(
-                user,
-                outcome.error,
-                outcome.message,
-                [CredentialInfo(mechanism, iterations) for mechanism, iterations in outcome.iterations.items()],
-            )
-            for user, outcome in found.items()
-        ],
+        results=await converted(lambda one: _described(*one), found.items()),
     )
+
+
+def _described(user: str, outcome: CredentialOutcome) -> DescribeUserScramCredentialsResult:
+    infos = [CredentialInfo(mechanism, iterations) for mechanism, iterations in outcome.iterations.items()]
+    return DescribeUserScramCredentialsResult(user, outcome.error, outcome.message, infos)
 
 
 async def alter(request: AlterUserScramCredentialsRequest, context: Context) -> AlterUserScramCredentialsResponse:

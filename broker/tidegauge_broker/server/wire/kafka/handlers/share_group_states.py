@@ -10,10 +10,10 @@ Source: ``KafkaApis.handleInitializeShareGroupStateRequest`` and the four after 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from tidegauge.cluster_metadata.access_lists import Operation
 from tidegauge.kafka import apis
@@ -35,16 +35,12 @@ from tidegauge.share_groups import (
     StateBatch,
     WriteShareState,
 )
-from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part, same
+from tidegauge_broker.server.wire.kafka.handlers.common import converted
 from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
-
-From = TypeVar("From")
-To = TypeVar("To")
 
 
 class _Kind(NamedTuple):
@@ -173,7 +169,7 @@ async def _wanted(wanted: ShareStateRequest, part: Any) -> ShareStateRequest:
     """Return a request about a share partition with the batches that it writes."""
     if not isinstance(wanted, WriteShareState) or not part.state_batches:
         return wanted
-    batches = await _converted(
+    batches = await converted(
         lambda one: StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count),
         part.state_batches,
     )
@@ -184,12 +180,8 @@ async def _result(kind: _Kind, partition: int, found: ShareStateResult) -> Any:
     """Return the result of a share partition with the batches that were read."""
     result = kind.result(partition, found)
     if kind.key == apis.READ_SHARE_GROUP_STATE and found.batches:
-        result.state_batches = await _converted(lambda one: read_share_group_state.StateBatch(*one), found.batches)
+        result.state_batches = await converted(lambda one: read_share_group_state.StateBatch(*one), found.batches)
     return result
-
-
-async def _converted(convert: Callable[[From], To], items: Iterable[From]) -> list[To]:
-    return [convert(one) async for one in with_turns(items, ITEMS_PER_TURN)]
 
 
 def _items_of(part: Any) -> int:
