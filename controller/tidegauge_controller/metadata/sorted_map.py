@@ -151,6 +151,11 @@ def differences(
             yield key, was, is_now
 
 
+def own_blocks(old: SortedMap[Key, Value], new: SortedMap[Key, Value]) -> int:
+    """Return the number of blocks that one of the maps alone has, a measure of what ``differences`` costs."""
+    return len({*map(id, old.blocks)} ^ {*map(id, new.blocks)})
+
+
 class Draft(Mapping[Key, Value]):
     """A mapping that may be changed, over an immutable one that is not."""
 

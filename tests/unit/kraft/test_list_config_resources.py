@@ -22,7 +22,7 @@ ALL = {
 }
 
 
-def listed(version: int, *kinds: int) -> tuple[int, set[tuple[int, str]]]:
+async def listed(version: int, *kinds: int) -> tuple[int, set[tuple[int, str]]]:
     """Return the error and the resources of a small cluster.
 
     It has one broker, two topics and a group with settings.
@@ -36,25 +36,25 @@ def listed(version: int, *kinds: int) -> tuple[int, set[tuple[int, str]]]:
     configs = SimpleNamespace(groups=SimpleNamespace(ids=["readers"]))
     service = SimpleNamespace(metadata=metadata, configs=configs)
     context: Any = SimpleNamespace(service=service, caller=None, version=version)
-    response = handle(ListConfigResourcesRequest(kinds), context)
+    response = await handle(ListConfigResourcesRequest(kinds), context)
     found = {(one.resource_type, one.resource_name) for one in response.config_resources}
     assert len(found) == len(response.config_resources)
     return response.error_code, found
 
 
-def test_no_kind_means_all_kinds() -> None:
-    assert listed(1) == (ErrorCode.NONE, ALL)
+async def test_no_kind_means_all_kinds() -> None:
+    assert await listed(1) == (ErrorCode.NONE, ALL)
 
 
 @pytest.mark.parametrize("kind", [Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP])
-def test_a_kind_has_its_own_resources_alone(kind: Kind) -> None:
-    assert listed(1, kind) == (ErrorCode.NONE, {one for one in ALL if one[0] == kind})
+async def test_a_kind_has_its_own_resources_alone(kind: Kind) -> None:
+    assert await listed(1, kind) == (ErrorCode.NONE, {one for one in ALL if one[0] == kind})
 
 
-def test_an_unknown_kind_is_refused_as_a_whole() -> None:
-    assert listed(1, Kind.TOPIC, 99) == (ErrorCode.UNSUPPORTED_VERSION, set())
+async def test_an_unknown_kind_is_refused_as_a_whole() -> None:
+    assert await listed(1, Kind.TOPIC, 99) == (ErrorCode.UNSUPPORTED_VERSION, set())
 
 
-def test_version_0_lists_client_metrics_alone() -> None:
+async def test_version_0_lists_client_metrics_alone() -> None:
     """It was ListClientMetricsResources (KIP-714); there are none here."""
-    assert listed(0) == (ErrorCode.NONE, set())
+    assert await listed(0) == (ErrorCode.NONE, set())

@@ -18,6 +18,7 @@ from tidegauge.cluster_metadata.access_lists import (
 )
 from tidegauge.principal import Principal
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
+from tidegauge_broker.server.acls.access_control import matching_lists
 
 ALICE = Principal("User", "alice")
 HOST = "10.0.0.1"
@@ -161,12 +162,12 @@ def test_a_denial_takes_what_it_covers_and_no_more() -> None:
         (Filter(host=HOST), {"*"}),
     ],
 )
-def test_filters_find_what_kafkas_find(wanted: Filter, found: set[str]) -> None:
+async def test_filters_find_what_kafkas_find(wanted: Filter, found: set[str]) -> None:
     """ResourcePatternFilter.matches, AccessControlEntryFilter.matches."""
     made = authorizer(
         {"orders": [entry(READ)], "ord...": [entry(READ, who="User:bob")], WILDCARD: [entry(WRITE, DENY, host=HOST)]}
     )
-    assert {binding.pattern.name for binding in made.matching(wanted)} == found
+    assert {pattern.name async for pattern, _ in matching_lists(made, wanted)} == found
 
 
 def test_numbers_that_are_not_known_are_unknown() -> None:

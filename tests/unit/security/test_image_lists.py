@@ -111,3 +111,36 @@ def test_lists_that_follow_images_equal_lists_made_from_the_image(seed: int) -> 
             one: whole.entries(one) for one in whole.patterns()
         }
         assert lists.authorizer._prefixes == whole._prefixes
+
+
+def many(count: int, first: int = 0) -> SortedMap[str, Binding]:
+    """Return the lists of an image with one entry for each of many topics."""
+    entry = Entry("User:a", "*", Operation.READ, Permission.ALLOW)
+    return SortedMap(
+        {f"{one:06}": Binding(Pattern(ResourceType.TOPIC, f"t{one}"), entry) for one in range(first, first + count)}
+    )
+
+
+async def test_a_large_step_of_the_lists_is_taken_in_a_thread_and_a_small_one_at_once() -> None:
+    """40,000 new entries would hold the event loop of a controller for 150 ms."""
+    lists = ImageLists(AclAuthorizer(Rules()))
+    assert lists.follow_beside(first := many(3_000)) is None, "nothing may be judged before the first lists"
+    assert len(lists.authorizer.lists()) == 3_000
+    assert lists.follow_beside(few := first.updated({"000001": REMOVED})) is None
+    assert len(lists.authorizer.lists()) == 2_999
+
+    beside = lists.follow_beside(much := many(9_000))
+    assert beside is not None
+    assert lists.follow_beside(few) in {beside, None}
+    await beside
+    assert lists.follow_beside(much) is None
+    assert len(lists.authorizer.patterns()) == 9_000
+
+
+def test_without_an_event_loop_the_thread_takes_the_step_itself() -> None:
+    """A large request is judged in a thread (``large_requests.prepared``)."""
+    lists = ImageLists(AclAuthorizer(Rules()))
+    with pytest.raises(RuntimeError):
+        lists.follow_beside(many(1))
+    lists.follow(many(1))
+    assert lists.follow_beside(lists._taken) is None

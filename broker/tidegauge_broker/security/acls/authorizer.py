@@ -13,7 +13,7 @@ Rules (Kafka's AclAuthorizer):
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from tidegauge.cluster_metadata.access_lists import (
@@ -21,7 +21,6 @@ from tidegauge.cluster_metadata.access_lists import (
     WILDCARD,
     Binding,
     Entry,
-    Filter,
     Operation,
     Pattern,
     PatternType,
@@ -115,7 +114,7 @@ class AclAuthorizer:
 
     def change(self, removed: Iterable[Binding], added: Iterable[Binding]) -> None:
         """Remove entries, then add others; a reader in another thread sees the lists before or after it."""
-        gone, come = _by_pattern(removed), _by_pattern(added)
+        gone, come = by_pattern(removed), by_pattern(added)
         changed = {
             pattern: self.entries(pattern).difference(gone.get(pattern, ())).union(come.get(pattern, ()))
             for pattern in gone.keys() | come.keys()
@@ -135,11 +134,9 @@ class AclAuthorizer:
                 found.setdefault(pattern.kind, set()).add(pattern.name)
         self._prefixes = {kind: frozenset(names) for kind, names in found.items()}
 
-    def matching(self, wanted: Filter) -> Iterator[Binding]:
-        """Yield the entries that a filter matches, of the lists as they are when it begins."""
-        for pattern, entries in list(self._lists.items()):
-            if wanted.matches_pattern(pattern):
-                yield from (Binding(pattern, entry) for entry in entries if wanted.matches_entry(entry))
+    def lists(self) -> list[tuple[Pattern, frozenset[Entry]]]:
+        """Return all lists as they are now, by pattern."""
+        return list(self._lists.items())
 
     # Decisions
 
@@ -227,7 +224,8 @@ def _has(
     )
 
 
-def _by_pattern(bindings: Iterable[Binding]) -> dict[Pattern, list[Entry]]:
+def by_pattern(bindings: Iterable[Binding]) -> dict[Pattern, list[Entry]]:
+    """Return entries as lists by pattern."""
     found: dict[Pattern, list[Entry]] = {}
     for pattern, entry in bindings:
         found.setdefault(pattern, []).append(entry)

@@ -79,6 +79,7 @@ def served_apis(driver: QuorumDriver, controller: QuorumController, settings: No
         authorization = Authorization(values, lambda: controller.image)
     except ValueError as problem:
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"super.users: {problem}") from None
+    controller.on_image = authorization.keep_up
 
     def add(found: Iterable[Served]) -> None:
         handlers.update({one.key: authorization.guarded(one) for one in found})

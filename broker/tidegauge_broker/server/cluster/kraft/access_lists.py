@@ -39,7 +39,9 @@ class ImageAccessLists(AccessControl):
 
     async def read_all(self) -> None:
         """Put the lists of the image in force."""
-        self._lists.follow(self._image().access_lists)
+        lists = self._image().access_lists
+        while (beside := self._lists.follow_beside(lists)) is not None:
+            await beside
 
     async def create(self, bindings: Sequence[Binding]) -> list[Outcome]:
         """Have entries added; return what became of each, in their order."""

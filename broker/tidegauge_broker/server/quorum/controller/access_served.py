@@ -11,12 +11,12 @@ from functools import partial
 
 from tidegauge.cluster_metadata.access_lists import (
     Binding,
-    Pattern,
+    Entry,
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_acls, delete_acls, describe_acls
-from tidegauge.with_turns import with_turns
+from tidegauge_broker.server.acls.access_control import matching_lists
 from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization
@@ -24,7 +24,7 @@ from tidegauge_broker.server.quorum.controller.events import WriteEvent
 from tidegauge_broker.server.quorum.controller.large_requests import in_turns, prepared
 from tidegauge_broker.server.quorum.controller.quorum_controller import QuorumController
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+from tidegauge_broker.server.wire.kafka.turns import converted
 from tidegauge_controller.metadata.active import ActiveController
 from tidegauge_controller.metadata.decisions import access_lists
 from tidegauge_controller.metadata.decisions.view import Decision
@@ -58,19 +58,15 @@ async def _describe(authorization: Authorization, call: Call) -> None:
     if authorizer is None:
         call.refuse(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
         return
-    found: dict[Pattern, list[describe_acls.AclDescription]] = {}
-    async for pattern, entry in with_turns(authorizer.matching(filter_of(message)), ITEMS_PER_TURN):
-        described = describe_acls.AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
-        found.setdefault(pattern, []).append(described)
-    call.respond(
-        describe_acls.DescribeAclsResponse(
-            error_message=None,
-            resources=[
-                describe_acls.DescribeAclsResource(pattern.kind, pattern.name, pattern.pattern_type, entries)
-                for pattern, entries in found.items()
-            ],
-        )
-    )
+    resources = [
+        describe_acls.DescribeAclsResource(*pattern, await converted(_described, entries))
+        async for pattern, entries in matching_lists(authorizer, filter_of(message))
+    ]
+    call.respond(describe_acls.DescribeAclsResponse(error_message=None, resources=resources))
+
+
+def _described(entry: Entry) -> describe_acls.AclDescription:
+    return describe_acls.AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
 
 
 def _create(authorization: Authorization, call: Call) -> WriteEvent | None:

@@ -65,12 +65,21 @@ class Authorization:
         """Whether there are lists in force."""
         return self._lists is not None
 
+    def keep_up(self) -> None:
+        """Put the lists of the newest image in force; many changes beside the event loop."""
+        if self._lists is not None:
+            self._lists.follow_beside(self._image().access_lists)
+
     @property
     def authorizer(self) -> AclAuthorizer | None:
         """The lists in force; None if everyone may do everything."""
         if self._lists is None:
             return None
-        self._lists.follow(self._image().access_lists)
+        lists = self._image().access_lists
+        try:
+            self._lists.follow_beside(lists)
+        except RuntimeError:  # no event loop runs here: it is the thread of a large request
+            self._lists.follow(lists)
         return self._lists.authorizer
 
     def allows(self, call: Call, operation: Operation, kind: ResourceType, name: str) -> bool:

@@ -69,6 +69,7 @@ class QuorumController:
         give: gives the node an event; likewise.
         on_activation: is called when the controller has become active, and has written its first records.
         on_renouncement: is called when it is active no longer.
+        on_image: is called when there is another committed image.
         one_large_at_a_time: held while a large request is read, or its response made, in a thread.
     """
 
@@ -84,6 +85,7 @@ class QuorumController:
     ) -> None:
         self.on_activation: Callable[[], None] = lambda: None
         self.on_renouncement: Callable[[], None] = lambda: None
+        self.on_image: Callable[[], None] = lambda: None
         self.settings = settings
         self._node = node
         self._bootstrap = bootstrap
@@ -188,6 +190,7 @@ class QuorumController:
 
     def image_changed(self) -> None:
         """Take in that the committed image has changed."""
+        self.on_image()
         if self._active is not None:
             self._active.commit(self.committed.next_offset - 1)
             self._waiting.committed(self.committed.next_offset)

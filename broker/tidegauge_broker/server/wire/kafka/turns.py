@@ -7,10 +7,11 @@ runs one message at a time, in order of arrival, so that only one takes memory m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
 from tidegauge.kafka.frames import codec_of
+from tidegauge.with_turns import with_turns
 
 ITEMS_PER_TURN = 500
 MAX_LARGE_READS = 8
@@ -21,6 +22,7 @@ Kafka's num.io.threads, 8 by default, bounds the decoded ones; ``queued.max.requ
 LARGE_FRAME_BYTES = 32 * 1024
 """A smaller frame cannot hold enough items to make others wait for it."""
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -81,6 +83,11 @@ async def run_in_turns(slices: Generator[None, None, Result]) -> Result:
             result: Result = end.value
             return result
         await asyncio.sleep(0)
+
+
+async def converted(convert: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Return each item's form, with turns of the event loop between: a response may have 100,000 of them."""
+    return [convert(one) async for one in with_turns(items, ITEMS_PER_TURN)]
 
 
 async def encoded_bytes(key: int, version: int, message: Any) -> int:

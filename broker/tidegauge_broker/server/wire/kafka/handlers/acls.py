@@ -11,9 +11,9 @@ from typing import Any
 
 from tidegauge.cluster_metadata.access_lists import (
     Binding,
+    Entry,
     Filter,
     Operation,
-    Pattern,
     PatternType,
 )
 from tidegauge.errors import ErrorCode
@@ -31,15 +31,14 @@ from tidegauge.kafka.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from tidegauge.with_turns import with_turns
-from tidegauge_broker.server.acls.access_control import Outcome
+from tidegauge_broker.server.acls.access_control import Outcome, matching_lists
 from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
-from tidegauge_broker.server.wire.kafka.handlers.common import converted, to_its_end
+from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
+from tidegauge_broker.server.wire.kafka.turns import converted
 
 _NONE_TO_DESCRIBE = "No Authorizer is configured on the broker"
 _NONE_TO_ALTER = "No Authorizer is configured."
@@ -53,16 +52,16 @@ async def describe(request: DescribeAclsRequest, context: Context) -> DescribeAc
     wanted = filter_of(request)
     if _has_unknown(wanted):
         return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=_UNKNOWN)
-    found: dict[Pattern, list[AclDescription]] = {}
-    async for pattern, entry in with_turns(acls.authorizer.matching(wanted), ITEMS_PER_TURN):
-        if context.version == 0 and pattern.pattern_type is not PatternType.LITERAL:
-            continue
-        described = AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
-        found.setdefault(pattern, []).append(described)
-    return DescribeAclsResponse(
-        error_message=None,
-        resources=await converted(lambda one: DescribeAclsResource(*one[0], one[1]), found.items()),
-    )
+    resources = [
+        DescribeAclsResource(*pattern, await converted(_described, entries))
+        async for pattern, entries in matching_lists(acls.authorizer, wanted)
+        if context.version > 0 or pattern.pattern_type is PatternType.LITERAL
+    ]
+    return DescribeAclsResponse(error_message=None, resources=resources)
+
+
+def _described(entry: Entry) -> AclDescription:
+    return AclDescription(entry.principal, entry.host, entry.operation, entry.permission)
 
 
 async def create(request: CreateAclsRequest, context: Context) -> CreateAclsResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tidegauge.control import Endpoint
@@ -13,10 +13,8 @@ from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.settings import SettingView
 from tidegauge.settings.dynamic import DEFAULT, DYNAMIC_BROKER, DYNAMIC_DEFAULT, DYNAMIC_GROUP, DYNAMIC_TOPIC, STATIC
 from tidegauge.transactions import SupportedOperation
-from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.request import Context
-from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 from tidegauge_controller.admin import Mutate, unlimited
 
 READ_COMMITTED = 1
@@ -33,18 +31,12 @@ _NO_EPOCH = -1
 NOT_CONTROLLER_MESSAGE = "This is not the correct controller for this cluster."
 """Kafka's sentence for NOT_CONTROLLER, where a response has it."""
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 _writing: set[asyncio.Task[Any]] = set()
 """The tasks that ``to_its_end`` has begun; the event loop alone would not hold on to it."""
 
 SOURCES = {DYNAMIC_TOPIC: 1, DYNAMIC_BROKER: 2, DYNAMIC_DEFAULT: 3, STATIC: 4, DEFAULT: 5, DYNAMIC_GROUP: 8}
 """Numbers of ``DescribeConfigsResponse.ConfigSource``."""
-
-
-async def converted(convert: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return each item's form, with turns of the event loop between: a response may have 100,000 of them."""
-    return [convert(one) async for one in with_turns(items, ITEMS_PER_TURN)]
 
 
 def endpoint_of(context: Context, broker_id: int) -> Endpoint | None:

@@ -20,10 +20,10 @@ from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge_broker.replica.producer_state import ProducerEntry
 from tidegauge_broker.server.wire.kafka.authorization import parts
 from tidegauge_broker.server.wire.kafka.error_forms import NUMBER, Form, Part, same
-from tidegauge_broker.server.wire.kafka.handlers.common import converted
 from tidegauge_broker.server.wire.kafka.portions import Division
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import converted
 
 _UNKNOWN = "This server does not host this topic-partition."
 

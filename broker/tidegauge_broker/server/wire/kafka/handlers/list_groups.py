@@ -13,9 +13,9 @@ from tidegauge.kafka import apis
 from tidegauge.kafka.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
-from tidegauge_broker.server.wire.kafka.handlers.common import converted
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import converted
 
 
 def handle(request: ListGroupsRequest, context: Context) -> Any:

@@ -18,9 +18,9 @@ from tidegauge.kafka.messages.list_transactions import (
 )
 from tidegauge_broker.server.wire.kafka.authorization import listed
 from tidegauge_broker.server.wire.kafka.eager import begun
-from tidegauge_broker.server.wire.kafka.handlers.common import converted
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import converted
 
 
 def handle(request: ListTransactionsRequest, context: Context) -> Any:

@@ -27,9 +27,10 @@ from tidegauge.kafka.messages.describe_user_scram_credentials import (
 )
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
-from tidegauge_broker.server.wire.kafka.handlers.common import converted, to_its_end
+from tidegauge_broker.server.wire.kafka.handlers.common import to_its_end
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
+from tidegauge_broker.server.wire.kafka.turns import converted
 
 LOG = logging.getLogger("tidegauge.configs")
 
