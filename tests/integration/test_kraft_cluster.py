@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.integration.conftest import free_quorum_port
+from tests.kafka_requests import ask
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.kafka import apis
 from tidegauge.kafka.kraft.json_text import uuid_text
+from tidegauge.kafka.messages import alter_client_quotas, create_partitions, describe_client_quotas
 from tidegauge_client.cli.main import root
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.cluster import LocalCluster
@@ -351,3 +354,27 @@ def test_a_controller_is_added_and_the_metadata_are_shown_as_a_tree(kraft: Local
     refused = CliRunner().invoke(root, ["add-controller", "--dir", str(kraft.directory)])
     assert "only its leader adds a voter" in refused.output
     assert len(controllers(kraft)) == 4, "nothing was changed"
+
+
+def test_requests_of_very_many_items_are_forwarded_and_the_quorum_keeps_its_leader(kraft: LocalCluster) -> None:
+    """A broker sends such a request in an Envelope (KIP-590), waits for its response, and hands it on whole."""
+    address = kraft.kafka_bootstrap_servers[0]
+    before = kraft.status()["controller"]
+    names = [f"no-{number}" for number in range(99_000)]
+    wanted = [create_partitions.CreatePartitionsTopic(name, 2, None) for name in names]
+    refused = ask(address, apis.CREATE_PARTITIONS, create_partitions.CreatePartitionsRequest(wanted, 60_000), 3)
+    assert {one.error_code for one in refused.results} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [one.name for one in refused.results] == names
+
+    values = [alter_client_quotas.OpData("producer_byte_rate", 1000.0, False)]
+    users = [alter_client_quotas.EntityData("user", name) for name in names[:9_000]]
+    entries = [alter_client_quotas.EntryData([user], values) for user in users]
+    altered = ask(address, apis.ALTER_CLIENT_QUOTAS, alter_client_quotas.AlterClientQuotasRequest(entries), 1)
+    assert {one.error_code for one in altered.entries} == {ErrorCode.NONE}
+    every = describe_client_quotas.DescribeClientQuotasRequest(
+        [describe_client_quotas.ComponentData("user", 2, None)], False
+    )
+    assert holds_within(
+        lambda: len(ask(address, apis.DESCRIBE_CLIENT_QUOTAS, every, 1).entries or ()) == 9_000, LIMIT_SECONDS
+    )
+    assert kraft.status()["controller"] == before
