@@ -528,6 +528,21 @@ def test_axe_finds_nothing_at_three_widths_light_and_dark(
     page.look(1280, 900, dark=False)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", [one["name"] for one in stories()])
+def test_every_story_is_played_to_its_end_in_the_browser(page: Page, name: str) -> None:
+    """Step by step, as a person does; each expectation holds, and the logs of the end are drawn."""
+    steps = page.run(f"beginStory({json.dumps(name)}).then(() => desk.story.steps.length)")
+    assert steps
+    for place in range(1, steps + 1):
+        page.run(f"storyTo({place}).then(() => 0)")
+        page.until(f"document.getElementById('story-place').textContent === '{place} / {steps}'")
+    assert page.run("document.querySelectorAll('#story-steps .check.bad').length") == 0
+    assert page.run("document.querySelectorAll('#story-steps .check').length") > 0
+    assert page.run("document.querySelectorAll('#lanes .lane').length") > 0
+    assert text_of(page, "stage-said") == ""
+
+
 def test_no_english_sentence_shows_in_chinese(playing: Playing, page: Page) -> None:
     """All but requests, which the diagram names as Kafka does; with everything open, at three places of each story."""
     visit(page, playing, "?lang=zh")
