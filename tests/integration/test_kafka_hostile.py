@@ -17,22 +17,12 @@ import pytest
 from tests.certificates import Authority
 from tests.integration.conftest import free_quorum_port
 from tests.integration.test_kafka_large_requests import refused
-from tests.odd_requests import OddRequests
+from tests.odd_rounds import OBEYED, OddRounds
 from tests.unit.kafka.random_messages import message_versions, random_message
 from tests.waiting import until
-from tests.wire_responses.probe import KEYS, SILENCE_SECONDS, SILENT, Probe, message
 
 from tidegauge.kafka.apis import (
-    ALTER_CLIENT_QUOTAS,
     BROKER_PROTOCOL,
-    CONTROLLED_SHUTDOWN,
-    DESCRIBE_SHARE_GROUP_OFFSETS,
-    JOIN_GROUP,
-    LEADER_AND_ISR,
-    PRODUCE,
-    STOP_REPLICA,
-    SYNC_GROUP,
-    UPDATE_METADATA,
     Protocol,
 )
 from tidegauge.kafka.compiler import MAX_ITEMS
@@ -87,10 +77,6 @@ def test_what_is_no_request_closes_the_connection_with_one_line_in_the_log(clust
         connection.sendall(sent)
         assert is_closed(connection)
     assert log.read_text().count("Closing the connection of /127.0.0.1") == before + 1
-
-
-OBEYED = {LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA}
-"""A whole one may carry the highest controller epoch, and then shuts the controller out: as at a Kafka broker."""
 
 
 def test_damaged_requests_of_every_api_and_version_leave_the_broker_as_it_was(cluster: LocalCluster) -> None:
@@ -185,42 +171,15 @@ def test_a_kafka_client_produces_and_consumes_in_tls(
 
 
 ODD_REQUESTS = 500
-MANY_OF = ("JoinGroup", "SyncGroup", "LeaveGroup", "OffsetCommit", "Produce", "Fetch", "Metadata", "AddPartitionsToTxn")
-WAITING = {JOIN_GROUP, SYNC_GROUP, DESCRIBE_SHARE_GROUP_OFFSETS}
-"""The last one because a partition that does not exist is looked for again for 30 s, as Kafka's persister does."""
-SLOWEST_SECONDS = 60.0
-"""Longer than request.timeout.ms, which ends a wait for a marker's acks."""
-NOT_SENT = {*OBEYED, CONTROLLED_SHUTDOWN, ALTER_CLIENT_QUOTAS}
-"""A quota of the test's own client would only make the test slow."""
 
 
 def ask_odd_requests(cluster: LocalCluster, seed: int, protocol: Protocol = BROKER_PROTOCOL) -> None:
     """Send a cluster of three brokers odd requests of all APIs; see the tests."""
     pids = {broker: cluster.pid_of(broker) for broker in (0, 1, 2)}
-    rng = random.Random(seed)
-    addresses = [(host, int(port)) for host, _, port in map(_parted, cluster.kafka_bootstrap_servers)]
-    probe = Probe(addresses, protocol=protocol)
-    topics = {}
-    for name in ("odd-1", "odd-2"):
-        wanted = {"name": name, "num_partitions": 2, "replication_factor": 3}
-        probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
-        topics[name] = bytes(probe.topic(name).topic_id)
-    odd = OddRequests(rng, topics, protocol=protocol)
-    keys = [key for key in protocol.apis if key in probe.versions and key not in NOT_SENT]
+    odd = OddRounds.on(cluster.kafka_bootstrap_servers, random.Random(seed), protocol)
     for _ in range(ODD_REQUESTS):
-        key = KEYS[rng.choice(MANY_OF)] if rng.random() < 0.4 else rng.choice(keys)
-        api = protocol.apis[key]
-        version = rng.randint(api.first, api.last)
-        peer = probe.new_peer(rng.choice(probe.brokers))
-        request = odd.message(key, version)
-        may_be_silent = key in WAITING or (key == PRODUCE and request.acks == 0)
-        with contextlib.closing(peer):
-            response = peer.ask(version, request, SILENCE_SECONDS if may_be_silent else SLOWEST_SECONDS)
-        for field, known in odd.learned.items():
-            if not isinstance(response, str) and getattr(response, field, None) not in {None, *known}:
-                known.append(getattr(response, field))
-        assert response != SILENT or may_be_silent, (api.name, version, request)
-    probe.close()
+        odd.ask_one()
+    odd.close()
     assert {broker: cluster.pid_of(broker) for broker in (0, 1, 2)} == pids
     assert not [log.name for log in cluster.logs.iterdir() if "Traceback" in log.read_text()]
 
@@ -254,7 +213,3 @@ def test_odd_requests_leave_a_cluster_in_kraft_mode_as_it_was(
         ask_odd_requests(cluster, seed, KRAFT_BROKER_PROTOCOL)
     finally:
         cluster.down(grace_seconds=0)
-
-
-def _parted(address: str) -> tuple[str, str, str]:
-    return address.rpartition(":")
