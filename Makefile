@@ -11,7 +11,7 @@ WORKERS ?= 4
 # The targets start hundreds of processes: each would compile what it loads again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help whole light unit demo test transcripts durations coverage mutation test-long clients outside compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos kraft-kills soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
+.PHONY: help whole light unit demo test transcripts durations coverage mutation test-long clients outside compiled test-compiled simulate-long simulate-coordinators-long simulate-quorum-long chaos kraft-kills soak soak-spark compose-test testcontainers bench bench-clients yardstick reliability fuzz differential differential-kraft differential-zookeeper kafka-mixed check format diagrams pictures gallery docs generate proto proto-drift faults faults-drift mirrors mirrors-drift modes kafka-messages kafka-messages-drift changelog wheel constraints java clean locked
 
 ##@ Every day
 help: ## List the targets.
