@@ -33,8 +33,12 @@ from tests.wire_responses.probe import WORDS, Peer, message
 from tidegauge.kafka.fields import Versions, Wire
 from tidegauge.kafka.kraft.broker_apis import KRAFT_BROKER_PROTOCOL
 
-ALONE = OF_BROKERS | {name: "1" for name in OF_BROKERS if name.endswith((".replication.factor", ".min.isr"))}
-"""Settings of the only broker of a cluster."""
+ALONE = {
+    **OF_BROKERS,
+    **{name: "1" for name in OF_BROKERS if name.endswith((".replication.factor", ".min.isr"))},
+    "log.retention.ms": "-1",
+}
+"""Settings of the only broker of a cluster; the requests' records are old, and sizes of logs are compared."""
 SILENCE_SECONDS = 1.5
 """How long a response may take; a request that waits for others gets none."""
 READY_SECONDS = 60.0

@@ -224,9 +224,15 @@ CAUSES = (
     Cause(
         "A broker's or controller's request reaches a controller that is not active yet, or any more.",
         "ControllerApis",
-        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION|ASSIGN_REPLICAS_TO_DIRS),.*NotController",
+        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION),.*NotController",
         _LOST,
         of_a_controller=True,
+    ),
+    Cause(
+        "A broker assigns directories so rarely that its channel still has the former active controller.",
+        "ControllerApis",
+        r"RequestHeader\(apiKey=ASSIGN_REPLICAS_TO_DIRS,.*NotController",
+        frozenset(),
     ),
     Cause(
         "A controller registers while the active one changes.",

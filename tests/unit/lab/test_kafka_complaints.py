@@ -93,6 +93,16 @@ def test_what_befalls_the_node_itself_and_what_befalls_a_controller() -> None:
     assert unexpected([active], [act("kill", "2")], IDS) == [active]
 
 
+def test_a_rare_request_may_reach_a_former_active_controller_long_after_the_act() -> None:
+    """A broker's channel for directories is opened as it starts and first used when a topic is created."""
+    refused = "Unexpected error handling request RequestHeader(apiKey={}, ...) NotControllerException: node 3002."
+    rare, often = (
+        complaint("ControllerApis", refused.format(api), node=3001, seconds=600.0)
+        for api in ("ASSIGN_REPLICAS_TO_DIRS", "BROKER_HEARTBEAT")
+    )
+    assert unexpected([rare, often], [act("start", "3001")], IDS) == [often]
+
+
 def test_a_fatal_fault_is_never_expected() -> None:
     line = complaint("EventPerformanceMonitor", "Exceptionally slow controller event x took 9 ms. A fatal fault")
     assert unexpected([line], [act("kill", "2")], IDS) == [line]
