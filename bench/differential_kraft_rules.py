@@ -81,7 +81,7 @@ REASONS: list[tuple[int, str, Rule]] = [
     ),
     (
         apis.FETCH,
-        "Kafka's broker fails over a topic id of zeros",
+        "Kafka's broker fails over a topic id of zeros as it begins a session (CachedPartition.hashCode)",
         lambda request, one: (
             (one.kafkas in (-1, []) or (one.path, one.kafkas) == (("session_id",), 0))
             and any(at["topic_id"] == "none" for at in request["topics"])
