@@ -129,7 +129,7 @@ class QuorumSidePlayer:
     def __init__(self, controllers: Controllers, wait: Waits, say: Callable[[str], None]) -> None:
         self._controllers = controllers
         cluster: Any = controllers  # the part of the lab's cluster that the player asks
-        self._player = QuorumPlayer(cluster, wait, self._ids, say)
+        self._player = QuorumPlayer(cluster, wait, self._ids, say, has_grown=lambda: None)
 
     def _ids(self, wanted: Sequence[int | Role], state: object = None) -> list[int]:
         return self._controllers.named(wanted, running=state is None)

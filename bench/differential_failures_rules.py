@@ -204,6 +204,13 @@ EXPLAINED: tuple[Explained, ...] = (
         "a broker that starts reads the metadata log while it registers: as long as it has not read what its "
         "registration did, it leads in its former epoch again, and notes that; here Kafka's did for half a second",
     ),
+    Explained(
+        r"elr-all-unclean, line 31, .*: broker 2: (HW|LSO)",
+        "0|1",
+        "0|1",
+        "a broker that was killed starts with the high watermark of its checkpoint, which is written every 5 s: this one "
+        "was killed moments after the record was committed, and there is no leader of which it could learn more",
+    ),
 )
 """Which of them are met depends on who is faster; so one that is not met is no error."""
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from differential_kraft_rules import LISTED_APART, excuse
+from differential_kraft_rules import LISTED_APART, differences, excuse
 from tests.clients.programs import Unavailable, kafka_classpath
 from tests.integration.controllers_compared import is_same, story_differences
 from tests.integration.mixed_kraft import OF_BROKERS, MixedKraft
@@ -33,8 +33,12 @@ from tests.wire_responses.probe import WORDS, Peer, message
 from tidegauge.kafka.fields import Versions, Wire
 from tidegauge.kafka.kraft.broker_apis import KRAFT_BROKER_PROTOCOL
 
-ALONE = OF_BROKERS | {name: "1" for name in OF_BROKERS if name.endswith((".replication.factor", ".min.isr"))}
-"""Settings of the only broker of a cluster."""
+ALONE = {
+    **OF_BROKERS,
+    **{name: "1" for name in OF_BROKERS if name.endswith((".replication.factor", ".min.isr"))},
+    "log.retention.ms": "-1",
+}
+"""Settings of the only broker of a cluster; the requests' records are old, and sizes of logs are compared."""
 SILENCE_SECONDS = 1.5
 """How long a response may take; a request that waits for others gets none."""
 READY_SECONDS = 60.0
@@ -44,6 +48,7 @@ NULL_SHARE = 0.1
 NEVER = Versions(0, -1)
 PLAIN: Mapping[str, Sequence[Any]] = {
     "acks": (-1, 1),
+    "rebalance_timeout_ms": (0, 0, 6_000, -1, 2**31 - 1, -(2**31)),
     "timeout_ms": (2_000,),
     "isolation_level": (0, 1),
     "key_type": (0, 1),
@@ -64,7 +69,11 @@ PLAIN: Mapping[str, Sequence[Any]] = {
     "pattern_type_filter": (1, 3, 4),
     "resource_type_filter": (1, 2, 3),
 }
-"""Values of fields in place of ``OddRequests``'s: numbers that Kafka does not know close connections there."""
+"""Values of fields in place of ``OddRequests``'s.
+
+Numbers that Kafka does not know close connections there. After a rebalance timeout of 1 ms a response depends on
+whether the timer or the next request was first.
+"""
 COORDINATED = {"groups": 0, "transactions": 1}
 """Types of coordinators whose internal topics are created before anything is asked."""
 FIRST_TOPICS = 2
@@ -236,9 +245,9 @@ def requests_compared(at: Path, classpath: str, seed: int, only: set[int]) -> in
                     reasons[reason] += 1
                 else:
                     unexplained += 1
-                    print(
-                        f"{what}\n  asked     {short(request)}\n  Kafka     {short(kafkas)}\n  Tidegauge {short(ours)}"
-                    )
+                    print(f"{what}\n  asked     {short(request)}")
+                    for path, theirs, mine in differences(kafkas, ours):
+                        print(f"  {'.'.join(path)}\n    Kafka     {short(theirs)}\n    Tidegauge {short(mine)}")
     for reason, count in sorted(reasons.items()):
         print(f"differs {count} times: {reason}")
     print(f"{compared} requests compared, {reasons.total()} responses differ for a reason, {unexplained} without one")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tidegauge.kafka import apis
 
 TOKENS, OF_STREAMS = range(38, 42), (88, 89)
-UNKNOWN_SERVER_ERROR = -1
+UNKNOWN_TOPIC, NO_RESPONSE = 3, "no response"
 OF_FEATURES = {(7, 25), (1, 0)}
 """Kafka's and our lowest level of metadata.version, and highest of streams.version."""
 LISTED_APART: dict[int, str] = {
@@ -16,7 +16,7 @@ LISTED_APART: dict[int, str] = {
     **dict.fromkeys(OF_STREAMS, "streams groups"),
 }
 """APIs that are absent here, with the reason."""
-SENTENCES = {"error_message", "message"}
+SENTENCES = {"error_message", "message", "documentation"}
 """Fields that a person reads: Kafka's text, ours, or none."""
 
 
@@ -54,6 +54,15 @@ def _lacks_known(one: Difference) -> bool:
     return {key for key in kafkas.keys() | ours.keys() if kafkas.get(key) != ours.get(key)} <= LISTED_APART.keys()
 
 
+def _skips_a_marker(request: Any, one: Difference) -> bool:
+    """Whether some of the markers that a request names are for no partition that is here."""
+    skipped = [
+        all(at["error_code"] == UNKNOWN_TOPIC for topic in marker["topics"] for at in topic["partitions"])
+        for marker in one.ours["markers"]
+    ]
+    return one.kafkas == NO_RESPONSE and len(request["markers"]) > 1 and any(skipped) and not all(skipped)
+
+
 Rule = Callable[[Any, Difference], bool]
 """Whether a reason holds for a request and a difference."""
 REASONS: list[tuple[int, str, Rule]] = [
@@ -72,27 +81,21 @@ REASONS: list[tuple[int, str, Rule]] = [
     ),
     (
         apis.FETCH,
-        "Kafka's broker fails over a topic id of zeros",
-        lambda request, one: one.kafkas in (-1, []) and any(at["topic_id"] == "none" for at in request["topics"]),
+        "Kafka's broker fails over a topic id of zeros as it begins a session (CachedPartition.hashCode)",
+        lambda request, one: (
+            (one.kafkas in (-1, []) or (one.path, one.kafkas) == (("session_id",), 0))
+            and any(at["topic_id"] == "none" for at in request["topics"])
+        ),
+    ),
+    (
+        apis.WRITE_TXN_MARKERS,
+        "Kafka's broker responds only after an append if some markers are for no partition that it has",
+        _skips_a_marker,
     ),
     (
         apis.DESCRIBE_LOG_DIRS,
         "a classic group is written with its first generation, and not Empty before",
         lambda _, one: one.path == ("results", "topics", "partitions", "partition_size") and one.kafkas > one.ours > 0,
-    ),
-    (
-        apis.DESCRIBE_SHARE_GROUP_OFFSETS,
-        "Kafka's broker fails over a group without a name, and over a negative partition",
-        lambda request, one: (
-            (
-                (one.path[-1:] == ("error_code",) and one.kafkas == UNKNOWN_SERVER_ERROR)
-                or (one.path[-1:] == ("topics",) and one.kafkas == [])
-            )
-            and any(
-                not one["group_id"] or any(at < 0 for topic in one["topics"] or () for at in topic["partitions"])
-                for one in request["groups"]
-            )
-        ),
     ),
 ]
 """API, reason, condition."""

@@ -239,7 +239,8 @@ class KafkaChannel:
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            if connecting.cancelled():
+            task = asyncio.current_task()
+            if connecting.cancelled() and not (task is not None and task.cancelling()):
                 raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the attempt to connect was given up") from None
             raise
 

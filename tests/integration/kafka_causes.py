@@ -130,6 +130,19 @@ CAUSES = (
         _LEADERS,
     ),
     Cause(
+        "A client commits a transaction that has been aborted by its timeout, as a node was away for that long.",
+        "TransactionCoordinator",
+        r"TransactionalId: \S+'s state is COMPLETE_ABORT, but received transaction marker result to send: COMMIT",
+        _LOST,
+    ),
+    Cause(
+        "A broker that was paused lets members' sessions expire before it learns that it coordinates them no more.",
+        "CoordinatorTimerImpl",
+        r"The write event Timeout\(key=\S+ for the timer \S+ failed due to .*NotLeaderOrFollowerException",
+        frozenset({"pause"}),
+        of_itself=True,
+    ),
+    Cause(
         "A coordinator's partition moves away while it is loaded.",
         "CoordinatorRuntime",
         r"Failed to load metadata from \S+ with epoch \d+ due to Stopped loading records from \S+ because the "
@@ -224,9 +237,15 @@ CAUSES = (
     Cause(
         "A broker's or controller's request reaches a controller that is not active yet, or any more.",
         "ControllerApis",
-        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION|ASSIGN_REPLICAS_TO_DIRS),.*NotController",
+        r"RequestHeader\(apiKey=(BROKER_HEARTBEAT|CONTROLLER_REGISTRATION),.*NotController",
         _LOST,
         of_a_controller=True,
+    ),
+    Cause(
+        "A broker assigns directories so rarely that its channel still has the former active controller.",
+        "ControllerApis",
+        r"RequestHeader\(apiKey=ASSIGN_REPLICAS_TO_DIRS,.*NotController",
+        frozenset(),
     ),
     Cause(
         "A controller registers while the active one changes.",

@@ -360,6 +360,28 @@ async def test_disconnecting_fails_what_is_in_flight() -> None:
         await waiting
 
 
+@pytest.mark.parametrize("is_given_up", [True, False], ids=["given up", "waited for"])
+async def test_a_channel_that_closes_while_it_connects_fails_requests_that_wait(*, is_given_up: bool) -> None:
+    """A caller that has given up as well gets its own cancellation: an error would stay with nobody to take it."""
+
+    async def dial(address: str, make: Any) -> Any:
+        del address, make
+        await asyncio.get_running_loop().create_future()
+
+    channel = KafkaChannel("controller:9093", "1", dial)
+    request = asyncio.ensure_future(channel.request(METADATA, MetadataRequest(), NEVER_SECONDS))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    channel.close()
+    if is_given_up:
+        request.cancel()
+    await asyncio.wait({request})
+    assert request.cancelled() is is_given_up
+    if not is_given_up:
+        with pytest.raises(TidegaugeError, match="given up"):
+            request.result()
+
+
 async def test_a_closed_channel_connects_no_more() -> None:
     """A task that outlives its channel gets an error, not a connection."""
     peer = MemoryPeer({HEARTBEAT: echo})

@@ -30,26 +30,34 @@ def test_sentences_may_differ_and_codes_may_not(rules: Any) -> None:
 
 def test_a_reason_covers_its_own_field_alone(rules: Any) -> None:
     """A second difference in the same response needs a reason of its own."""
-    asked = {"groups": [{"group_id": "", "topics": []}]}
-    kafkas = {"groups": [{"group_id": "", "error_code": -1, "lag": 0}]}
-    assert rules.excuse(
-        apis.DESCRIBE_SHARE_GROUP_OFFSETS, asked, kafkas, {"groups": [{"group_id": "", "error_code": 0, "lag": 0}]}
-    )
-    lagging = {"groups": [{"group_id": "", "error_code": 0, "lag": 1}]}
-    assert rules.excuse(apis.DESCRIBE_SHARE_GROUP_OFFSETS, asked, kafkas, lagging) is None
-    assert (
-        rules.excuse(apis.LIST_GROUPS, asked, kafkas, {"groups": [{"group_id": "", "error_code": 0, "lag": 0}]}) is None
-    )
+    asked = {"topics": [{"topic_id": "none"}]}
+    kafkas = {"error_code": -1, "session_id": 0, "responses": [], "lag": 0}
+    ours = {"error_code": 0, "session_id": "SESSION", "responses": [{"topic": ""}], "lag": 0}
+    assert rules.excuse(apis.FETCH, asked, kafkas, ours)
+    assert rules.excuse(apis.FETCH, asked, kafkas, {**ours, "lag": 1}) is None
+    assert rules.excuse(apis.LIST_GROUPS, asked, kafkas, ours) is None
 
 
 def test_a_reason_needs_the_request_that_is_its_cause(rules: Any) -> None:
-    """Kafka's broker fails over a share group without a name, and over no other."""
-    key = apis.DESCRIBE_SHARE_GROUP_OFFSETS
-    kafkas, ours = ({"groups": [{"error_code": code}]} for code in (-1, 0))
-    groups = [{"group_id": "g", "topics": []}, {"group_id": "", "topics": []}]
-    assert rules.excuse(key, {"groups": groups}, kafkas, ours)
-    assert rules.excuse(key, {"groups": groups[:1]}, kafkas, ours) is None
-    assert rules.excuse(key, {"groups": groups}, ours, kafkas) is None, "ours must not fail"
+    """Kafka's broker fails over a fetch of a topic id of zeros, and over no other."""
+    kafkas, ours = ({"error_code": code} for code in (-1, 0))
+    topics = [{"topic_id": "t"}, {"topic_id": "none"}]
+    assert rules.excuse(apis.FETCH, {"topics": topics}, kafkas, ours)
+    assert rules.excuse(apis.FETCH, {"topics": topics[:1]}, kafkas, ours) is None
+    assert rules.excuse(apis.FETCH, {"topics": topics}, ours, kafkas) is None, "ours must not fail"
+
+
+def test_kafkas_silence_is_excused_if_a_marker_was_skipped_beside_others(rules: Any) -> None:
+    """KafkaApis.handleWriteTxnMarkersRequest: a marker that is skipped last is not counted as the last one."""
+
+    def markers(*errors: int) -> dict[str, Any]:
+        return {"markers": [{"topics": [{"partitions": [{"error_code": error}]}]} for error in errors]}
+
+    asked = {"markers": [{}, {}]}
+    assert rules.excuse(apis.WRITE_TXN_MARKERS, asked, "no response", markers(47, 3))
+    assert rules.excuse(apis.WRITE_TXN_MARKERS, asked, "no response", markers(47, 47)) is None
+    assert rules.excuse(apis.WRITE_TXN_MARKERS, asked, "no response", markers(3, 3)) is None
+    assert rules.excuse(apis.WRITE_TXN_MARKERS, asked, "connection closed", markers(47, 3)) is None
 
 
 @pytest.mark.parametrize(("key", "is_excused"), [(88, True), (apis.FETCH, False)])

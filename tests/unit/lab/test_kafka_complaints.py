@@ -93,6 +93,34 @@ def test_what_befalls_the_node_itself_and_what_befalls_a_controller() -> None:
     assert unexpected([active], [act("kill", "2")], IDS) == [active]
 
 
+def test_a_rare_request_may_reach_a_former_active_controller_long_after_the_act() -> None:
+    """A broker's channel for directories is opened as it starts and first used when a topic is created."""
+    refused = "Unexpected error handling request RequestHeader(apiKey={}, ...) NotControllerException: node 3002."
+    rare, often = (
+        complaint("ControllerApis", refused.format(api), node=3001, seconds=600.0)
+        for api in ("ASSIGN_REPLICAS_TO_DIRS", "BROKER_HEARTBEAT")
+    )
+    assert unexpected([rare, often], [act("start", "3001")], IDS) == [often]
+
+
+def test_sessions_expire_at_a_broker_that_was_paused_itself() -> None:
+    text = "The write event Timeout(key=heartbeat-m) for the timer heartbeat-m failed due to {} Ignoring it."
+    line = complaint(
+        "CoordinatorTimerImpl", text.format("... org.apache.kafka.NotLeaderOrFollowerException: not here.")
+    )
+    assert unexpected([line], [act("pause", "1")], IDS) == []
+    assert unexpected([line], [act("pause", "2"), act("kill", "1")], IDS) == [line]
+
+
+def test_a_transaction_that_was_aborted_by_its_timeout_is_not_committed_while_a_node_is_away() -> None:
+    text = "TransactionalId: t's state is {}, but received transaction marker result to send: COMMIT"
+    line, other = (
+        complaint("TransactionCoordinator", text.format(state)) for state in ("COMPLETE_ABORT", "PREPARE_ABORT")
+    )
+    assert unexpected([line, other], [act("pause", "2")], IDS) == [other]
+    assert unexpected([line], [act("elect")], IDS) == [line]
+
+
 def test_a_fatal_fault_is_never_expected() -> None:
     line = complaint("EventPerformanceMonitor", "Exceptionally slow controller event x took 9 ms. A fatal fault")
     assert unexpected([line], [act("kill", "2")], IDS) == [line]

@@ -308,3 +308,22 @@ async def test_a_group_that_another_broker_coordinates_has_its_error() -> None:
     around = Around()
     around.listed = ListSharePartitionsResult(ErrorCode.NOT_COORDINATOR)
     assert await around.service.describe_offsets("g", None) == ShareOffsets(ErrorCode.NOT_COORDINATOR)
+
+
+@pytest.mark.parametrize(
+    ("group_id", "wanted"),
+    [("g", {"t": [0, -1]}), ("g", {"t": [-(2**31)], "nosuch": [0]}), ("g", {"t": []}), ("", {"t": [0]})],
+)
+async def test_share_partitions_that_cannot_exist_fail_their_group_at_once(group_id: str, wanted: Any) -> None:
+    """DefaultStatePersister.validate: no state is asked for, so that nothing waits for a coordinator."""
+    around = Around()
+    found = await around.service.describe_offsets(group_id, wanted)
+    assert (found.error, found.topics) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+    assert found.message is not None
+    assert around.states.asked == []
+
+
+async def test_odd_partitions_of_a_topic_that_does_not_exist_fail_nothing() -> None:
+    """GroupCoordinatorService.describeShareGroupOffsets: what the persister is not asked for is not looked at."""
+    found = await Around().service.describe_offsets("", {"nosuch": [-1]})
+    assert found == ShareOffsets(topics=[TopicShareOffsets("nosuch", bytes(16), [ShareOffset(-1)])])

@@ -254,16 +254,19 @@ async def test_markers_are_control_batches_and_report_each_partition(world: Worl
 
 
 @pytest.mark.parametrize("producer", [(-1, 0), (7, -1)])
-async def test_a_marker_without_a_producer_fails_the_request_and_none_is_written(
+async def test_a_marker_without_a_producer_fails_the_request_and_those_before_it_are_written(
     world: World, producer: tuple[int, int]
 ) -> None:
-    """MemoryRecordsBuilder.validateProducerState; such a marker would stay in the log for ever."""
-    markers = [TransactionMarker(8, 0, Outcome.COMMIT, 9), TransactionMarker(*producer, Outcome.ABORT, 9)]
+    """MemoryRecordsBuilder.validateProducerState, marker by marker; such a marker would stay in the log for ever."""
+    first, last = (TransactionMarker(8, epoch, Outcome.COMMIT, 9) for epoch in (0, 1))
+    odd = TransactionMarker(*producer, Outcome.ABORT, 9)
     with pytest.raises(TidegaugeError, match="can't be -1") as refused:
-        await world.service.write_markers([MarkersOfTransaction(one, (ORDERS,)) for one in markers])
+        await world.service.write_markers([MarkersOfTransaction(one, (ORDERS,)) for one in (first, odd, last)])
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert world.replicas.requests == []
-    elsewhere = await world.service.write_markers([MarkersOfTransaction(markers[1], (GONE,))])
+    [request] = world.replicas.requests
+    batch = request.partitions[0].records
+    assert read_marker(batch, read_header(batch)) == first
+    elsewhere = await world.service.write_markers([MarkersOfTransaction(odd, (GONE,))])
     assert elsewhere == {producer[0]: {GONE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}}, "it is not about a log here"
 
 

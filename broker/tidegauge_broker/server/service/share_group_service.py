@@ -9,9 +9,11 @@ Rules:
     3. The offsets of a share group are the start offsets of its share partitions' states. Its lag is the distance from
        the start offset to the high watermark, less the completed records there; without a start offset it is -1, and a
        state that cannot be read is like one without. A group that does not exist has no offsets, without an error.
+    4. States are read only of share partitions that can exist. A request for others, such as partition -1, fails for
+       the whole group with UNKNOWN_SERVER_ERROR as in Kafka, and no coordinator is looked up for it.
 
 Source: KafkaApis.handleFindCoordinatorRequest, GroupCoordinatorService (describeShareGroupOffsets,
-describeShareGroupAllOffsets, computeShareGroupLagAndBuildResponse).
+describeShareGroupAllOffsets, computeShareGroupLagAndBuildResponse), DefaultStatePersister.validate.
 """
 
 from __future__ import annotations
@@ -108,6 +110,7 @@ class ShareOffsets:
 
     error: ErrorCode = ErrorCode.NONE
     topics: Sequence[TopicShareOffsets] = field(default_factory=list[TopicShareOffsets])
+    message: str | None = None
 
 
 class Latest(NamedTuple):
@@ -229,7 +232,7 @@ class ShareGroupService:
         is_proven = await self._still_leads(self.partition_of(request.key))
         return result if is_proven else ShareStateResult(ErrorCode.NOT_COORDINATOR)
 
-    # Offsets; rule 3
+    # Offsets; rules 3 and 4
 
     async def describe_offsets(self, group_id: str, wanted: Mapping[str, Sequence[int]] | None) -> ShareOffsets:
         """Return the offsets of a group.
@@ -255,6 +258,9 @@ class ShareGroupService:
                     known[topic, known_id] = ones
                 else:
                     unknown.append(TopicShareOffsets(topic, NO_TOPIC_ID, [ShareOffset(one) for one in ones]))
+        impossible = _impossible(group_id, known)
+        if impossible is not None:
+            return ShareOffsets(ErrorCode.UNKNOWN_SERVER_ERROR, message=impossible)
         return ShareOffsets(topics=[*await self._described(group_id, known), *unknown])
 
     async def _described(
@@ -272,6 +278,22 @@ class ShareGroupService:
             TopicShareOffsets(name, topic_id, [_offset(at, summaries[at], ends.get(at)) for at in _parts(name, ones)])
             for (name, topic_id), ones in wanted.items()
         ]
+
+
+def _impossible(group_id: str, wanted: Mapping[tuple[str, bytes], Sequence[int]]) -> str | None:
+    """Return why no share partitions like these can exist, as a sentence; None: they may (rule 4)."""
+    if not wanted:
+        return None
+    if not group_id:
+        return "A share group has a name; the request has an empty one."
+    for (topic, _), partitions in wanted.items():
+        if not partitions:
+            return f"The request names no partition of the topic {topic}."
+        if min(partitions) < 0:
+            return (
+                f"Partition numbers begin with 0; the request names partition {min(partitions)} of the topic {topic}."
+            )
+    return None
 
 
 def _parts(topic: str, partitions: Sequence[int]) -> list[TopicPartition]:

@@ -174,14 +174,17 @@ class TransactionService:
 
         Raises:
             TidegaugeError: UNKNOWN_SERVER_ERROR, a marker for a partition that is here has no producer
-                (MemoryRecordsBuilder.validateProducerState).
+                (MemoryRecordsBuilder.validateProducerState). As in Kafka, the markers before it are written.
         """
-        if any(_lacks_producer(one.marker) and self._hosted(one) for one in markers):
-            raise TidegaugeError(
-                ErrorCode.UNKNOWN_SERVER_ERROR,
-                "A marker ends the transaction of a producer: its producer id and epoch can't be -1. None was written.",
-            )
-        outcomes = [self._begin_to_write(one) for one in markers]
+        outcomes: list[asyncio.Task[dict[TopicPartition, ErrorCode]]] = []
+        for one in markers:
+            if _lacks_producer(one.marker) and self._hosted(one):
+                raise TidegaugeError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    "A marker ends the transaction of a producer: its producer id and epoch can't be -1. The markers "
+                    "before it in the request were written.",
+                )
+            outcomes.append(self._begin_to_write(one))
         found: dict[int, dict[TopicPartition, ErrorCode]] = {}
         for one, outcome in zip(markers, outcomes, strict=True):
             found.setdefault(one.marker.producer_id, {}).update(await asyncio.shield(outcome))

@@ -39,7 +39,7 @@ async def _group(
 ) -> DescribeShareGroupOffsetsResponseGroup:
     wanted = None if asked.topics is None else {one.topic_name: one.partitions for one in asked.topics}
     found = await context.service.groups.shares.describe_offsets(asked.group_id, wanted)
-    message = None if found.error is ErrorCode.NONE else ERROR_TABLE[found.error].meaning
+    message = None if found.error is ErrorCode.NONE else found.message or ERROR_TABLE[found.error].meaning
     return DescribeShareGroupOffsetsResponseGroup(
         asked.group_id, [_topic(one) for one in found.topics], found.error, message
     )
