@@ -77,5 +77,5 @@ def test_histories_with_lost_disks_and_changes_of_voters_break_nothing() -> None
 
 
 def test_a_process_that_was_asked_to_shut_down_ends_though_no_other_voter_can_win() -> None:
-    """A resigned leader with the longest log waits for a successor; the real process ends after its limit, and returns."""
+    """A resigned leader with the longest log waits for a successor; the real process ends after its limit."""
     assert quorum_history_of(40000007, 300).violation is None

@@ -1,8 +1,7 @@
 """Sends the requests of a quorum's node to other nodes, over Kafka's protocol: one connection for each destination.
 
 A destination is a node's id with its address. A bootstrap server, whose id is not known, has a connection of its own,
-as in Kafka (``NetworkClient`` keeps connections by node id). A fetch that waits at a bootstrap server therefore holds no
-vote up, and a voter that has only looked for the leader must connect before its first vote.
+as in Kafka (``NetworkClient`` keeps connections by node id): a fetch that waits at a bootstrap server holds no vote up.
 
 The node has at most one request in flight to each destination, and gives it up by itself after the request timeout;
 a connection whose response did not come in time is closed. Why an address can't be used is a line of the log, once
