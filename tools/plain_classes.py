@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SUPPORT_MODULE = "tidegauge_written_out"
+_NOT_FOUND = frozenset({"memoryview"})
+"""Builtins that the compiler does not find when they are the type of a NamedTuple's field (mypyc 2.4: KeyError)."""
 SUPPORT_SOURCE = '''"""``dataclasses.replace`` and ``asdict`` for classes that were written out."""
 
 from __future__ import annotations
@@ -154,6 +156,7 @@ def write_out(
         if node.name in bases:
             lines[node.lineno - 1] = f"@_attr(allow_interpreted_subclasses=True)\n{lines[node.lineno - 1]}"
         if options is None:
+            _quote(lines, node)
             continue
         fields = [_field(source, statement) for statement in _fields(node)]
         methods = _methods(node, fields, options)
@@ -176,6 +179,17 @@ def write_out(
         if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
             lines[statement.lineno - 1] += _IMPORTS
     return "\n".join(lines) + "\n"
+
+
+def _quote(lines: list[str], node: ast.ClassDef) -> None:
+    """Quote the types of a NamedTuple's fields that the compiler looks for in the module instead of in the builtins."""
+    if not any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases):
+        return
+    for one in _fields(node):
+        if isinstance(one.annotation, ast.Name) and one.annotation.id in _NOT_FOUND:
+            place = one.annotation.lineno - 1
+            name = one.annotation.id
+            lines[place] = lines[place].replace(f": {name}", f': "{name}"', 1)
 
 
 def _parts_of(node: ast.ClassDef) -> set[str]:

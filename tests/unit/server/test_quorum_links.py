@@ -83,3 +83,17 @@ async def test_an_error_of_the_whole_response_is_said_with_the_way_out(
     """The node takes such a response for none, as Kafka's does, so nothing else would say it."""
     [line] = await said.after(vote.VoteResponse(error_code=error))
     assert way_out in line
+
+
+async def test_a_bootstrap_server_has_a_connection_of_its_own() -> None:
+    """A fetch that waits there must not hold up a vote to the voter at the same address (NetworkClient, by node id)."""
+    channels: list[Channel] = []
+
+    def opened(_: str) -> Channel:
+        channels.append(Channel())
+        return channels[-1]
+
+    links = QuorumLinks("CONTROLLER", 1.0, opened)  # type: ignore[arg-type]
+    for node_id in (-2, 3000, -2, 3000):
+        await links.send(effects.Send(1, node_id, AT, ASKED))
+    assert len(channels) == 2

@@ -161,6 +161,16 @@ def test_every_module_that_is_compiled_can_be_written_out():
         write_out(path.read_text(encoding="utf-8"), compile_packages.TUPLES, compile_packages.BASES)
 
 
+def test_a_view_in_a_named_tuple_is_quoted():
+    """The compiler looks for the type in the module, where it is not, and the module could not be imported."""
+    source = "class One(NamedTuple):\n    size: int\n    view: memoryview\n    other: memoryview | None = None\n"
+    assert write_out(source).splitlines()[1:] == [
+        "    size: int",
+        '    view: "memoryview"',
+        "    other: memoryview | None = None",
+    ]
+
+
 @pytest.mark.parametrize(
     "words",
     [

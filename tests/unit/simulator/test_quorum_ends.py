@@ -74,3 +74,8 @@ def test_what_a_dead_process_left_in_the_page_cache_is_synced_before_its_success
 
 def test_histories_with_lost_disks_and_changes_of_voters_break_nothing() -> None:
     assert [quorum_history_of(seed, 80).violation for seed in (41000053, 41000087)] == [None, None]
+
+
+def test_a_process_that_was_asked_to_shut_down_ends_though_no_other_voter_can_win() -> None:
+    """A resigned leader with the longest log waits for a successor; the real process ends after its limit."""
+    assert quorum_history_of(40000007, 300).violation is None

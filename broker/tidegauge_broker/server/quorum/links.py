@@ -1,4 +1,7 @@
-"""Sends the requests of a quorum's node to other nodes, over Kafka's protocol: one connection for each address.
+"""Sends the requests of a quorum's node to other nodes, over Kafka's protocol: one connection for each destination.
+
+A destination is a node's id with its address. A bootstrap server, whose id is not known, has a connection of its own,
+as in Kafka (``NetworkClient`` keeps connections by node id): a fetch that waits at a bootstrap server holds no vote up.
 
 The node has at most one request in flight to each destination, and gives it up by itself after the request timeout;
 a connection whose response did not come in time is closed. Why an address can't be used is a line of the log, once
@@ -28,7 +31,7 @@ _MEANINGS: Mapping[ErrorCode, str] = {
 }
 """Meanings of top-level errors of a response: the node itself only tries again."""
 MOST_CHANNELS = 64
-"""Addresses come from other nodes' messages, so there must be a limit."""
+"""Maximum number of connections. Addresses come from other nodes' messages, so there must be a limit."""
 
 OpenChannel = Callable[[str], KafkaChannel]
 
@@ -46,7 +49,7 @@ class QuorumLinks:
         self._listener = listener
         self._timeout_seconds = timeout_seconds
         self._open = open_channel
-        self._channels: dict[str, KafkaChannel] = {}
+        self._channels: dict[tuple[int, str], KafkaChannel] = {}
         self._said: dict[str, str] = {}
 
     async def send(self, effect: effects.Send) -> Response:
@@ -56,7 +59,7 @@ class QuorumLinks:
             TidegaugeError: there is none.
         """
         address = address_of(effect.endpoint.host, effect.endpoint.port)
-        channel = self._channel(address)
+        channel = self._channel(effect.node_id, address)
         request = write_request(effect.request)
         try:
             message = await channel.request(
@@ -91,10 +94,10 @@ class QuorumLinks:
         """Return a new channel for requests outside the quorum; the caller closes it."""
         return self._open(address)
 
-    def _channel(self, address: str) -> KafkaChannel:
-        """Return the channel to an address; too many close the oldest."""
-        channel = self._channels.pop(address, None) or self._open(address)
-        self._channels[address] = channel
+    def _channel(self, node_id: int, address: str) -> KafkaChannel:
+        """Return the channel to a node at an address; too many close the oldest."""
+        channel = self._channels.pop((node_id, address), None) or self._open(address)
+        self._channels[node_id, address] = channel
         if len(self._channels) > MOST_CHANNELS:
             oldest = next(iter(self._channels))
             self._channels.pop(oldest).close()

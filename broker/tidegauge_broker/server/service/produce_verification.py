@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -93,12 +94,12 @@ class Retries(NamedTuple):
     @classmethod
     def of(cls, settings: Values, now_ms: Callable[[], int]) -> Retries:
         """Return those that a broker's settings say."""
-        integer = settings.integer
-        return cls(
-            lambda: integer("add.partitions.to.txn.retry.backoff.ms"),
-            lambda: min(integer("add.partitions.to.txn.retry.backoff.max.ms"), integer("request.timeout.ms")),
-            now_ms,
-        )
+        backoff_ms = partial(settings.integer, "add.partitions.to.txn.retry.backoff.ms")
+        return cls(backoff_ms, partial(_limit_ms, settings), now_ms)
+
+
+def _limit_ms(settings: Values) -> int:
+    return min(settings.integer("add.partitions.to.txn.retry.backoff.max.ms"), settings.integer("request.timeout.ms"))
 
 
 class ProduceVerification:

@@ -140,6 +140,7 @@ def hand_over(actor: Actor, dice: Dice) -> str:
     if isinstance(raft.state, Leader) and dice.happens(0.7):
         actor.world.give(node_id, events.Resign(raft.state.epoch))
         return f"node {node_id} resigns"
+    actor.world.nodes[node_id].is_asked_to_end = True
     actor.world.give(node_id, events.ShutDown())
     return f"node {node_id} is asked to shut down"
 

@@ -112,7 +112,9 @@ def _match_logs(world: QuorumWorld) -> None:
 def _heal(actor: Actor) -> None:
     """End the faults; a leader must be elected and commit a proposal, unless no voter can win any more (Q14).
 
-    Nodes that run are not restarted if their timers allow it: a restart forgets whom a node has heard.
+    Nodes that run are not restarted if their timers allow it: a restart forgets whom a node has heard. A process that
+    was asked to shut down ends after a round, as the real one does after its limit: with the longest log it can neither
+    lead nor be passed over.
     """
     world = actor.world
     world.faults.partitioned.clear()
@@ -130,6 +132,9 @@ def _heal(actor: Actor) -> None:
             if node.raft is None:
                 world.start(node_id)
         world.run(_REST_MS)
+        for node_id, node in world.nodes.items():
+            if node.is_asked_to_end and node.raft is not None:
+                world.die(node_id, loses_power=False)
         _match_logs(world)
         leaders = world.leaders()
         before = world.checker.committed_end

@@ -60,6 +60,7 @@ class SimNode:
         backlog: what waits for the process or its disk.
         tick_ms: when its next timer is looked at, by the world's clock.
         ends: whether the process has shut down in order and is to end.
+        is_asked_to_end: whether the process was asked to shut down; it ends after a limit, whatever the quorum does.
     """
 
     config: QuorumConfig
@@ -71,6 +72,7 @@ class SimNode:
     backlog: deque[events.Event] = field(default_factory=deque[events.Event])
     tick_ms: int = NEVER_MS
     ends: bool = False
+    is_asked_to_end: bool = False
 
 
 @dataclass(slots=True)
@@ -119,7 +121,7 @@ class QuorumWorld:
         node = self.nodes[node_id]
         node.incarnation += 1
         node.backlog.clear()
-        node.is_paused = node.ends = False
+        node.is_paused = node.ends = node.is_asked_to_end = False
         node.raft = self.make(node.config, node.disk)
         self._step(node_id, events.Tick())
         self._drain(node_id)
