@@ -19,7 +19,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
 from tidegauge_lab.local import layout
-from tidegauge_lab.local.broker_settings import session_timeout_ms
+from tidegauge_lab.local.broker_settings import heartbeat_timeout_ms, session_timeout_ms
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.observation import Observation, Observer, kafka_brokers, metadata_in
@@ -52,17 +52,31 @@ class Source(Protocol):
 
 
 class Silence:
-    """How long the ZooKeeper sessions of silent brokers still last at the latest.
+    """How long silent brokers remain members at the latest.
 
-    A session ends one timeout after its owner's last ping at the latest, and the owner was silent when it was first
-    seen to be so: the bound is never too short, and too long by the time that passed before the first look.
+    A ZooKeeper session ends one timeout after its owner's last ping at the latest, a membership in KRaft mode one
+    timeout after the last heartbeat, and the owner was silent when it was first seen to be so: the bound is never too
+    short, and too long by the time that passed before the first look.
     """
 
     def __init__(self) -> None:
         self._since: dict[int, float] = {}
+        self._epoch: int | None = None
 
-    def left_ms(self, silent: Collection[int], now: float, timeout_ms: int) -> dict[int, float]:
-        """Return the rest of the timeout of each silent broker (``now``: monotonic)."""
+    def left_ms(
+        self, silent: Collection[int], now: float, timeout_ms: int, epoch: int | None = None
+    ) -> dict[int, float]:
+        """Return the rest of the timeout of each silent broker.
+
+        Args:
+            silent: the brokers.
+            now: monotonic, in seconds.
+            timeout_ms: of a session, or of heartbeats.
+            epoch: of the active controller that receives the heartbeats, in KRaft mode; the next one gives each broker
+                a whole timeout (``ClusterControlManager.activate``).
+        """
+        if epoch != self._epoch:
+            self._since, self._epoch = {}, epoch
         self._since = {broker_id: self._since.get(broker_id, now) for broker_id in silent}
         return {broker_id: timeout_ms - (now - since) * 1000 for broker_id, since in self._since.items()}
 
@@ -100,7 +114,7 @@ class LabSource:
                 self._last_groups[broker_id] = response.groups
         kafkas = kafka_brokers(metadata_in(responses))
         silent = {broker_id for broker_id, state in states.items() if state is not ProcessState.UP} - kafkas.keys()
-        left_ms = self._silence.left_ms(silent, time.monotonic(), session_timeout_ms(file.settings, file.profile))
+        left_ms = self._left_ms(file, silent, quorum)
         brokers = [
             broker_facts(
                 BrokerFacts(broker.id, kafkas[broker.id], KAFKA)
@@ -118,6 +132,16 @@ class LabSource:
         others = kafkas.keys() - states.keys()
         brokers += [BrokerFacts(one, kafkas[one], KAFKA, session=owners.get(one)) for one in sorted(others)]
         return Facts(str(self.directory), brokers, zookeeper, quorum, switchable=True)
+
+    def _left_ms(self, file: ClusterFile, silent: Collection[int], quorum: QuorumFacts | None) -> Mapping[int, float]:
+        """Return how long silent brokers remain members; empty while no controller could end a membership."""
+        now = time.monotonic()
+        if quorum is None:
+            return self._silence.left_ms(silent, now, session_timeout_ms(file.settings, file.profile))
+        if quorum.leader is None:
+            return {}
+        timeout_ms = heartbeat_timeout_ms(file.settings, file.profile)
+        return self._silence.left_ms(silent, now, timeout_ms, quorum.epoch)
 
     async def _observer_of(self, file: ClusterFile) -> Observer:
         addresses = {broker.id: broker.address for broker in file.brokers}
