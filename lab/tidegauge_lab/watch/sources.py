@@ -18,6 +18,7 @@ from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.kafka_wire import KafkaWire
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.broker_settings import heartbeat_timeout_ms, session_timeout_ms
 from tidegauge_lab.local.processes import ProcessState
@@ -25,6 +26,7 @@ from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.observation import Observation, Observer, kafka_brokers, metadata_in
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, QuorumFacts, ZooKeeperFacts
+from tidegauge_lab.watch.remote_quorum import RemoteQuorum
 from tidegauge_lab.watch.view import status_view
 
 if TYPE_CHECKING:
@@ -199,6 +201,8 @@ class RemoteSource:
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
         self._servers = parse_bootstrap(bootstrap_servers)
+        self._kafka = KafkaWire(self._servers.security, self._servers.kafka_listeners)
+        self._quorum = RemoteQuorum(self._servers.security)
         self._admin: Admin | None = None
         self._observer: Observer | None = None
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
@@ -221,7 +225,10 @@ class RemoteSource:
             if self._observer is not None:
                 await self._observer.close()
             self._observer = Observer.of(merged, has_switches=False, security=self._servers.security)
-        responses = await self._observer.ask(sorted(addresses), with_groups=True)
+        responses, quorum = await asyncio.gather(
+            self._observer.ask(sorted(addresses), with_groups=True),
+            self._quorum.look(list(self._kafka.brokers(known).values()), merged),
+        )
         for broker_id, response in responses.items():
             if response.replicas is not None:
                 self._last_said[broker_id] = response.replicas
@@ -237,7 +244,7 @@ class RemoteSource:
             for broker_id in sorted(merged.keys() - known.kafka_brokers.keys())
         ]
         kafkas = [BrokerFacts(one.id, one.address, KAFKA) for one in known.kafka_brokers.values()]
-        return Facts(name, sorted([*brokers, *kafkas], key=lambda one: one.id))
+        return Facts(name, sorted([*brokers, *kafkas], key=lambda one: one.id), quorum=quorum)
 
     async def new_events(self) -> list[dict[str, Any]]:
         """None: a broker's event log is a file of its own machine."""
@@ -245,6 +252,7 @@ class RemoteSource:
 
     async def close(self) -> None:
         """Look no more."""
+        self._quorum.close()
         if self._observer is not None:
             await self._observer.close()
         if self._admin is not None:

@@ -1,4 +1,4 @@
-"""The page's events of a quorum: each reason for which a node changes its role is known in Chinese (sentences_zh.yaml)."""
+"""Events of a quorum on the page: each reason of a change of role is known in Chinese (sentences_zh.yaml)."""
 
 from __future__ import annotations
 
