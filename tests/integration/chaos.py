@@ -306,8 +306,8 @@ class Chaos:
     def fail_directory(self, broker: int, errno_name: str) -> None:
         """Appends in one of the broker's log directories fail; what lies in the other goes on, and so does the broker.
 
-        The failed directory stays offline until the broker restarts (LogDirFailureHandler). In KRaft mode the broker ends
-        if the directory has its metadata log, too (ReplicaManager.handleLogDirFailure).
+        The failed directory stays offline until the broker restarts (LogDirFailureHandler). In KRaft mode the broker
+        ends if the directory has its metadata log, too (ReplicaManager.handleLogDirFailure).
         """
         home = f"{self.home_of(broker)}/"
         is_of_metadata = Path(home, f"{METADATA_TOPIC}-0").is_dir()
