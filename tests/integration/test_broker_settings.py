@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.integration.conftest import metadata_at
 from tests.labs import whole
 from tests.typed import Typed, typed
 from tests.waiting import until
@@ -37,7 +38,7 @@ def own(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("settings"),
         3,
-        zookeeper=f"{zookeeper}/settings",
+        **metadata_at(zookeeper, "settings"),
         base_port=next_base_port(),
         settings={
             "log.retention.check.interval.ms": "300",
