@@ -95,10 +95,7 @@ ZOOKEEPER_ALONE = {
         "it starts single brokers on a ZooKeeper; `test_quorum` and `test_kraft_brokers` start single nodes "
         "of KRaft mode"
     ),
-    "test_brokers_over_kafka": (
-        "in KRaft mode brokers speak Kafka's protocol among themselves unless they are told otherwise, so "
-        "that all files try it"
-    ),
+    "test_brokers_over_kafka": "in KRaft mode brokers speak Kafka's protocol to one another, so that all files try it",
     "test_brokers_sasl": (
         "it writes the brokers' SCRAM credentials into ZooKeeper before they start; `test_kraft_security` and "
         "`test_quorum_secured` have KRaft mode's"
