@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tools.mode_files import FILES, LONG, QUICK, ZOOKEEPER_ALONE
+
 from tidegauge.page_sections import with_section
 from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_lab.labs.catalogue import LABS
@@ -106,42 +108,6 @@ ROWS = (
 )
 
 
-QUICK = {
-    "test_kafka_admin": "Kafka's AdminClient: topics, settings, elections, log directories, producers",
-    "test_kafka_transactions": "transactions of Kafka clients through killed coordinators",
-    "test_lab_holds": "followers that are held and stepped",
-    "test_watch_timeline": "the page's timeline, and recordings",
-}
-"""Files of tests that run in both modes in each run of the tests, with their subject."""
-FILES = {
-    "test_broker_exactly_once": "a leader that dies between append and response",
-    "test_broker_failover": "failover with acks=all, and return",
-    "test_broker_partial_failure": "a step that fails for one partition",
-    "test_broker_requests": "requests over gRPC",
-    "test_broker_storage": "damaged and failed log directories",
-    "test_broker_truncation_rules": "the four truncation rules",
-    "test_chaos_matrix": "each fault under each workload of producers",
-    "test_chaos_soak": "random faults under producers, consumers and Kafka clients",
-    "test_client_console": "verbs in a terminal",
-    "test_client_delivery": "delivery by Tidegauge's own client",
-    "test_control_http": "control over HTTP",
-    "test_demo": "the demo, with Spark",
-    "test_events": "events, `explain` and `timeline`",
-    "test_groups": "groups of the classic protocol through dead coordinators",
-    "test_instruments": "sentences of `status`, `explain` and `verify` about dead processes and full disks",
-    "test_kafka_clients": "librdkafka, kafka-python, aiokafka and kcat",
-    "test_kafka_faults": "faults that Kafka clients meet",
-    "test_kafka_follower_fetch": "consumers that read from followers",
-    "test_kafka_log_dirs": "replicas that move between log directories",
-    "test_kafka_tools": "Kafka's own tools",
-    "test_read_committed": "read_committed through failovers",
-    "test_reassignment": "reassignments",
-    "test_spark_job": "the Spark job, exactly once through killed leaders",
-    "test_verify": "`verify`, with histories",
-    "test_verify_healthy": "`verify` of healthy clusters",
-    "test_watch_lessons": "labs and scenarios on the page",
-}
-"""Those that run in both modes in `make test-long`."""
 BOTH = "test_both_modes"
 
 
@@ -155,11 +121,17 @@ def _cell(text: str) -> str:
 def rows_table() -> str:
     """Return the table of what tests try."""
     lines = [f"| {row.what} | {_cell(row.zookeeper)} | {_cell(row.kraft)} |" for row in ROWS]
-    files = sorted((QUICK | FILES).items(), key=lambda file: file[1].lower())
+    files = sorted((QUICK | FILES | LONG).items(), key=lambda file: file[1].lower())
     lines += [
         f"| {what} | yes: `tests/integration/{name}.py` | yes: the same file, by `{BOTH}.py` |" for name, what in files
     ]
     return "\n".join(["| | ZooKeeper mode | KRaft mode |", "|---|---|---|", *lines])
+
+
+def files_table() -> str:
+    """Return the table of the files of tests that are of ZooKeeper mode alone."""
+    lines = [f"| `tests/integration/{name}.py` | {why} |" for name, why in sorted(ZOOKEEPER_ALONE.items())]
+    return "\n".join(["| file of tests | why not in KRaft mode |", "|---|---|", *lines])
 
 
 def scenarios_table() -> str:
@@ -182,7 +154,7 @@ def scenarios_table() -> str:
 
 def page(text: str) -> str:
     """Return the page with its tables."""
-    for name, table in (("tests", rows_table()), ("stories", scenarios_table())):
+    for name, table in (("tests", rows_table()), ("files", files_table()), ("stories", scenarios_table())):
         text = with_section(text, BEGIN.format(name), END.format(name), table)
     return text
 

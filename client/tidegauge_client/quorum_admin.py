@@ -127,25 +127,8 @@ class QuorumAdmin:
         Raises:
             TidegaugeError: no controller responds, or there is no leader in time.
         """
-        cluster_id, message = await self._ask_leader(
-            apis.DESCRIBE_QUORUM,
-            lambda _: describe_quorum.DescribeQuorumRequest(
-                [describe_quorum.TopicData(METADATA_TOPIC, [describe_quorum.PartitionData(0)])]
-            ),
-            lambda response: response.error_code or response.topics[0].partitions[0].error_code,
-        )
-        data = message.topics[0].partitions[0]
-        return QuorumView(
-            cluster_id,
-            data.leader_id,
-            data.leader_epoch,
-            data.high_watermark,
-            tuple(map(_replica, data.current_voters)),
-            tuple(map(_replica, data.observers)),
-            {
-                node.node_id: tuple(f"{one.name}://{address_of(one.host, one.port)}" for one in node.listeners)
-                for node in message.nodes
-            },
+        return _view(
+            *await self._ask_leader(apis.DESCRIBE_QUORUM, lambda _: _description_request(), _description_error)
         )
 
     async def features(self) -> list[FeatureView]:
@@ -333,6 +316,47 @@ class QuorumAdmin:
                 address, "tidegauge-quorum-admin", self._dial, self._security.login, protocol=KRAFT_PROTOCOL
             )
         return self._channels[address]
+
+
+async def quorum_by_broker(channel: KafkaChannel, limit_seconds: float) -> QuorumView:
+    """Return the quorum as its leader describes it, asked through a broker, which forwards the request.
+
+    Args:
+        channel: to a broker's listener for Kafka clients, with ``KRAFT_PROTOCOL``.
+        limit_seconds: for all of it.
+
+    Raises:
+        TidegaugeError: UNSUPPORTED_VERSION, the broker knows no quorum, as in ZooKeeper mode; or no leader responds.
+    """
+    response = await channel.request(apis.DESCRIBE_QUORUM, _description_request(), limit_seconds)
+    if error := _description_error(response):
+        raise TidegaugeError(ErrorCode.of(error), getattr(response, "error_message", None) or "")
+    return _view("", response)
+
+
+def _description_request() -> describe_quorum.DescribeQuorumRequest:
+    partitions = [describe_quorum.PartitionData(0)]
+    return describe_quorum.DescribeQuorumRequest([describe_quorum.TopicData(METADATA_TOPIC, partitions)])
+
+
+def _description_error(response: describe_quorum.DescribeQuorumResponse) -> int:
+    return response.error_code or response.topics[0].partitions[0].error_code
+
+
+def _view(cluster_id: str, message: describe_quorum.DescribeQuorumResponse) -> QuorumView:
+    data = message.topics[0].partitions[0]
+    return QuorumView(
+        cluster_id,
+        data.leader_id,
+        data.leader_epoch,
+        data.high_watermark,
+        tuple(map(_replica, data.current_voters)),
+        tuple(map(_replica, data.observers)),
+        {
+            node.node_id: tuple(f"{one.name}://{address_of(one.host, one.port)}" for one in node.listeners)
+            for node in message.nodes
+        },
+    )
 
 
 def _telling(before: TidegaugeError | None, now: TidegaugeError) -> TidegaugeError:

@@ -27,6 +27,7 @@ from tidegauge_client.admin import Admin
 from tidegauge_client.cli.elect_leaders import elect_leaders
 from tidegauge_client.cli.reassign_partitions import reassign_partitions
 from tidegauge_client.cli.wait import wait
+from tidegauge_client.quorum_admin import METADATA_TOPIC
 from tidegauge_client.sync import SyncAdmin
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster
 from tidegauge_lab.local.layout import broker_data, broker_log_directories
@@ -305,10 +306,17 @@ class Chaos:
     def fail_directory(self, broker: int, errno_name: str) -> None:
         """Appends in one of the broker's log directories fail; what lies in the other goes on, and so does the broker.
 
-        The failed directory stays offline until the broker restarts (LogDirFailureHandler).
+        The failed directory stays offline until the broker restarts (LogDirFailureHandler). In KRaft mode the broker
+        ends if the directory has its metadata log, too (ReplicaManager.handleLogDirFailure).
         """
         home = f"{self.home_of(broker)}/"
+        is_of_metadata = Path(home, f"{METADATA_TOPIC}-0").is_dir()
         self.switched(lambda switches: switches.inject_disk(broker, errno=errno_name, operation="append", path=home))
+        if is_of_metadata:
+            until(lambda: self.cluster.state_of(broker) is ProcessState.DOWN, LIMIT_S)
+            self.maybe_until_out(broker)
+            self.cluster.start(broker)
+            return
         self._until_out(broker)
         self.for_a_while()
         assert self.cluster.state_of(broker) is ProcessState.UP
@@ -499,8 +507,8 @@ IN_ZOOKEEPER_MODE: dict[str, Callable[[Chaos], None]] = {
     "orders of the controller fail": lambda chaos: chaos.fail_calls(chaos.follower(), "LeaderAndIsr"),
 }
 IN_KRAFT_MODE: dict[str, Callable[[Chaos], None]] = {
+    # Controllers make no calls to a broker, so that there is no partition of these alone.
     "cut the leader from controllers": lambda chaos: chaos.cut(chaos.leader(), Plane.CONTROLLERS),
-    "cut the leader from controllers, in": lambda chaos: chaos.cut(chaos.leader(), Plane.CONTROLLERS, IN),
     "cut the leader from controllers, out": lambda chaos: chaos.cut(chaos.leader(), Plane.CONTROLLERS, OUT),
     "cut a follower from controllers": lambda chaos: chaos.cut(chaos.follower(), Plane.CONTROLLERS),
     "cut the controller from controllers": lambda chaos: chaos.cut(chaos.controller(), Plane.CONTROLLERS),

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.labs import resume_all
 from tests.modes import IS_KRAFT
+from tools.mode_files import ZOOKEEPER_ALONE
 
 from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE, ClusterFile
 from tidegauge_lab.local import launcher, layout, takedown
@@ -66,11 +67,12 @@ _names = itertools.count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out, in KRaft mode, the tests of what is in ZooKeeper mode alone."""
-    for item in items:
+    """Leave out, in KRaft mode, the tests and the files of what is in ZooKeeper mode alone."""
+    for item in items if IS_KRAFT else ():
         mark = item.get_closest_marker("zookeeper_mode")
-        if IS_KRAFT and mark is not None:
-            item.add_marker(pytest.mark.skip(reason=f"ZooKeeper mode: {mark.args[0]}"))
+        why = ZOOKEEPER_ALONE.get(item.path.stem) if mark is None else mark.args[0]
+        if why is not None:
+            item.add_marker(pytest.mark.skip(reason=f"ZooKeeper mode: {why}"))
 
 
 def free_base_port(count: int = 8) -> int:

@@ -1,7 +1,8 @@
-"""``advertised.listeners`` changes while brokers run, as in Kafka in ZooKeeper mode (DynamicListenerConfig).
+"""``advertised.listeners`` changes while brokers run in ZooKeeper mode, as in Kafka 3.9 (DynamicListenerConfig).
 
 An unmodified client alters it; the broker registers its other address, the controller sends it to all, and clients,
-followers and the next controller find the broker there. It outlives restarts; deleted, it is the file's again.
+followers and the next controller find the broker there. It outlives restarts; deleted, it is the file's again. In KRaft
+mode it is read at the start alone, as in Kafka 4.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.integration.conftest import MakeCluster
 from tests.integration.test_kafka_admin import ask
 from tests.waiting import until
 
-from tidegauge.errors import ErrorCode
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka import apis
 from tidegauge.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -211,3 +212,19 @@ def test_an_address_that_the_control_interface_gives_replaces_an_altered_one(one
     assert advertise(one, {"0": home})["restarted"] == [0]
     wait_sent_to(one, home)
     assert described(one).source == admin_module.ConfigSource.STATIC_BROKER_CONFIG.value
+
+
+def test_in_kraft_mode_the_addresses_of_a_running_broker_stay(kraft_cluster: LocalCluster) -> None:
+    """DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS of Kafka 4 lacks the setting; it is refused on either wire."""
+    [before] = sent_to(kraft_cluster)
+    value = f"PLAINTEXT://localhost:1,GRPC://{kraft_cluster.file.broker(0).address}"
+    sentence = "Cannot update these configs dynamically: Set(advertised.listeners)"
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(BROKER, "0", [AlterableConfig(NAME, SET, value)])])
+    [refused] = ask(kraft_cluster, 0, apis.INCREMENTAL_ALTER_CONFIGS, request, 1).responses
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, sentence)
+    with SyncAdmin(kraft_cluster.bootstrap_servers) as admin, pytest.raises(TidegaugeError) as caught:
+        admin.alter_broker_settings(0, {NAME: value}, [])
+    assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, sentence)
+    now = described(kraft_cluster)
+    assert (now.value, now.is_read_only) == (None, True)
+    assert sent_to(kraft_cluster) == {before}

@@ -31,7 +31,11 @@ LIMIT_SECONDS = 120
 
 @pytest.fixture
 def cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with of_a_file(zookeeper, tmp_path_factory, {"inter.broker.listener.name": "PLAINTEXT"}) as made:
+    with of_a_file(
+        {"zookeeper": f"{zookeeper}/apache-kafka-controller"},
+        tmp_path_factory,
+        {"inter.broker.listener.name": "PLAINTEXT"},
+    ) as made:
         made.stop(2)
         yield made
 

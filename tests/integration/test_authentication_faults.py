@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from tests.integration.conftest import metadata_at
 from tests.steering import steering
 from tests.waiting import until
 
@@ -33,7 +34,7 @@ def cluster(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("refusing"),
         1,
-        zookeeper=f"{zookeeper}/refusing",
+        **metadata_at(zookeeper, "refusing"),
         base_port=next_base_port(),
         settings=SETTINGS,
     )

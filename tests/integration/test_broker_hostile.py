@@ -29,6 +29,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from tests.deaf_clients import DeafClients
 from tests.hostile_messages import Maker
+from tests.integration.conftest import metadata_at
 from tests.waiting import until
 
 from tidegauge.errors import ErrorCode
@@ -66,7 +67,7 @@ def exposed(
     cluster = LocalCluster.create(
         tmp_path_factory.mktemp("exposed"),
         2,
-        zookeeper=f"{zookeeper}/hostile",
+        **metadata_at(zookeeper, "hostile"),
         base_port=next_base_port(),
         settings={
             "lab.enable": "false",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.integration.conftest import metadata_at
 from tests.labs import whole
 from tests.typed import Typed, typed
 from tests.waiting import until
@@ -37,7 +38,7 @@ def own(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("settings"),
         3,
-        zookeeper=f"{zookeeper}/settings",
+        **metadata_at(zookeeper, "settings"),
         base_port=next_base_port(),
         settings={
             "log.retention.check.interval.ms": "300",
@@ -107,6 +108,7 @@ def segments(own: LocalCluster, broker_id: int, topic: str) -> int:
     return len(list(Path(own.file.broker(broker_id).dir).glob(f"data/{topic}-0/*.log")))
 
 
+@pytest.mark.zookeeper_mode("Kafka 4 has no segments below 1 MiB (KIP-1030)")
 def test_sizes_and_times_of_a_log(own, admin):
     """segment.bytes, max.message.bytes, retention.ms: leader and followers alike, and back again."""
     admin.create_topic("log", partitions=1, replication_factor=3)
@@ -147,6 +149,7 @@ def test_what_is_refused_changes_nothing(own, admin):
     assert "bad" not in admin.list_topics()
 
 
+@pytest.mark.zookeeper_mode("brokers' min.insync.replicas is fixed while eligible leader replicas are kept (KIP-966)")
 def test_min_insync_replicas_by_topic_and_for_all_brokers_and_across_a_restart(own, admin):
     """Dynamic topic > dynamic broker > default of all brokers > server.properties > default (DynamicBrokerConfig)."""
     for name in ("own-value", "brokers-value"):
@@ -178,6 +181,7 @@ def test_min_insync_replicas_by_topic_and_for_all_brokers_and_across_a_restart(o
     assert produce(own, "brokers-value") is ErrorCode.NONE
 
 
+@pytest.mark.zookeeper_mode("it ends a ZooKeeper session")
 def test_a_broker_that_lost_its_session_applies_what_it_missed(own, admin):
     admin.create_topic("missed", assignment=[[0, 1, 2]])
     admin.wait_for_topic("missed")

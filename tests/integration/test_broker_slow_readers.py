@@ -15,6 +15,7 @@ import grpc.aio
 import psutil
 import pytest
 from tests.deaf_clients import DeafClients, fetch_and_never_read
+from tests.integration.conftest import metadata_at
 from tests.waiting import until
 
 from tidegauge.partition import TopicPartition
@@ -45,7 +46,7 @@ def brokers(
     cluster = LocalCluster.create(
         tmp_path_factory.mktemp("slow-readers"),
         2,
-        zookeeper=f"{zookeeper}/slow-readers",
+        **metadata_at(zookeeper, "slow-readers"),
         base_port=next_base_port(),
         settings={"queued.max.response.bytes": str(BUDGET_BYTES)},
     )

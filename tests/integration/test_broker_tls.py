@@ -17,6 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.certificates import Authority, Identity
 from tests.handshakes import refused
+from tests.integration.conftest import metadata_at
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
@@ -56,7 +57,7 @@ def secured(
     cluster = LocalCluster.create(
         tmp_path_factory.mktemp("secured"),
         2,
-        zookeeper=f"{zookeeper}/tls",
+        **metadata_at(zookeeper, "tls"),
         base_port=next_base_port(),
         settings={
             "security.inter.broker.protocol": "SSL",

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from tests.certificates import Authority
+from tests.integration.conftest import metadata_at
 from tests.integration.spark_shell import SparkShell
 from tests.waiting import until_async
 
@@ -38,12 +39,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("certificates"), "authority")
 
 
-def started(directory: Path, brokers: int, at: str, base_port: int, authority: Authority) -> LocalCluster:
+def started(
+    directory: Path, brokers: int, metadata: dict[str, Any], base_port: int, authority: Authority
+) -> LocalCluster:
     """Start brokers whose listeners ask for credentials, the gRPC listeners of each other too."""
     made = LocalCluster.create(
         directory,
         brokers,
-        zookeeper=at,
+        **metadata,
         base_port=base_port,
         settings={
             "security.inter.broker.protocol": "SASL_SSL",
@@ -66,7 +69,7 @@ def started(directory: Path, brokers: int, at: str, base_port: int, authority: A
 def one_broker(
     authority: Authority, zookeeper: str, tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[], int]
 ) -> Iterator[LocalCluster]:
-    made = started(tmp_path_factory.mktemp("one"), 1, f"{zookeeper}/grpc-user", next_base_port(), authority)
+    made = started(tmp_path_factory.mktemp("one"), 1, metadata_at(zookeeper, "grpc-user"), next_base_port(), authority)
     yield made
     made.down(grace_seconds=0)
 
@@ -75,7 +78,9 @@ def one_broker(
 def cluster(
     authority: Authority, zookeeper: str, tmp_path_factory: pytest.TempPathFactory, next_base_port: Callable[[], int]
 ) -> Iterator[LocalCluster]:
-    made = started(tmp_path_factory.mktemp("three"), 3, f"{zookeeper}/grpc-users", next_base_port(), authority)
+    made = started(
+        tmp_path_factory.mktemp("three"), 3, metadata_at(zookeeper, "grpc-users"), next_base_port(), authority
+    )
     yield made
     made.down(grace_seconds=0)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.conftest import of_a_file
+from tests.integration.conftest import metadata_at, of_a_file
 from tests.typed import typed
 from tests.waiting import until
 
@@ -24,7 +24,9 @@ ASSIGNED = "2:0:1,0:1:2,1:2:0"
 
 @pytest.fixture
 def cluster(zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with of_a_file(zookeeper, tmp_path_factory, {"inter.broker.listener.name": "PLAINTEXT"}) as made:
+    with of_a_file(
+        metadata_at(zookeeper, "inter-broker"), tmp_path_factory, {"inter.broker.listener.name": "PLAINTEXT"}
+    ) as made:
         yield made
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.modes import IS_KRAFT
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client.sync import SyncAdmin, SyncProducer
@@ -73,7 +74,7 @@ def test_the_next_up_finishes_or_undoes_a_restore_that_was_killed(make_cluster: 
     ):
         program = [sys.executable, "-c", KILLED_RESTORE, str(cluster.directory), killed_at]
         assert subprocess.run(program, timeout=300, check=False).returncode == -signal.SIGKILL
-        refused = verb(cluster, "start", "--zookeeper", "0")
+        refused = verb(cluster, "start", *([] if IS_KRAFT else ["--zookeeper"]), "0")
         assert refused.returncode == 1
         assert "a restore of snapshot one was interrupted" in refused.stderr
         assert f"`tidegauge up --dir {cluster.directory}` finishes or undoes it" in refused.stderr

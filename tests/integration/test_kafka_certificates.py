@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 from tests.certificates import Authority, Identity
 from tests.clients.programs import KAFKA, Unavailable, tool
+from tests.integration.conftest import metadata_at
 from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -44,7 +45,7 @@ def cluster(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("certified"),
         2,
-        zookeeper=f"{zookeeper}/certified",
+        **metadata_at(zookeeper, "certified"),
         base_port=next_base_port(),
         settings={
             "security.inter.broker.protocol": "SSL",

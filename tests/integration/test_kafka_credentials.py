@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 )
 from tests.clients import programs
 from tests.clients.programs import KAFKA, KAFKA_4, Attempts, Unavailable
+from tests.integration.conftest import metadata_at
 
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -77,7 +78,7 @@ def servers(
     cluster = LocalCluster.create(
         tmp_path_factory.mktemp("credentials"),
         1,
-        zookeeper=f"{zookeeper}/credentials",
+        **metadata_at(zookeeper, "credentials"),
         base_port=next_base_port(),
         settings={
             "sasl.enabled.mechanisms": ",".join(programs.MECHANISMS),

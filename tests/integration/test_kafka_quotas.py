@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.programs import KAFKA, Unavailable, tool
+from tests.integration.conftest import metadata_at
 from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -34,7 +35,7 @@ def cluster(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("quotas"),
         2,
-        zookeeper=f"{zookeeper}/quotas",
+        **metadata_at(zookeeper, "quotas"),
         base_port=next_base_port(),
         settings={"metrics.listener": METRICS},
     )

@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 )
 from tests.certificates import Authority
 from tests.clients.programs import KAFKA, Unavailable, tool
+from tests.integration.conftest import metadata_at
 from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -70,7 +71,7 @@ def cluster(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("secured"),
         2,
-        zookeeper=f"{zookeeper}/sasl-{protocol}",
+        **metadata_at(zookeeper, f"sasl-{protocol}"),
         base_port=next_base_port(),
         settings=settings,
     )

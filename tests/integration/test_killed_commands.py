@@ -51,8 +51,13 @@ def guards(directory: Path) -> list[int]:
     return [pid for pid, command in processes_of_directory(directory.parent).items() if f" -m {MODULE} " in command]
 
 
+def targets(cluster: LocalCluster) -> list[int | str]:
+    """Two brokers, and what keeps their metadata."""
+    return [0, 1, *(sorted(cluster.file.unsecured_ids) or [ZOOKEEPER])]
+
+
 def states(cluster: LocalCluster) -> set[ProcessState]:
-    return {cluster.state_of(target) for target in (0, 1, ZOOKEEPER)}
+    return {cluster.state_of(target) for target in targets(cluster)}
 
 
 def test_the_cluster_of_a_killed_up_ends_and_an_up_that_follows_at_once_starts_it_again(
@@ -63,7 +68,7 @@ def test_the_cluster_of_a_killed_up_ends_and_an_up_that_follows_at_once_starts_i
     with running("up", "--dir", cluster.directory) as front:
         assert front.stderr is not None
         until(lambda: front.stderr.readline().startswith("Ctrl-C takes the cluster down"))
-        pids = {cluster.pid_of(target) for target in (0, 1, ZOOKEEPER)}
+        pids = {cluster.pid_of(target) for target in targets(cluster)}
         cluster.pause(1)
         front.kill()
         done = subprocess.run(
@@ -76,7 +81,7 @@ def test_the_cluster_of_a_killed_up_ends_and_an_up_that_follows_at_once_starts_i
     assert done.returncode == 0, done.stderr
     until(lambda: guards(cluster.directory) == [], what="the guard has done what it does")
     assert states(cluster) == {ProcessState.UP}
-    assert pids.isdisjoint({cluster.pid_of(target) for target in (0, 1, ZOOKEEPER)})
+    assert pids.isdisjoint({cluster.pid_of(target) for target in targets(cluster)})
     assert f"process {front.pid}, whose cluster this was" in (cluster.logs / "guard.log").read_text()
 
 

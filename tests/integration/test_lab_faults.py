@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 import pytest
 from tests.labs import make_topic
+from tests.modes import IS_KRAFT
 from tests.typed import typed
 from tests.waiting import until, until_async
 
@@ -34,8 +35,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 SETTINGS = {"replica.lag.time.max.ms": "1500", "auto.leader.rebalance.enable": "false"}
 
 
+METADATA = Plane.CONTROLLERS if IS_KRAFT else Plane.ZOOKEEPER
+"""Where a broker has the cluster's metadata from, and its membership."""
+
+
 def roles(brokers: LocalCluster) -> tuple[int, int, int]:
-    """The controller, and the other two."""
+    """The controller, and the other two; three brokers of which none is one in KRaft mode."""
+    if IS_KRAFT:
+        return 0, 1, 2
     controller = until(lambda: brokers.status()["controller"]["broker"] in (0, 1, 2) and brokers.status(), timeout=150)
     first = controller["controller"]["broker"]
     others = [broker_id for broker_id in (0, 1, 2) if broker_id != first]
@@ -129,6 +136,7 @@ async def test_a_leader_that_hears_nothing_of_its_followers_loses_them_from_the_
     await wait_isr(lab, at, leader, {leader, follower})
 
 
+@pytest.mark.zookeeper_mode("a leader's proposals go to the controllers, and without these calls it is fenced")
 async def test_a_leader_whose_calls_get_lost_keeps_its_followers_but_cannot_change_its_isr(
     brokers: LocalCluster, lab: Switches
 ) -> None:
@@ -201,17 +209,17 @@ async def test_delayed_and_lost_calls_arrive_in_the_end_once_and_in_order(broker
     assert await read_all(brokers, at, len(values)) == values
 
 
-# ZooKeeper
+# The metadata
 
 
-async def test_a_leader_partitioned_from_zookeeper_is_replaced_and_never_commits_again(
+async def test_a_leader_partitioned_from_the_metadata_is_replaced_and_never_commits_again(
     brokers: LocalCluster, lab: Switches
 ) -> None:
-    """The zombie leader: its session ends on the server, unnoticed; what it still takes is truncated afterwards."""
+    """The zombie leader: its membership ends, unnoticed by it; what it still takes is truncated afterwards."""
     controller, zombie, heir = roles(brokers)
     at = await make_topic(brokers, "zombie", [zombie, heir, controller], **{"min.insync.replicas": "2"})
     assert await write(brokers, at, b"m1", zombie, acks=-1) is ErrorCode.NONE
-    await lab.isolate(zombie, Plane.ZOOKEEPER)
+    await lab.isolate(zombie, METADATA)
     await lab.isolate(zombie, Plane.BROKERS, Direction.IN)  # no process can notify it either
 
     async def replaced() -> bool:
@@ -230,19 +238,25 @@ async def test_a_leader_partitioned_from_zookeeper_is_replaced_and_never_commits
     replica = (await lab.observe(zombie, [at.topic]))[at]
     assert (replica.role, replica.log_end_offset) == ("follower", 2)
     assert await read_all(brokers, at, 2) == [b"m1", b"m2"]
-    states = [
-        one["state"] for one in read_events(brokers.logs / f"broker-{zombie}.events.jsonl") if one["kind"] == "session"
-    ]
-    assert states[-3:] == ["suspended", "lost", "connected"]
+    if not IS_KRAFT:
+        events = read_events(brokers.logs / f"broker-{zombie}.events.jsonl")
+        states = [one["state"] for one in events if one["kind"] == "session"]
+        assert states[-3:] == ["suspended", "lost", "connected"]
 
 
-@pytest.mark.parametrize("direction", [Direction.IN, pytest.param(Direction.OUT, marks=pytest.mark.long)])
-async def test_one_way_to_zookeeper_is_not_enough_for_a_session(
+@pytest.mark.parametrize(
+    "direction",
+    [
+        pytest.param(Direction.IN, marks=pytest.mark.zookeeper_mode("controllers make no calls to a broker")),
+        pytest.param(Direction.OUT, marks=[] if IS_KRAFT else pytest.mark.long),
+    ],
+)
+async def test_one_way_to_the_metadata_is_not_enough_for_a_membership(
     brokers: LocalCluster, lab: Switches, direction: Direction
 ) -> None:
-    """Bytes that go out without responses, or responses without requests: the session ends on the server either way."""
+    """Bytes that go out without responses, or responses without requests: the membership ends either way."""
     other, one, _ = roles(brokers)
-    await lab.isolate(one, Plane.ZOOKEEPER, direction)
+    await lab.isolate(one, METADATA, direction)
     address = brokers.file.broker(other).address
 
     async with Admin([address]) as admin:
@@ -258,6 +272,7 @@ async def test_one_way_to_zookeeper_is_not_enough_for_a_session(
         await until_async(lambda: are_live(0, 1, 2))
 
 
+@pytest.mark.zookeeper_mode("a broker that is fenced keeps its registration, and its next heartbeat ends that")
 async def test_a_session_that_ends_on_the_server_costs_the_broker_its_registration(
     brokers: LocalCluster, lab: Switches
 ) -> None:

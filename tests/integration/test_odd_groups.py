@@ -102,6 +102,7 @@ def test_static_members_with_a_rebalance_timeout_of_0_hang_no_coordinator(make_c
     cluster = one_broker(make_cluster)
     pid = cluster.pid_of(0)
     with probing(cluster) as probe:
+        assert commit(probe, "h") == 0, "the coordinator has loaded"
         where = coordinator(probe, "g")
         peers = {instance: probe.new_peer(where) for instance in ("a", "b")}
         requests = {one: join(peer, "g", one, rebalance_timeout_ms=10_000) for one, peer in peers.items()}

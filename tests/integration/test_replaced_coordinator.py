@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.modes import IS_KRAFT
 from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode
@@ -98,6 +99,7 @@ async def next_leader(lab: Switches, at: TopicPartition, others: list[int]) -> i
     return found[0]
 
 
+@pytest.mark.zookeeper_mode("a coordinator that leads by its own metadata gives out stable offsets, as in Kafka 4")
 async def test_a_replaced_coordinator_gives_out_no_stable_offsets(
     brokers: LocalCluster, lab: Switches, coordinators: Coordinators
 ) -> None:
@@ -118,8 +120,8 @@ async def test_a_replaced_coordinator_gives_out_no_stable_offsets(
 
 
 async def test_without_zookeeper_followers_prove_who_leads(lab: Switches, coordinators: Coordinators) -> None:
-    """Brokers go on without ZooKeeper, and their coordinators with them: no controller can replace one."""
+    """Brokers go on without ZooKeeper, or controllers, and so do their coordinators: no controller can replace one."""
     leader, _ = await coordinators.find(0)
     for one in (0, 1, 2):
-        await lab.isolate(one, Plane.ZOOKEEPER)
+        await lab.isolate(one, Plane.CONTROLLERS if IS_KRAFT else Plane.ZOOKEEPER)
     assert await coordinators.fetch(leader, stable=True) == 5

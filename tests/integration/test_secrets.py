@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 from tests.certificates import Authority
+from tests.integration.conftest import metadata_at
 from tests.integration.test_watch import Watching
 from tests.waiting import until
 
@@ -74,7 +75,7 @@ def cluster(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("secrets"),
         1,
-        zookeeper=f"{zookeeper}/secrets",
+        **metadata_at(zookeeper, "secrets"),
         base_port=next_base_port(),
         settings={
             "security.inter.broker.protocol": "SSL",

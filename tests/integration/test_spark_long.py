@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pyspark
 import pytest
+from tests.integration.conftest import metadata_at
 from tests.integration.spark_runs import Job, check_exactly_once
 
 import tidegauge
@@ -39,7 +40,7 @@ def brokers(
     made = LocalCluster.create(
         tmp_path_factory.mktemp("spark-long"),
         3,
-        zookeeper=f"{zookeeper}/spark-long",
+        **metadata_at(zookeeper, "spark-long"),
         base_port=next_base_port(),
         settings={"auto.leader.rebalance.enable": "false"},
     )

@@ -27,6 +27,7 @@ from tidegauge.near_names import did_you_mean
 from tidegauge.security import BESIDE_SASL, PLAINTEXT
 from tidegauge.settings import BROKER_SETTINGS, KRAFT_BROKER_SETTINGS, parse_broker_settings, property_line
 from tidegauge.settings.broker_security import PATHS
+from tidegauge.settings.model import Values
 from tidegauge.settings.parsing import broker_setting, setting_in
 from tidegauge.settings.quorum import CONTROLLER_SETTINGS
 from tidegauge_broker.server.cluster.node_of import with_own_authorizer
@@ -260,6 +261,14 @@ def session_timeout_ms(settings: Mapping[str, str], profile: str) -> int:
     """Return the ZooKeeper session timeout that brokers ask for."""
     values, _ = parse_broker_settings({**PROFILES[profile], **settings})
     return values.integer("zookeeper.session.timeout.ms")
+
+
+def heartbeat_timeout_ms(settings: Mapping[str, str], profile: str) -> int:
+    """Return how long a broker in KRaft mode may send no heartbeat before the active controller fences it."""
+    name = "broker.session.timeout.ms"
+    given = PROFILES_IN_KRAFT[profile] | settings_of(None, settings)
+    parsed = {name: CONTROLLER_SETTINGS[name].parse(given[name])} if name in given else {}
+    return Values(CONTROLLER_SETTINGS, parsed).integer(name)
 
 
 def server_properties(

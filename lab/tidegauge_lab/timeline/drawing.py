@@ -42,6 +42,8 @@ _COLOURS = {
     "election": "#bf3989",
     "controller": "#bf3989",
     "quorum": "#bf3989",
+    "fencing": "#bf3989",
+    "elr": "#9a6700",
     "reassignment": "#bf3989",
     "role": "#24292f",
     "log_start_offset": "#57606a",

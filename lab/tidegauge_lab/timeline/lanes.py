@@ -19,7 +19,7 @@ CONTROLLER: Final = "controller"
 Lane = int | str
 """A broker's id, CLIENTS or CONTROLLER."""
 
-_BY_CONTROLLER = frozenset({"election", "controller", "reassignment"})
+_BY_CONTROLLER = frozenset({"election", "controller", "reassignment", "fencing", "elr"})
 _FROM_CONTROLLER = frozenset({"LeaderAndIsr", "AlterPartition", "StopReplica"})
 
 

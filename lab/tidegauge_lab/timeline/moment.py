@@ -24,6 +24,7 @@ from typing import Any
 from tidegauge.event_log import broker_of
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge_lab.timeline.choice import Event
+from tidegauge_lab.timeline.quorum_moment import QuorumMoment, controller_named
 from tidegauge_lab.timeline.replica_moment import PartitionMoment, ReplicaMoment
 from tidegauge_lab.timeline.share_moment import ShareMoments
 from tidegauge_lab.timeline.words import NO_LEADER
@@ -35,18 +36,19 @@ Entry = tuple[str, str]
 _DOWN = frozenset({"kill", "power-cut"})
 _ZOOKEEPER = "zookeeper"
 _ZOOKEEPER_STATES = {"kill": "down", "stop": "down", "pause": "paused", "resume": "up", "start": "up"}
-_WHOLE = ("controller", "controllerEpoch", "zookeeper")
+_WHOLE = ("controller", "controllerEpoch", "controllers", "zookeeper")
 
 
 class _Broker:
     """One broker: its process, its active faults."""
 
-    __slots__ = ("faults", "held", "incarnation", "session", "state")
+    __slots__ = ("faults", "fenced", "held", "incarnation", "session", "state")
 
     def __init__(self) -> None:
         self.state = "unknown"
         self.incarnation = 0
         self.session = ""
+        self.fenced = False
         self.faults: dict[int, str] = {}
         self.held: set[str] = set()
 
@@ -64,6 +66,7 @@ class ClusterMoment:
         self._controller: int | None = None
         self._controller_epoch: int | None = None
         self._zookeeper = "unknown"
+        self._quorum = QuorumMoment()
 
     def apply(self, event: Event) -> set[Entry]:
         """Take an event in; return what it may have changed."""
@@ -73,13 +76,14 @@ class ClusterMoment:
         if source is not None and source not in self._brokers:
             self._brokers[source] = _Broker()
             touched.add(("brokers", str(source)))
-        if source is not None and self._brokers[source].state == "unknown" and event.get("source") != "lab":
+        has_written = event.get("source") == f"broker-{source}"
+        if source is not None and self._brokers[source].state == "unknown" and has_written:
             self._brokers[source].state = "up"  # it has written this
             touched |= self._of_broker(source)
-        if handler is None:
-            return touched
         try:
-            return touched | handler(self, event)
+            if self._quorum.take(event):
+                return {*touched, ("", "controllers")}
+            return touched if handler is None else touched | handler(self, event)
         except (KeyError, TypeError, ValueError):  # rule 6: each handler reads all fields before it changes anything
             return touched
 
@@ -110,11 +114,18 @@ class ClusterMoment:
                 return self._shares.get(name)
             case "transactions":
                 return self._spoken(self._transactions.get(name))
-        return (
-            {"controller": self._controller, "controllerEpoch": self._controller_epoch}.get(name)
-            if (name != _ZOOKEEPER)
-            else {"address": "", "state": self._zookeeper, "managed": False, "answers": False}
-        )
+            case _:
+                return self._whole(name)
+
+    def _whole(self, key: str) -> Any:
+        match key:
+            case "controller":
+                return self._controller
+            case "controllerEpoch":
+                return self._controller_epoch
+            case "controllers":
+                return self._quorum.view()
+        return {"address": "", "state": self._zookeeper, "managed": False, "answers": False}
 
     def _spoken(self, said: Json | None) -> Json | None:
         """Return a coordinator's last report, ``old`` if it does not respond."""
@@ -140,6 +151,7 @@ class ClusterMoment:
             "sessionText": f"session {broker.session}" if broker.session else "session not in the event log",
             "faults": list(broker.faults.values()),
             "held": len(broker.held),
+            "fenced": broker.fenced and broker.state != "down",
         }
 
     def _partition_view(self, name: str) -> Json:
@@ -156,6 +168,8 @@ class ClusterMoment:
             "assigned": partition.assigned,
             "isr": isr,
             "osr": [] if isr is None else [one for one in partition.assigned if one not in isr],
+            "elr": partition.elr,
+            "lastKnownLeader": partition.last_known_leader,
             "low": min((one.log_start for one in known.values() if one.log_start is not None), default=0),
             "high": max((one.shown_log_end or 0 for one in known.values()), default=0),
             "replicas": {
@@ -209,7 +223,7 @@ class ClusterMoment:
         broker = self._brokers[source]
         if state == "starting":
             fresh = _Broker()
-            fresh.state, fresh.incarnation = "up", broker.incarnation + 1
+            fresh.state, fresh.incarnation, fresh.fenced = "up", broker.incarnation + 1, broker.fenced
             self._brokers[source] = fresh
         elif state == "stopped":
             broker.state = "down"
@@ -225,7 +239,7 @@ class ClusterMoment:
         return {("brokers", str(source))}
 
     def _on_controller(self, event: Event) -> set[Entry]:
-        source, state, epoch = broker_of(event), event["state"], int(event["controller_epoch"])
+        source, state, epoch = _controller_in(event), event["state"], int(event["controller_epoch"])
         if epoch < (self._controller_epoch or 0):
             return set()
         if state == "elected":
@@ -234,6 +248,11 @@ class ClusterMoment:
             self._controller = None
         self._controller_epoch = epoch
         return {*self._all_brokers(), ("", "controller"), ("", "controllerEpoch")}
+
+    def _on_fencing(self, event: Event) -> set[Entry]:
+        broker_id, state = int(event["broker"]), event["state"]
+        self._brokers[broker_id].fenced = state == "fenced"
+        return {("brokers", str(broker_id))}
 
     def _on_fault(self, event: Event) -> set[Entry]:
         action, process = event["action"], event["process"]
@@ -296,6 +315,14 @@ class ClusterMoment:
             partition.isr = isr
             partition.assigned = [*partition.assigned, *(one for one in isr if one not in partition.assigned)]
         return {("partitions", name), *self._all_brokers()}
+
+    def _on_elr(self, event: Event) -> set[Entry]:
+        new, last_known = _ids(event["new"]), _ids(event["last_known"])
+        found = self._partition_of(event)
+        if found is None:
+            return set()
+        found[1].elr, found[1].last_known_leader = new, last_known
+        return {("partitions", found[0])}
 
     def _on_reassignment(self, event: Event) -> set[Entry]:
         replicas = _ids(event["replicas"])
@@ -391,6 +418,12 @@ class ClusterMoment:
         return {("transactions", name)}
 
 
+def _controller_in(event: Event) -> int | None:
+    """Return the node that is, or was, the controller by an event: a broker, or a controller of a quorum."""
+    of_quorum = controller_named(event.get("source"))
+    return broker_of(event) if of_quorum is None else of_quorum
+
+
 def _ids(brokers: Sequence[object]) -> list[int]:
     return [int(str(one)) for one in brokers]
 
@@ -399,6 +432,8 @@ _HANDLERS: Mapping[str, Callable[[ClusterMoment, Event], set[Entry]]] = {
     "broker": ClusterMoment._on_broker,  # noqa: SLF001 - of this class
     "session": ClusterMoment._on_session,  # noqa: SLF001 - of this class
     "controller": ClusterMoment._on_controller,  # noqa: SLF001 - of this class
+    "fencing": ClusterMoment._on_fencing,  # noqa: SLF001 - of this class
+    "elr": ClusterMoment._on_elr,  # noqa: SLF001 - of this class
     "fault": ClusterMoment._on_fault,  # noqa: SLF001 - of this class
     "restore": ClusterMoment._on_restore,  # noqa: SLF001 - of this class
     "election": ClusterMoment._on_election,  # noqa: SLF001 - of this class

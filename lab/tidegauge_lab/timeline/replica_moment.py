@@ -19,17 +19,23 @@ class PartitionMoment:
         leader_epoch: None while no event has named a leader.
         partition_epoch: of the ISR that a leader reported last; -1 before.
         isr: None if it is not known.
+        elr: eligible leader replicas (KIP-966).
+        last_known_leader: the last leader, while there is none.
         assigned: brokers that hold a replica, by id.
         replicas: their known state, by broker.
     """
 
-    __slots__ = ("assigned", "isr", "leader", "leader_epoch", "partition_epoch", "replicas")
+    __slots__ = (
+        "assigned", "elr", "isr", "last_known_leader", "leader", "leader_epoch", "partition_epoch", "replicas",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.leader: int | None = None
         self.leader_epoch: int | None = None
         self.partition_epoch = -1
         self.isr: list[int] | None = None
+        self.elr: list[int] = []
+        self.last_known_leader: list[int] = []
         self.assigned: list[int] = []
         self.replicas: dict[int, ReplicaMoment] = {}
 

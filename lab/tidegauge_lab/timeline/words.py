@@ -224,6 +224,16 @@ def _stable(event: Event) -> str:
     return moved if new == high_watermark else f"{moved}, held below HW {high_watermark}"
 
 
+def _fencing(event: Event) -> str:
+    return f"{'fences' if event['state'] == 'fenced' else 'unfences'} broker {event['broker']}"
+
+
+def _elr(event: Event) -> str:
+    """Return the change of the eligible leader replicas, and the last leader if there is none."""
+    last = f", last leader {ids(event['last_known'])}" if event["last_known"] else ""
+    return f"ELR {ids(event['old'])} -> {ids(event['new'])}{last}"
+
+
 def _quorum(event: Event) -> str:
     leader = "" if event["leader"] < 0 or event["state"] == "Leader" else f", leader {event['leader']}"
     return f"{event['state']} in epoch {event['epoch']}{leader}"
@@ -234,6 +244,8 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "session": lambda event: f"ZooKeeper session {event['state']}",
     "controller": _controller,
     "quorum": _quorum,
+    "fencing": _fencing,
+    "elr": _elr,
     "election": _election,
     "reassignment": _reassignment,
     "role": _role,
@@ -255,5 +267,16 @@ _WORDS: dict[str, Callable[[Event], str]] = {
     "restore": lambda event: f"restores snapshot {event['snapshot']}",
 }
 _SELF_EXPLAINING = frozenset(
-    {"broker", "session", "fault", "controller", "reassignment", "min_insync_replicas", "refusal", "restore"}
+    {
+        "broker",
+        "controller",
+        "elr",
+        "fault",
+        "fencing",
+        "min_insync_replicas",
+        "reassignment",
+        "refusal",
+        "restore",
+        "session",
+    }
 )

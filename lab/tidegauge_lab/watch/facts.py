@@ -31,8 +31,8 @@ class BrokerFacts:
         shares: its share partitions, and the states of such that it keeps; None when it did not respond, or has no lab.
         session: the ZooKeeper session that owns its registration; None without one.
         session_state: ``connected``, ``suspended`` or ``lost`` by its event log; empty when it never said.
-        session_left_ms: of a broker that is down or paused: after how long its session has ended at the latest; None
-            if that is not known.
+        session_left_ms: of a broker that is down or paused: after how long its session, or its membership in KRaft
+            mode, has ended at the latest; None if that is not known.
     """
 
     id: int

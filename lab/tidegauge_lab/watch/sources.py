@@ -18,13 +18,15 @@ from tidegauge.v1 import lab_pb2, metadata_pb2
 from tidegauge_client.admin import Admin
 from tidegauge_client.bootstrap import parse_bootstrap
 from tidegauge_client.cluster_file import ClusterFile, load_cluster_file
+from tidegauge_client.kafka_wire import KafkaWire
 from tidegauge_lab.local import layout
-from tidegauge_lab.local.broker_settings import session_timeout_ms
+from tidegauge_lab.local.broker_settings import heartbeat_timeout_ms, session_timeout_ms
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.observation import Observation, Observer, kafka_brokers, metadata_in
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, QuorumFacts, ZooKeeperFacts
+from tidegauge_lab.watch.remote_quorum import RemoteQuorum
 from tidegauge_lab.watch.view import status_view
 
 if TYPE_CHECKING:
@@ -52,17 +54,31 @@ class Source(Protocol):
 
 
 class Silence:
-    """How long the ZooKeeper sessions of silent brokers still last at the latest.
+    """How long silent brokers remain members at the latest.
 
-    A session ends one timeout after its owner's last ping at the latest, and the owner was silent when it was first
-    seen to be so: the bound is never too short, and too long by the time that passed before the first look.
+    A ZooKeeper session ends one timeout after its owner's last ping at the latest, a membership in KRaft mode one
+    timeout after the last heartbeat, and the owner was silent when it was first seen to be so: the bound is never too
+    short, and too long by the time that passed before the first look.
     """
 
     def __init__(self) -> None:
         self._since: dict[int, float] = {}
+        self._epoch: int | None = None
 
-    def left_ms(self, silent: Collection[int], now: float, timeout_ms: int) -> dict[int, float]:
-        """Return the rest of the timeout of each silent broker (``now``: monotonic)."""
+    def left_ms(
+        self, silent: Collection[int], now: float, timeout_ms: int, epoch: int | None = None
+    ) -> dict[int, float]:
+        """Return the rest of the timeout of each silent broker.
+
+        Args:
+            silent: the brokers.
+            now: monotonic, in seconds.
+            timeout_ms: of a session, or of heartbeats.
+            epoch: of the active controller that receives the heartbeats, in KRaft mode; the next one gives each broker
+                a whole timeout (``ClusterControlManager.activate``).
+        """
+        if epoch != self._epoch:
+            self._since, self._epoch = {}, epoch
         self._since = {broker_id: self._since.get(broker_id, now) for broker_id in silent}
         return {broker_id: timeout_ms - (now - since) * 1000 for broker_id, since in self._since.items()}
 
@@ -100,7 +116,7 @@ class LabSource:
                 self._last_groups[broker_id] = response.groups
         kafkas = kafka_brokers(metadata_in(responses))
         silent = {broker_id for broker_id, state in states.items() if state is not ProcessState.UP} - kafkas.keys()
-        left_ms = self._silence.left_ms(silent, time.monotonic(), session_timeout_ms(file.settings, file.profile))
+        left_ms = self._left_ms(file, silent, quorum)
         brokers = [
             broker_facts(
                 BrokerFacts(broker.id, kafkas[broker.id], KAFKA)
@@ -118,6 +134,16 @@ class LabSource:
         others = kafkas.keys() - states.keys()
         brokers += [BrokerFacts(one, kafkas[one], KAFKA, session=owners.get(one)) for one in sorted(others)]
         return Facts(str(self.directory), brokers, zookeeper, quorum, switchable=True)
+
+    def _left_ms(self, file: ClusterFile, silent: Collection[int], quorum: QuorumFacts | None) -> Mapping[int, float]:
+        """Return how long silent brokers remain members; empty while no controller could end a membership."""
+        now = time.monotonic()
+        if quorum is None:
+            return self._silence.left_ms(silent, now, session_timeout_ms(file.settings, file.profile))
+        if quorum.leader is None:
+            return {}
+        timeout_ms = heartbeat_timeout_ms(file.settings, file.profile)
+        return self._silence.left_ms(silent, now, timeout_ms, quorum.epoch)
 
     async def _observer_of(self, file: ClusterFile) -> Observer:
         addresses = {broker.id: broker.address for broker in file.brokers}
@@ -175,6 +201,8 @@ class RemoteSource:
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
         self._servers = parse_bootstrap(bootstrap_servers)
+        self._kafka = KafkaWire(self._servers.security, self._servers.kafka_listeners)
+        self._quorum = RemoteQuorum(self._servers.security)
         self._admin: Admin | None = None
         self._observer: Observer | None = None
         self._last_said: dict[int, Sequence[metadata_pb2.ReplicaDescription]] = {}
@@ -197,7 +225,10 @@ class RemoteSource:
             if self._observer is not None:
                 await self._observer.close()
             self._observer = Observer.of(merged, has_switches=False, security=self._servers.security)
-        responses = await self._observer.ask(sorted(addresses), with_groups=True)
+        responses, quorum = await asyncio.gather(
+            self._observer.ask(sorted(addresses), with_groups=True),
+            self._quorum.look(list(self._kafka.brokers(known).values()), merged),
+        )
         for broker_id, response in responses.items():
             if response.replicas is not None:
                 self._last_said[broker_id] = response.replicas
@@ -213,7 +244,7 @@ class RemoteSource:
             for broker_id in sorted(merged.keys() - known.kafka_brokers.keys())
         ]
         kafkas = [BrokerFacts(one.id, one.address, KAFKA) for one in known.kafka_brokers.values()]
-        return Facts(name, sorted([*brokers, *kafkas], key=lambda one: one.id))
+        return Facts(name, sorted([*brokers, *kafkas], key=lambda one: one.id), quorum=quorum)
 
     async def new_events(self) -> list[dict[str, Any]]:
         """None: a broker's event log is a file of its own machine."""
@@ -221,6 +252,7 @@ class RemoteSource:
 
     async def close(self) -> None:
         """Look no more."""
+        self._quorum.close()
         if self._observer is not None:
             await self._observer.close()
         if self._admin is not None:

@@ -40,13 +40,13 @@ def view_of(facts: Facts, transactions: Mapping[str, Json] | None = None) -> Jso
     newest = _newest(facts.brokers)
     controller, epoch = _controller(facts, newest)
     partitions = _partitions(facts.brokers, newest)
-    waited = {broker.id: broker for broker in _members_to_end(facts)}
+    waited = {broker.id: broker for broker in _members_to_end(facts, newest)}
     for partition in partitions.values():
         partition["waiting"] = waiting_of(partition, waited)
     return {
         "name": facts.name,
         "problem": facts.problem,
-        "waiting": waiting_for_members(facts, controller),
+        "waiting": waiting_for_members(list(waited.values()), None if facts.quorum is not None else controller),
         "switchable": facts.switchable,
         "controller": controller,
         "controllerEpoch": epoch,
@@ -156,13 +156,17 @@ def session_text(broker: BrokerFacts, *, zookeeper_responds: bool) -> str:
     return f"session 0x{broker.session:x}{doubt}"
 
 
-def waiting_for_members(facts: Facts, controller: int | None = None) -> str:
-    """Return what the cluster awaits from a silent broker; empty if nothing.
+def waiting_for_members(waited: Sequence[BrokerFacts], controller: int | None = None) -> str:
+    """Return what the cluster awaits from silent brokers; empty if nothing.
 
     A broker's death is known to the controller by the end of its membership, and by nothing else. A leader may be
     replaced before by an election on demand, and a follower leaves the ISR before if it has lagged for long enough.
+
+    Args:
+        waited: the silent brokers that are still members.
+        controller: the broker that is the controller by a session of its own; None in KRaft mode, where a quorum elects
+            its next leader by itself.
     """
-    waited = _members_to_end(facts)
     if not waited:
         return ""
     each = "; ".join(
@@ -189,11 +193,15 @@ def waiting_of(partition: Json, waited: Mapping[int, BrokerFacts]) -> str:
     return f"{each}; the ISR keeps {them} until then, or until a lag of replica.lag.time.max.ms" if each else ""
 
 
-def _members_to_end(facts: Facts) -> list[BrokerFacts]:
-    """Return silent brokers that are still members; none if ZooKeeper is silent."""
-    if not facts.zookeeper.responds:
-        return []
-    return [broker for broker in facts.brokers if broker.state in SILENT and broker.session is not None]
+def _members_to_end(facts: Facts, newest: ClusterInfo | None) -> list[BrokerFacts]:
+    """Return silent brokers that are still members; none if ZooKeeper is silent.
+
+    In KRaft mode the members are the brokers that no controller has fenced: those in the newest metadata.
+    """
+    silent = [broker for broker in facts.brokers if broker.state in SILENT]
+    if facts.quorum is not None:
+        return [broker for broker in silent if newest is not None and broker.id in newest.live]
+    return [broker for broker in silent if facts.zookeeper.responds and broker.session is not None]
 
 
 def _left(broker: BrokerFacts) -> str:

@@ -12,7 +12,6 @@ from tidegauge.settings.dynamic import (
     Synonym,
     altered,
     check_known,
-    usable_broker_settings,
     usable_topic_settings,
 )
 from tidegauge.settings.group import (
@@ -59,7 +58,6 @@ __all__ = [
     "read_assignments",
     "read_properties",
     "topic_values",
-    "usable_broker_settings",
     "usable_group_configs",
     "usable_topic_settings",
 ]

@@ -306,10 +306,16 @@ _OTHER_DEFAULTS = {
     "log.message.timestamp.after.max.ms": 3_600_000,
     "num.recovery.threads.per.data.dir": 2,
 }
+_ADVERTISED = "advertised.listeners"
 _PROTOCOLS = "group.coordinator.rebalance.protocols"
 _KRAFT_PROTOCOLS = ("classic", "consumer", "streams")
 KRAFT_BROKER_SETTINGS = BROKER_SETTINGS | {
     **{name: replace(BROKER_SETTINGS[name], default=default) for name, default in _OTHER_DEFAULTS.items()},
     _PROTOCOLS: replace(BROKER_SETTINGS[_PROTOCOLS], default=_KRAFT_PROTOCOLS, choices=_KRAFT_PROTOCOLS),
+    _ADVERTISED: replace(BROKER_SETTINGS[_ADVERTISED], update="read-only"),
 }
-"""The settings of a broker in KRaft mode: the same ones with Kafka 4's defaults (KIP-1030, KIP-848)."""
+"""The settings of a broker in KRaft mode: the same ones with Kafka 4's defaults (KIP-1030, KIP-848).
+
+A broker registers its addresses at its start alone: ``advertised.listeners`` is in the ``RECONFIGURABLE_CONFIGS`` of no
+part of Kafka 4 (``DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS``).
+"""

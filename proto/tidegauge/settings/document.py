@@ -64,6 +64,9 @@ after a restart; when it is deleted, the file's addresses return.
 - It is a setting of one broker, which alone describes and alters it; for all brokers it is refused, and a value that
   another tool wrote for all brokers is ignored.
 - `listeners` and `listener.security.protocol.map`, which may change in Kafka, too, are read at the start.
+- In KRaft mode the setting is read at the start as well, as in Kafka 4, whose `DynamicBrokerConfig` does not have it: a
+  broker registers its addresses when it starts, and a change of them is refused with INVALID_REQUEST and the sentence
+  `Cannot update these configs dynamically`. [`PUT /v1/advertised`](steering.md) restarts the brokers with other ones.
 """
 
 _PROPERTIES_INTRODUCTION = """\

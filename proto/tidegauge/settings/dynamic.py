@@ -27,7 +27,7 @@ from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge.settings.group import group_values, usable_group_configs
 from tidegauge.settings.listeners import ADVERTISED, check_advertised
 from tidegauge.settings.model import Setting, Values
-from tidegauge.settings.parsing import broker_setting, check_broker, topic_values
+from tidegauge.settings.parsing import broker_setting, check_broker, setting_in, topic_values
 from tidegauge.settings.topic import TOPIC_SETTINGS
 
 DYNAMIC_TOPIC = "DYNAMIC_TOPIC_CONFIG"
@@ -90,7 +90,7 @@ class BrokerSettings:
         return problems
 
     def _usable(self, texts: Mapping[str, str], below: Mapping[str, str], problems: list[str]) -> dict[str, str]:
-        usable, left_out = usable_broker_settings(texts)
+        usable, left_out = self.usable(texts)
         problems += left_out
         try:
             self._check_together(below, usable)
@@ -102,8 +102,12 @@ class BrokerSettings:
     def _merged(self, *layers: Mapping[str, str]) -> dict[str, Any]:
         merged = dict(self._static)
         for layer in layers:
-            merged.update((name, _dynamic(name).parse(text)) for name, text in layer.items())
+            merged.update((name, self._dynamic(name).parse(text)) for name, text in layer.items())
         return merged
+
+    def usable(self, texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """Return a broker's usable dynamic settings, and why others were omitted (rule 2)."""
+        return _one_by_one(texts, self._check_dynamic)
 
     def check(self, texts: Mapping[str, str], *, for_all: bool) -> None:
         """Check that these texts may become this broker's dynamic settings, or those of all brokers.
@@ -112,7 +116,7 @@ class BrokerSettings:
             TidegaugeError: INVALID_REQUEST, a setting is not dynamic, or is per broker only; INVALID_CONFIG, one is
                 unknown, a value illegal, or two contradict each other.
         """
-        _check_dynamic(texts)
+        self._check_dynamic(texts)
         if for_all and (narrow := sorted(filter(_is_of_one_broker, texts))):
             raise TidegaugeError(
                 ErrorCode.INVALID_REQUEST,
@@ -127,6 +131,23 @@ class BrokerSettings:
         check_broker(values)
         if any(ADVERTISED in layer for layer in layers):
             check_advertised(Values(self.live.table, self._static), values)
+
+    def _check_dynamic(self, texts: Mapping[str, str]) -> None:
+        """Check that each setting may be changed while brokers of this mode run, and has a legal value."""
+        check_known(texts, BROKER_SETTINGS)
+        fixed = sorted(name for name in texts if not self._dynamic(name).dynamic)
+        if fixed:
+            raise TidegaugeError(
+                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
+            )
+        for name, text in texts.items():
+            self._dynamic(name).parse(text)
+
+    def _dynamic(self, name: str) -> Setting:
+        """Return a known setting by the name under which it is stored."""
+        setting = setting_in(self.live.table, name)
+        assert setting is not None, name
+        return setting
 
     # Showing
 
@@ -202,11 +223,6 @@ class BrokerSettings:
             text = own.get(name, setting.text_of(values[name]))
             views.append(SettingView(name, text, source, is_read_only=False, synonyms=tuple(synonyms)))
         return views
-
-
-def usable_broker_settings(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return a broker znode's usable settings, and why others were omitted (rule 2)."""
-    return _one_by_one(texts, _check_dynamic)
 
 
 def _of_all(texts: Mapping[str, str], problems: list[str]) -> dict[str, str]:
@@ -293,22 +309,3 @@ def check_known(names: Iterable[str], table: Mapping[str, Setting]) -> None:
         raise TidegaugeError(
             ErrorCode.INVALID_CONFIG, f"Unknown {kind}: {', '.join(unknown)}{each_did_you_mean(unknown, table)}"
         )
-
-
-def _check_dynamic(texts: Mapping[str, str]) -> None:
-    """Check that each setting may be changed while brokers run, and has a legal value."""
-    check_known(texts, BROKER_SETTINGS)
-    fixed = sorted(name for name in texts if not _dynamic(name).dynamic)
-    if fixed:
-        raise TidegaugeError(
-            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
-        )
-    for name, text in texts.items():
-        _dynamic(name).parse(text)
-
-
-def _dynamic(name: str) -> Setting:
-    """Return a known setting by its name in ZooKeeper."""
-    setting = broker_setting(name)
-    assert setting is not None, name
-    return setting

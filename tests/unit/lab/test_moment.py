@@ -280,3 +280,62 @@ def test_a_history_between_two_times_has_what_was_before_in_its_base():
     assert [step["number"] for step in recorded.after(7)] == [8]
     assert (recorded.lacks(4), recorded.lacks(5), list(recorded.after(8))) == (True, False, [])
     assert History().recorded().as_json()["steps"] == []
+
+
+# KRaft mode
+
+QUORUM = [
+    event("controller-3000", "quorum", state="Unattached", epoch=0, leader=-1, log_end_offset=0),
+    event("controller-3001", "quorum", state="Follower", epoch=1, leader=3000, log_end_offset=0),
+    event("controller-3000", "quorum", state="Leader", epoch=1, leader=3000, log_end_offset=0),
+    event("controller-3000", "controller", state="elected", controller_epoch=1),
+    event("controller-3000", "high_watermark", topic="__cluster_metadata", partition=0, old=0, new=14),
+    event("broker-1", "broker", state="starting", broker_epoch=-1),
+    event("controller-3000", "fencing", broker=1, state="unfenced"),
+]
+
+
+def shown(view: dict[str, Any]) -> list[tuple[Any, ...]]:
+    names = ("id", "state", "role", "epoch", "log_end_offset", "high_watermark")
+    return [tuple(one[name] for name in names) for one in view["controllers"]]
+
+
+def test_the_controllers_of_a_quorum_are_shown_as_they_were():
+    view = view_after(*QUORUM)
+    assert shown(view) == [(3000, "up", "leader", 1, 14, 14), (3001, "up", "follower", 1, 0, None)]
+    assert (view["controller"], view["controllerEpoch"], view["partitions"]) == (3000, 1, {})
+    killed = lab("kill", None, "controller-3000")
+    voted = [
+        event("controller-3001", "quorum", state="Candidate", epoch=2, leader=-1, log_end_offset=14),
+        event("controller-3001", "quorum", state="Leader", epoch=2, leader=3001, log_end_offset=14),
+        event("controller-3001", "controller", state="elected", controller_epoch=2),
+    ]
+    view = view_after(*QUORUM, killed, voted[0])
+    assert shown(view) == [(3000, "down", None, None, None, None), (3001, "up", "candidate", 2, 14, None)]
+    view = view_after(*QUORUM, killed, *voted, lab("pause", None, "controller-3001"))
+    assert (shown(view)[1], view["controller"]) == ((3001, "paused", None, None, None, None), 3001)
+    assert view_after(*HEALTHY)["controllers"] == [], "ZooKeeper mode"
+    assert shown(view_after(event("controller-3000", "quorum", state="Leader"))) == [], "a line of another version"
+
+
+def test_a_broker_is_fenced_in_the_past_and_its_process_goes_on():
+    fenced = event("controller-3000", "fencing", broker=1, state="fenced")
+    assert [view_after(*QUORUM, *more)["brokers"]["1"]["fenced"] for more in ([], [fenced])] == [False, True]
+    again = event("broker-1", "broker", state="starting", broker_epoch=-1)
+    broker = view_after(*QUORUM, fenced, again)["brokers"]["1"]
+    assert (broker["state"], broker["fenced"]) == ("up", True), "it has not caught up yet"
+    assert not view_after(*QUORUM, fenced, lab("kill", 1))["brokers"]["1"]["fenced"], "it is down, and says so"
+    assert view_after(fenced)["brokers"]["1"]["state"] == "unknown", "a controller says nothing of its process"
+
+
+def test_eligible_leaders_are_those_of_the_moment():
+    shrunk = of_orders("controller-3000", "elr", old=[], new=[1], last_known=[])
+    none = of_orders("controller-3000", "elr", old=[1], new=[], last_known=[2])
+    found = [orders(view_after(*HEALTHY, *more)) for more in ([], [shrunk], [shrunk, none])]
+    assert [(one["elr"], one["lastKnownLeader"]) for one in found] == [([], []), ([1], []), ([], [2])]
+
+
+def test_a_recording_goes_back_and_forth_over_the_quorum():
+    history = history_of(QUORUM)
+    assert history.view["controllers"] == view_after(*QUORUM)["controllers"]
+    assert patched(history.base, [one for step in history.steps for one in step["patch"]]) == history.view

@@ -20,6 +20,7 @@ from tidegauge_lab.local.broker_settings import (
     PROFILES,
     advertised_of,
     check_settings,
+    heartbeat_timeout_ms,
     listeners_of,
     server_properties,
     session_timeout_ms,
@@ -233,6 +234,9 @@ def test_the_fast_profile_is_the_one_of_the_design() -> None:
     assert session_timeout_ms({}, "fast") == 4000
     assert session_timeout_ms({"zookeeper.session.timeout.ms": "1500"}, "fast") == 1500
     assert session_timeout_ms({}, "kafka") == 18000
+    assert heartbeat_timeout_ms({}, "fast") == 4000
+    assert heartbeat_timeout_ms({"broker.session.timeout.ms": "1500", "1:broker.rack": "a"}, "fast") == 1500
+    assert heartbeat_timeout_ms({}, "kafka") == 9000
 
 
 def test_a_setting_of_several_lines_reaches_the_broker_as_it_was_given() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tidegauge.settings import KRAFT_BROKER_SETTINGS, parse_broker_settings, topic_values
+import pytest
+
+from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.settings import KRAFT_BROKER_SETTINGS, listeners_of, parse_broker_settings, topic_values
 from tidegauge.settings.dynamic import DEFAULT, BrokerSettings
 
 HOUR_MS = 3_600_000
@@ -30,3 +33,20 @@ def test_the_consumer_protocol_can_be_switched_off_in_kraft_mode() -> None:
     texts = {"group.coordinator.rebalance.protocols": "classic"}
     settings, _ = parse_broker_settings(texts, KRAFT_BROKER_SETTINGS)
     assert settings["group.coordinator.rebalance.protocols"] == ("classic",)
+
+
+def test_the_addresses_of_a_running_broker_do_not_change_in_kraft_mode() -> None:
+    """DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS lacks advertised.listeners: a broker registers at its start alone."""
+    static = {"listeners": "PLAINTEXT://a:1,GRPC://a:2"}
+    name, moved = "advertised.listeners", "PLAINTEXT://b:1,GRPC://b:2"
+    values, _ = parse_broker_settings(static, KRAFT_BROKER_SETTINGS)
+    settings = BrokerSettings(values)
+    refusal = f"Cannot update these configs dynamically: Set({name})"
+    with pytest.raises(TidegaugeError) as caught:
+        settings.check({name: moved}, for_all=False)
+    assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, refusal)
+    [view] = [one for one in settings.views() if one.name == name]
+    assert view.is_read_only
+
+    assert settings.replace(default={}, own={name: moved}) == [refusal], "a controller stores any value of a broker"
+    assert {one.host for one in listeners_of(settings.live).advertised} == {"a"}

@@ -11,7 +11,7 @@ import pytest
 
 from tidegauge.partition import INTERNAL_TOPICS, TopicPartition
 from tidegauge.v1 import common_pb2, metadata_pb2
-from tidegauge_client.metadata import ClusterInfo, PartitionInfo, TopicInfo, from_response
+from tidegauge_client.metadata import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, from_response
 from tidegauge_lab.cli.cluster_lines import held_line
 from tidegauge_lab.timeline.event_lines import event_line
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, QuorumFacts, ZooKeeperFacts
@@ -216,6 +216,37 @@ def test_the_rest_of_a_session_counts_from_when_its_owner_fell_silent():
     assert silence.left_ms([1, 2], 12.5, 4000) == {1: 2500, 2: 4000}
     assert silence.left_ms([2], 13.0, 4000) == {2: 3500}
     assert silence.left_ms([1], 14.0, 4000) == {1: 4000}, "it was back meanwhile"
+
+
+def test_a_new_active_controller_gives_each_broker_a_whole_timeout():
+    """ClusterControlManager.activate counts every broker that is not fenced from then on."""
+    silence = Silence()
+    assert silence.left_ms([1], 10.0, 4000, epoch=1) == {1: 4000}
+    assert silence.left_ms([1], 12.0, 4000, epoch=1) == {1: 2000}
+    assert silence.left_ms([1, 2], 13.0, 4000, epoch=2) == {1: 4000, 2: 4000}
+    assert silence.left_ms([1, 2], 14.0, 4000, epoch=2) == {1: 3000, 2: 3000}
+
+
+def test_in_kraft_mode_a_silent_broker_is_waited_for_until_the_newest_metadata_lack_it():
+    """Members are the brokers that are not fenced; a quorum elects its next leader without a broker's end."""
+    known = replace(
+        metadata(1, 3, leader=1, epoch=0, isr=[1, 2]), brokers={1: BrokerInfo(1, "a", 1), 2: BrokerInfo(2, "a", 2)}
+    )
+    fenced = replace(known, brokers={2: BrokerInfo(2, "a", 2)}, controller_epoch=4)
+    dead = broker(1, state="down", session_left_ms=2001.0)
+
+    def view(metadata: ClusterInfo | None, **quorum: Any) -> Any:
+        facts = QuorumFacts(**({"leader": 3000, "epoch": 3, "controllers": ()} | quorum))
+        return view_of(Facts("data", [dead, broker(2, metadata=metadata)], quorum=facts))
+
+    waiting = "Broker 1 is down, and its membership of the cluster ends in 3 s at the latest. Until then"
+    assert view(known)["waiting"] == f"{waiting} the controller counts it as alive."
+    assert view(known)["partitions"]["orders-0"]["waiting"] == (
+        "the membership of broker 1 ends in 3 s at the latest; until then the controller counts it as alive"
+    )
+    assert view(known, leader=1)["waiting"].endswith("counts it as alive."), "a node that was a controller too"
+    assert view(fenced)["waiting"] == ""
+    assert view(None)["waiting"] == ""
 
 
 def test_epochs_are_stretches_of_the_log():

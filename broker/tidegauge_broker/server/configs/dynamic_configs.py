@@ -32,7 +32,6 @@ from tidegauge.settings import (
     Values,
     altered,
     check_known,
-    usable_broker_settings,
 )
 from tidegauge.settings.parsing import check_tiered_storage, check_topic, topic_values
 from tidegauge_broker.server.cluster.ports import MetadataStores
@@ -266,7 +265,7 @@ class DynamicConfigs:
             self._check_own_name(name, what="Node", expected=f"{self._broker_id}")
 
         def change(current: Mapping[str, str]) -> dict[str, str]:
-            usable, _ = usable_broker_settings(current)
+            usable, _ = self._settings.usable(current)
             wanted = altered(current, changes, usable.keys() - changes.keys() if deleted is None else deleted)
             checked = {name: text for name, text in wanted.items() if name in changes or name in usable}
             check_known(checked, BROKER_SETTINGS)

@@ -152,7 +152,7 @@ class ControllerProcess:
         )
         self._metrics = ControllerMetrics(settings, node, parts)
         parts.on_image = self.on_image
-        parts.on_decided = self._events.elected
+        parts.on_decided = self._events.decided
         parts.start(self._driver, self._links.open_other, self._now_ms.wall_ms)
         handlers = self._lab.gated(served_apis(self._driver, parts.controller, settings))
         for at in settings.bound:

@@ -14,11 +14,13 @@ from tidegauge_broker.server.event_log_writer import EventLogWriter
 from tidegauge_broker.server.quorum.requests_in import TOPIC
 from tidegauge_controller.metadata.elections import elections
 from tidegauge_controller.metadata.image import MetadataImage
+from tidegauge_controller.metadata.noted_changes import changes_of_eligible_leaders, fencings
 from tidegauge_controller.raft import effects
 from tidegauge_controller.raft.node import RaftNode
 
 LOG = logging.getLogger("tidegauge.quorum")
 _PARTITION = TopicPartition(TOPIC, 0)
+_BY_RECORDS = "MetadataRecords"
 
 
 class QuorumEvents:
@@ -71,8 +73,11 @@ class QuorumEvents:
     def proposal_decided(self, effect: effects.Proposed | effects.NotProposed) -> None:
         """Do nothing: the proposer knows."""
 
-    def elected(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Note which leaders the step from one image to another has made, as the active controller decided."""
+    def decided(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Note what the active controller has decided of brokers and leaders by the step from one image to another."""
+        for broker_id, fenced in fencings(old, new):
+            known = {"broker": broker_id, "state": "fenced" if fenced else "unfenced"}
+            self._writer.note("fencing", _BY_RECORDS, known)
         for one in elections(old, new):
             state = one.state
             fields = {
@@ -81,7 +86,10 @@ class QuorumEvents:
                 "leader_epoch": state.leader_epoch,
                 "isr": list(state.isr),
             }
-            self._writer.note("election", "MetadataRecords", fields, one.at)
+            self._writer.note("election", _BY_RECORDS, fields, one.at)
+        for change in changes_of_eligible_leaders(old, new):
+            eligible = {"old": list(change.old), "new": list(change.new), "last_known": list(change.last_known)}
+            self._writer.note("elr", _BY_RECORDS, eligible, change.at)
 
     def fault(self, fields: Mapping[str, Any]) -> None:
         """Note what the lab did to the node."""

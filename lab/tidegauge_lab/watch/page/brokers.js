@@ -1,7 +1,8 @@
 // The cards of ZooKeeper or the controllers, and of each broker, with their buttons.
 "use strict";
 
-const cards = new Map(); // id -> card
+const cards = new Map(); // id of a broker, or "zookeeper" -> card
+const controllerCards = new Map(); // id of a controller -> card; a broker may have the same
 
 function makeCard(target, title) {
   const card = {
@@ -65,7 +66,8 @@ function drawBroker(broker) {
     card = makeCard(broker.id, `Broker ${broker.id}`);
     cards.set(broker.id, card);
     const next = [...cards.keys()].filter((id) => id !== "zookeeper" && id > broker.id).sort((a, b) => a - b)[0];
-    byId("cards").insertBefore(card.node, next === undefined ? null : cards.get(next).node);
+    const [firstController] = controllerCards.values();
+    byId("cards").insertBefore(card.node, (cards.get(next) || firstController || { node: null }).node);
   }
   const pid = broker.pid === null ? "" : `, process ${broker.pid}`;
   drawCard(card, broker.state, `${broker.address}${pid}`, view.switchable);
@@ -93,19 +95,26 @@ function inKRaft() {
 
 // A controller's card: its role in the quorum, and how far its log is and is committed.
 function drawControllers() {
-  for (const one of view.controllers || []) {
-    let card = cards.get(one.id);
+  const shown = view.controllers || [];
+  for (const [id, card] of controllerCards) {
+    if (shown.some((one) => one.id === id)) continue;
+    card.node.remove(); // it had written nothing at that moment
+    controllerCards.delete(id);
+  }
+  for (const one of shown) {
+    let card = controllerCards.get(one.id);
     if (!card) {
       card = makeCard(one.id, `Controller ${one.id}`);
       card.network.remove();
-      cards.set(one.id, card);
+      controllerCards.set(one.id, card);
       byId("cards").append(card.node);
     }
     const pid = one.pid === null ? "" : `, process ${one.pid}`;
     drawCard(card, one.state, `${one.address}${pid}`, view.switchable);
     show(card.badge, one.id === view.controller);
     const epoch = one.epoch === null ? "" : `, epoch ${one.epoch}`;
-    write(card.session, one.state !== "up" ? "" : one.role === null ? "no leader is known" : `${one.role}${epoch}`);
+    const leaderless = one.state === "up" ? "no leader is known" : "";
+    write(card.session, one.role === null ? leaderless : `${one.role}${epoch}`);
     const high = one.high_watermark === null ? "" : `, high watermark ${one.high_watermark}`;
     write(card.leads, one.log_end_offset === null ? "" : `log end ${one.log_end_offset}${high}`);
   }
