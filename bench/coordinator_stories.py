@@ -284,7 +284,11 @@ def _wait_initialized(teller: Teller, group: str) -> None:
 
 
 def share_records(teller: Teller, group: str, steps: int) -> None:
-    """Have three members fetch records of a share partition, and acknowledge them in every way."""
+    """Have three members fetch records of a share partition, and acknowledge them in every way.
+
+    Each member ends its session itself, one after the other: sessions that end with their connections are released in
+    any order.
+    """
     topic = teller.topics[0]
     _append(teller, topic)
     _begin(teller, group, topic)
@@ -299,7 +303,9 @@ def share_records(teller: Teller, group: str, steps: int) -> None:
             reader.end()
         if number % 5 == 4:
             summary(teller, group, topic)
-    teller.close()
+    for reader in readers:
+        reader.end()
+    summary(teller, group, topic)
 
 
 def _append(teller: Teller, topic: Topic) -> None:

@@ -110,3 +110,25 @@ def test_records_that_are_not_written_change_nothing():
     assert broker.ask(AlterShareOffsets("g", {"t2": {0: 7}})).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert broker.ask(DeleteShareOffsets("g", ["t2"])).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert state(broker).start_offset == -1
+
+
+@pytest.mark.parametrize("is_initialized_first", [True, False])
+def test_a_partition_that_is_being_initialized_outlives_the_deletion_as_in_kafka(is_initialized_first):
+    """GroupMetadataManager.sharePartitionsEligibleForOffsetDeletion takes initialized partitions alone."""
+    broker = empty_group()
+    broker.topics(t2=3)
+    broker.holds_changes = True
+    broker.beat()
+    broker.beat(epoch=-1)
+    token = broker.send(DeleteShareOffsets("g", ["t2"]))
+    initialization, deletion = broker.changes
+    assert [one.key.partition for one in initialization.requests] == [2]
+    assert [one.key.partition for one in deletion.requests] == [0, 1]
+    assert broker.image().known_states == ({T2: ("t2", {2})}, {}, {T2: "t2"})
+    if not is_initialized_first:
+        broker.changes.reverse()
+    broker.change()
+    broker.change()
+    assert broker.response_to(token).topics == {"t2": FINE}
+    assert broker.image().known_states == ({}, {T2: ("t2", {2})}, {})
+    assert [state(broker, partition) is None for partition in range(3)] == [True, True, False]
