@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from loop_turns import HERE, rows
@@ -54,9 +55,12 @@ class Fuzz:
         self.problems: list[str] = []
 
     def run_quarter(self, number: int, requests: int, workers: int) -> None:
-        """Send so many requests by so many workers at a time."""
+        """Send so many requests by so many workers at a time, about topics that are made again if they were deleted."""
+        rounds = OddRounds.on(self._cluster.kafka_bootstrap_servers, random.Random(), PROTOCOLS[self._mode])
+        topics = rounds.topics
+        rounds.close()
         threads = [
-            threading.Thread(target=self._work, args=(f"{self._seed}.{number}.{worker}", requests // workers))
+            threading.Thread(target=self._work, args=(f"{self._seed}.{number}.{worker}", requests // workers, topics))
             for worker in range(workers)
         ]
         for thread in threads:
@@ -64,11 +68,11 @@ class Fuzz:
         for thread in threads:
             thread.join()
 
-    def _work(self, seed: str, requests: int) -> None:
+    def _work(self, seed: str, requests: int, topics: Mapping[str, bytes]) -> None:
         rng = random.Random(seed)
-        label = f"odd-{rng.randrange(5)}"
+        servers, label = self._cluster.kafka_bootstrap_servers, f"odd-{rng.randrange(5)}"
         try:
-            rounds = OddRounds.on(self._cluster.kafka_bootstrap_servers, rng, PROTOCOLS[self._mode], label)
+            rounds = OddRounds.on(servers, rng, PROTOCOLS[self._mode], label=label, topics=topics)
             for _ in range(requests):
                 self.sent[rounds.ask_one()] += 1
             rounds.close()

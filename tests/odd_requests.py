@@ -80,6 +80,7 @@ class OddRequests:
         protocol: whose requests are made.
 
     Attributes:
+        topics: as given.
         learned: what responses have said that requests may name: ``member_id``, ``producer_id``.
     """
 
@@ -91,7 +92,7 @@ class OddRequests:
         protocol: Protocol = BROKER_PROTOCOL,
     ) -> None:
         self._rng = rng
-        self._topics = topics
+        self.topics = topics
         self._label, self._protocol = label, protocol
         self.learned: dict[str, list[Any]] = {"member_id": ["", "nobody-known"], "producer_id": [-1, 424_242]}
 
@@ -136,7 +137,7 @@ class OddRequests:
             case "records":
                 return self._records()
             case "uuid":
-                return (*self._topics.values(), *self._topics.values(), bytes(16), b"\7" * 16)
+                return (*self.topics.values(), *self.topics.values(), bytes(16), b"\7" * 16)
             case "bytes":
                 return (b"", b"abc", b"\0\0\0\0\0\1\0\1t\0\0\0\0")
             case "bool":
@@ -154,7 +155,7 @@ class OddRequests:
         if name == "name" and api in NAMES:
             return NAMES[api]
         if name in TOPIC_FIELDS or name in {"name", "resource_name"}:
-            return (*self._topics, *self._topics, "nope", "", "..", "a" * 250)
+            return (*self.topics, *self.topics, "nope", "", "..", "a" * 250)
         return ("a", "", "b")
 
     def _records(self) -> Sequence[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tests.odd_requests import OddRequests
 from tests.wire_responses.probe import KEYS, SILENCE_SECONDS, SILENT, Probe, message
@@ -38,6 +38,16 @@ NOT_SENT = {*OBEYED, CONTROLLED_SHUTDOWN, ALTER_CLIENT_QUOTAS}
 TOPICS = ("odd-1", "odd-2")
 
 
+def make_topics(probe: Probe) -> dict[str, bytes]:
+    """Create two topics, unless they exist, and return their ids by name once they have leaders."""
+    topics = {}
+    for name in TOPICS:
+        wanted = {"name": name, "num_partitions": 2, "replication_factor": 3}
+        probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
+        topics[name] = bytes(probe.topic(name).topic_id)
+    return topics
+
+
 class OddRounds:
     """Sends one odd request after the other, each over a connection of its own.
 
@@ -54,16 +64,32 @@ class OddRounds:
 
     @classmethod
     def on(
-        cls, addresses: Sequence[str], rng: random.Random, protocol: Protocol = BROKER_PROTOCOL, label: str = "odd"
+        cls,
+        addresses: Sequence[str],
+        rng: random.Random,
+        protocol: Protocol = BROKER_PROTOCOL,
+        *,
+        label: str = "odd",
+        topics: Mapping[str, bytes] | None = None,
     ) -> OddRounds:
-        """Return rounds on the brokers at ``host:port``; two topics are made that requests are about."""
+        """Return rounds on a cluster.
+
+        Args:
+            addresses: of its brokers, each ``host:port``.
+            rng: decides all requests.
+            protocol: what the brokers serve.
+            label: begins the names of groups and transactional ids.
+            topics: ids by name of the topics that requests are about; None: two are made.
+        """
         parted = [(host, int(port)) for host, _, port in (one.rpartition(":") for one in addresses)]
-        probe, topics = Probe(parted, protocol=protocol), {}
-        for name in TOPICS:
-            wanted = {"name": name, "num_partitions": 2, "replication_factor": 3}
-            probe.ask(probe.controller, 7, message("CreateTopics", timeout_ms=30_000, topics=[wanted]))
-            topics[name] = bytes(probe.topic(name).topic_id)
-        return cls(probe, OddRequests(rng, topics, label, protocol), rng, protocol)
+        probe = Probe(parted, protocol=protocol)
+        odd = OddRequests(rng, make_topics(probe) if topics is None else topics, label, protocol)
+        return cls(probe, odd, rng, protocol)
+
+    @property
+    def topics(self) -> Mapping[str, bytes]:
+        """The ids of the topics that requests are about, by name."""
+        return self._odd.topics
 
     def ask_one(self) -> str:
         """Send a request and await its response; return the name of its API.
