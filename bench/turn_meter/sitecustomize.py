@@ -20,6 +20,8 @@ _KEPT = 5
 _FROM_SECONDS = 0.002
 _longest: dict[str, list[tuple[float, str]]] = {}
 _run = asyncio.events.Handle._run
+_is_in_turn = [False]
+"""Whether a turn is running: collections while modules are imported, or at the end, keep no connection waiting."""
 _began: list[float] = [0.0]
 """When the collection in progress began."""
 
@@ -37,7 +39,9 @@ def _note(kind: str, seconds: float, what: str) -> None:
 
 def _measured(handle: asyncio.Handle) -> None:
     callback, began = handle._callback, time.thread_time()  # a handle that is cancelled meanwhile forgets it
+    _is_in_turn[0] = True
     _run(handle)
+    _is_in_turn[0] = False
     seconds = time.thread_time() - began
     if seconds > _FROM_SECONDS:
         task = getattr(callback, "__self__", None)
@@ -48,7 +52,7 @@ def _measured(handle: asyncio.Handle) -> None:
 def _collected(phase: str, _: dict[str, int]) -> None:
     if phase == "start":
         _began[0] = time.thread_time()
-    elif (seconds := time.thread_time() - _began[0]) > _FROM_SECONDS:
+    elif _is_in_turn[0] and (seconds := time.thread_time() - _began[0]) > _FROM_SECONDS:
         _note("collection", seconds, "gc")
 
 
