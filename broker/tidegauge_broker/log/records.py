@@ -19,47 +19,47 @@ _TIME = Struct(">q")
 _CRC_AT, _MAX_TIME_AT = 17, 35
 
 
-Question = tuple[Any, ...]
+BatchSearch = tuple[Any, ...]
 """``first_record_at`` or ``largest_time_in`` and its arguments without ``pause``; the batch is the first of them."""
-Look = Callable[..., Any]
-"""Looks into a batch: called with the parts of a ``Question``, it returns the result of the function in it."""
+SearchBatch = Callable[..., Any]
+"""Looks into a batch: called with the parts of a ``BatchSearch``, it returns the result of the function in it."""
 _LIGHT_BYTES = 64 * 1024
 _ATTRIBUTES_AT = 22
 
 
-def is_light(question: Question) -> bool:
+def is_light(question: BatchSearch) -> bool:
     """Whether a batch may be searched on the event loop: it is small, and not compressed."""
     batch = question[1]
     return len(batch) <= _LIGHT_BYTES and not batch[_ATTRIBUTES_AT] & COMPRESSION_MASK
 
 
-class Looked:
+class KnownResults:
     """Knows the results in large batches: a search that begins again asks for them again."""
 
     def __init__(self) -> None:
-        self._found: dict[Question, Any] = {}
+        self._found: dict[BatchSearch, Any] = {}
 
-    def has(self, question: Question) -> bool:
+    def has(self, question: BatchSearch) -> bool:
         """Return whether the result is known."""
         return self._key(question) in self._found
 
-    def note(self, question: Question, found: Any) -> None:
+    def note(self, question: BatchSearch, found: Any) -> None:
         """Take in a result."""
         self._found[self._key(question)] = found
 
-    def result(self, question: Question) -> Any:
+    def result(self, question: BatchSearch) -> Any:
         """Return a known result."""
         return self._found[self._key(question)]
 
     @staticmethod
-    def _key(question: Question) -> Question:
+    def _key(question: BatchSearch) -> BatchSearch:
         """Name a batch by its header, whose CRC covers the records: they may take much memory."""
         search, batch, *rest = question
         return search, len(batch), bytes(batch[:HEADER_BYTES]), *rest
 
 
-def look_here(search: Callable[..., Any], batch: bytes, *rest: Any) -> Any:
-    """Return a search's result in a batch of any size; see ``Look``."""
+def search_here(search: Callable[..., Any], batch: bytes, *rest: Any) -> Any:
+    """Return a search's result in a batch of any size; see ``SearchBatch``."""
     return search(batch, *rest)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TypeAlias
 
-from tidegauge_broker.log.records import Look, Question, first_record_at, largest_time_in, look_here
+from tidegauge_broker.log.records import BatchSearch, SearchBatch, first_record_at, largest_time_in, search_here
 from tidegauge_broker.log.segment import NO_TIMESTAMP, BatchSpot, LogSegment
 from tidegauge_broker.replica.open_transactions import AbortedTransaction
 
@@ -26,10 +26,10 @@ BATCHES_PER_TURN = 2_000
 
 Found: TypeAlias = "tuple[int, int] | None"
 """Offset and timestamp (ms) of a record; None: there is none."""
-Search: TypeAlias = Generator["Question | None", object, Found]
+Search: TypeAlias = Generator["BatchSearch | None", object, Found]
 
 
-def carried_out(search: Search, look: Look = look_here) -> Found:
+def carried_out(search: Search, look: SearchBatch = search_here) -> Found:
     """Carry a search out in one step; ``look`` looks into batches."""
     found: object = None
     try:
@@ -114,7 +114,7 @@ def _first_in(segment: LogSegment, timestamp_ms: int, from_offset: int) -> Searc
 
 def _largest_of_records(
     segment: LogSegment, offset: int, *, below_ms: int | None = None
-) -> Generator[Question | None, object, int]:
+) -> Generator[BatchSearch | None, object, int]:
     """Return the largest timestamp of records from an offset on, or -1.
 
     Args:

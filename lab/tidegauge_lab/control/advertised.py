@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegauge_client.sync import SyncAdmin
-from tidegauge_lab.control.asked import is_number
+from tidegauge_lab.control.control_request import is_number
 from tidegauge_lab.control.problems import malformed, not_found
 from tidegauge_lab.control.shapes import shown
 from tidegauge_lab.local.broker_settings import ways_among_brokers

@@ -16,7 +16,7 @@ from tidegauge_client.cli.wait import (
     leader_condition,
 )
 from tidegauge_client.event_conditions import TRUNCATION, EventCondition
-from tidegauge_lab.control.asked import partition_in
+from tidegauge_lab.control.control_request import partition_in
 from tidegauge_lab.control.endpoints import CONDITIONS
 from tidegauge_lab.group_conditions import GroupCondition
 from tidegauge_lab.transaction_conditions import TransactionCondition

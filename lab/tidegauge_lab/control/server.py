@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tidegauge.channel_options import OF_THE_LAB
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import address_of
-from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked, read
+from tidegauge_lab.control.control_request import MAX_BODY_BYTES, ControlRequest, read
 from tidegauge_lab.control.endpoints import ENDPOINTS, Endpoint
 from tidegauge_lab.control.gate import refusal
 from tidegauge_lab.control.json_in_portions import rendered
@@ -99,7 +99,7 @@ def _starlette_path(path: str) -> str:
 
 
 def _handler(control: Served, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-    serve: Callable[[Asked], Awaitable[Any]] = getattr(control, endpoint.name)
+    serve: Callable[[ControlRequest], Awaitable[Any]] = getattr(control, endpoint.name)
 
     async def handle(request: Request) -> Response:
         OF_THE_LAB.set(True)

@@ -30,7 +30,6 @@ from tidegauge_client.event_conditions import EventCondition, wait_for_event
 from tidegauge_client.quorum_admin import QuorumAdmin
 from tidegauge_lab.control import endpoints, played, views
 from tidegauge_lab.control.advertised import advertise
-from tidegauge_lab.control.asked import Asked
 from tidegauge_lab.control.conditions import (
     cluster_conditions,
     event_condition,
@@ -38,6 +37,7 @@ from tidegauge_lab.control.conditions import (
     kind_in,
     transaction_condition,
 )
+from tidegauge_lab.control.control_request import ControlRequest
 from tidegauge_lab.control.journal import Journal
 from tidegauge_lab.control.problems import RefusedError, malformed, not_found, not_so
 from tidegauge_lab.control.request_journal import RequestJournal
@@ -113,13 +113,13 @@ class Control:
 
     # Looking
 
-    async def cluster(self, _: Asked) -> dict[str, Any]:
+    async def cluster(self, _: ControlRequest) -> dict[str, Any]:
         """Return the cluster now."""
         local = LocalCluster(self.directory)
         status = await asyncio.to_thread(local.status)
         return views.cluster_view(status, await self._readiness(local.file))
 
-    async def quorum(self, _: Asked) -> dict[str, Any]:
+    async def quorum(self, _: ControlRequest) -> dict[str, Any]:
         """Return the quorum as its leader has it."""
         try:
             async with QuorumAdmin(self._controllers(), _QUORUM_SECONDS) as admin:
@@ -138,46 +138,46 @@ class Control:
             raise not_found("the cluster is in ZooKeeper mode: its controller is a broker, and there is no quorum")
         return file.controllers()
 
-    async def topics(self, _: Asked) -> dict[str, Any]:
+    async def topics(self, _: ControlRequest) -> dict[str, Any]:
         """Return the names of all topics."""
         async with Admin(self._file.bootstrap_servers) as admin:
             return {"topics": await admin.list_topics()}
 
-    async def partition(self, asked: Asked) -> dict[str, Any]:
+    async def partition(self, request: ControlRequest) -> dict[str, Any]:
         """Return a partition and its replicas."""
-        at = TopicPartition(asked.path["topic"], asked.number("partition"))
+        at = TopicPartition(request.path["topic"], request.number("partition"))
         found = (await self._partitions([at]))[at]
         if found is None:
             raise self._no_partition(at)
         return found
 
-    async def groups(self, _: Asked) -> dict[str, Any]:
+    async def groups(self, _: ControlRequest) -> dict[str, Any]:
         """Return all groups."""
         async with Admin(self._file.bootstrap_servers) as admin:
             listed, missing = await admin.list_groups_there(timeout_ms=COORDINATOR_TIMEOUT_MS, missing_ms=0)
         groups = [{"id": one.group_id, "state": one.state, "coordinator": one.coordinator} for one in listed]
         return {"groups": groups, "lacks": missing}
 
-    async def group(self, asked: Asked) -> dict[str, Any]:
+    async def group(self, request: ControlRequest) -> dict[str, Any]:
         """Return a group as its coordinator has it."""
-        name = asked.path["group"]
+        name = request.path["group"]
         found = await self._group(name)
         if found is None:
             raise not_found(f"there is no group {name}", ErrorCode.GROUP_ID_NOT_FOUND.name)
         return found
 
-    async def share(self, asked: Asked) -> dict[str, Any]:
+    async def share(self, request: ControlRequest) -> dict[str, Any]:
         """Return a share partition as its leader and its share coordinator have it."""
-        at = TopicPartition(asked.path["topic"], asked.number("partition"))
+        at = TopicPartition(request.path["topic"], request.number("partition"))
         async with Admin(self._file.bootstrap_servers) as admin:
             try:
-                return share_view(await gather_share(admin, asked.path["group"], at, self._file.bootstrap_servers))
+                return share_view(await gather_share(admin, request.path["group"], at, self._file.bootstrap_servers))
             except TidegaugeError as problem:
                 if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
                 raise self._no_partition(at) from None
 
-    async def transactions(self, _: Asked) -> dict[str, Any]:
+    async def transactions(self, _: ControlRequest) -> dict[str, Any]:
         """Return all transactional ids."""
         async with Admin(self._file.bootstrap_servers) as admin:
             listed, missing = await admin.list_transactions_there(timeout_ms=COORDINATOR_TIMEOUT_MS, missing_ms=0)
@@ -194,9 +194,9 @@ class Control:
             ],
         }
 
-    async def transaction(self, asked: Asked) -> dict[str, Any]:
+    async def transaction(self, request: ControlRequest) -> dict[str, Any]:
         """Return a transactional id as its coordinator has it."""
-        name = asked.path["transaction"]
+        name = request.path["transaction"]
         try:
             return await self._transaction(name)
         except TidegaugeError as problem:
@@ -209,34 +209,35 @@ class Control:
             found = await admin.describe_transaction(name, timeout_ms=COORDINATOR_TIMEOUT_MS)
             return views.transaction_view(found, await start_offsets(admin, found))
 
-    async def events(self, asked: Asked) -> dict[str, Any]:
+    async def events(self, request: ControlRequest) -> dict[str, Any]:
         """Return what happened after a numbered event, up to this request."""
         async with self._reading:
             await self._read_events()
             if self._timeline.has_unsettled:  # their order is known when the brokers have written what came meanwhile
                 await asyncio.sleep(PATIENCE_SECONDS)
                 await self._read_events()
-        return self._events.after(asked.query.get("after", 0), min(asked.query.get("limit", MOST_EVENTS), MOST_EVENTS))
+        limit = min(request.query.get("limit", MOST_EVENTS), MOST_EVENTS)
+        return self._events.after(request.query.get("after", 0), limit)
 
     async def _read_events(self) -> None:
         self._events.add(await asyncio.to_thread(lambda: list(self._timeline.settled(time.monotonic()))))
 
-    async def openapi(self, _: Asked) -> dict[str, Any]:
+    async def openapi(self, _: ControlRequest) -> dict[str, Any]:
         """Return the interface."""
         return endpoints.document()
 
     # Doing
 
-    async def broker(self, asked: Asked) -> dict[str, Any]:
+    async def broker(self, request: ControlRequest) -> dict[str, Any]:
         """Do a declared action to a target, or put a declared fault in force there."""
-        verb, wanted = asked.path["verb"], read_target(asked.path["target"])
+        verb, wanted = request.path["verb"], read_target(request.path["target"])
         local = LocalCluster(self.directory)
         if isinstance(wanted, int) and wanted not in local.processes():
             raise not_found(f"there is no broker {wanted}", ErrorCode.BROKER_NOT_AVAILABLE.name)
         # Checked before the role is resolved: a wrong word is reported whether a broker has the role or not.
-        read_request(verb, 0 if isinstance(wanted, Role) else wanted, asked.body)
+        read_request(verb, 0 if isinstance(wanted, Role) else wanted, request.body)
         target = await asyncio.to_thread(_resolve, local, verb, wanted)
-        done = await perform(local, read_request(verb, target, asked.body))
+        done = await perform(local, read_request(verb, target, request.body))
         return {
             "broker": None if target == ZOOKEEPER else target,
             "changed": done.changed,
@@ -245,96 +246,96 @@ class Control:
             "pid": local.pid_of(target),
         }
 
-    async def steps(self, asked: Asked) -> dict[str, Any]:
+    async def steps(self, request: ControlRequest) -> dict[str, Any]:
         """Play steps of a scenario file."""
         local = LocalCluster(self.directory)
         assignments = await self._assignments()
-        limit_seconds = asked.body.get("timeout_ms", 120_000) / 1000
-        scenario = played.read_steps(asked.body["steps"], assignments, local.file, limit_seconds)
+        limit_seconds = request.body.get("timeout_ms", 120_000) / 1000
+        scenario = played.read_steps(request.body["steps"], assignments, local.file, limit_seconds)
         return await asyncio.to_thread(played.play, scenario, assignments, local)
 
-    async def wait(self, asked: Asked) -> dict[str, Any]:
+    async def wait(self, request: ControlRequest) -> dict[str, Any]:
         """Wait until a condition holds."""
         began = time.monotonic()
-        kind = kind_in(asked.body)
-        wanted = asked.body[kind]
+        kind = kind_in(request.body)
+        wanted = request.body[kind]
         if kind == "group":
-            state = await self._wait_group(wanted, asked.timeout_seconds)
+            state = await self._wait_group(wanted, request.timeout_seconds)
         elif kind == "transaction":
-            state = await self._wait_transaction(wanted, asked.timeout_seconds)
+            state = await self._wait_transaction(wanted, request.timeout_seconds)
         elif kind in {"truncated", "event"}:
-            state = await self._wait_event(event_condition(kind, wanted), asked.timeout_seconds)
+            state = await self._wait_event(event_condition(kind, wanted), request.timeout_seconds)
         elif kind in {"quorum_leader", "metadata_offset"}:
-            state = await self._wait_quorum(kind, wanted, asked.timeout_seconds)
+            state = await self._wait_quorum(kind, wanted, request.timeout_seconds)
         elif kind == "ready":
-            state = await self._wait_ready(asked.timeout_seconds)
+            state = await self._wait_ready(request.timeout_seconds)
         else:
-            state = await self._wait_partitions(kind, wanted, asked.timeout_seconds)
+            state = await self._wait_partitions(kind, wanted, request.timeout_seconds)
         return {"took_ms": round((time.monotonic() - began) * 1000), "actual": state}
 
-    async def reset(self, asked: Asked) -> dict[str, Any]:
+    async def reset(self, request: ControlRequest) -> dict[str, Any]:
         """Make the cluster what it was when the control was started."""
         async with self._restarting:
             baseline = load_baseline(self.directory)
             if baseline is None:  # a snapshot was restored: its content is the baseline
                 baseline = await self._note_baseline()
-            local, with_topics = LocalCluster(self.directory), bool(asked.body.get("topics", True))
+            local, with_topics = LocalCluster(self.directory), bool(request.body.get("topics", True))
             return await reset(local, baseline, self._faults, with_topics=with_topics)
 
     # Faults on requests
 
-    async def add_fault(self, asked: Asked) -> dict[str, Any]:
+    async def add_fault(self, request: ControlRequest) -> dict[str, Any]:
         """Put rules in force at every broker."""
-        rules = await self._with_topics(asked.body["rules"])
+        rules = await self._with_topics(request.body["rules"])
         return {"id": await self._faults.add(rules), "rules": [wires_of(rule) for rule in rules]}
 
-    async def faults(self, _: Asked) -> dict[str, Any]:
+    async def faults(self, _: ControlRequest) -> dict[str, Any]:
         """Return all faults."""
         return {"faults": await self._faults.all()}
 
-    async def fault(self, asked: Asked) -> dict[str, Any]:
+    async def fault(self, request: ControlRequest) -> dict[str, Any]:
         """Return one fault."""
-        return await self._faults.one(asked.number("id"))
+        return await self._faults.one(request.number("id"))
 
-    async def clear_faults(self, _: Asked) -> dict[str, Any]:
+    async def clear_faults(self, _: ControlRequest) -> dict[str, Any]:
         """End all faults."""
         return {"deleted": await self._faults.delete()}
 
-    async def delete_fault(self, asked: Asked) -> dict[str, Any]:
+    async def delete_fault(self, request: ControlRequest) -> dict[str, Any]:
         """End one fault."""
-        return {"deleted": await self._faults.delete(asked.number("id"))}
+        return {"deleted": await self._faults.delete(request.number("id"))}
 
-    async def wait_fault(self, asked: Asked) -> dict[str, Any]:
+    async def wait_fault(self, request: ControlRequest) -> dict[str, Any]:
         """Wait until a fault has reached a number of hits, or of held responses."""
         began = time.monotonic()
-        kind = "hits" if "hits" in asked.body else "held"
+        kind = "hits" if "hits" in request.body else "held"
         while True:
-            found = await self._faults.one(asked.number("id"))
-            if found[kind] >= asked.body[kind]:
+            found = await self._faults.one(request.number("id"))
+            if found[kind] >= request.body[kind]:
                 return {"took_ms": round((time.monotonic() - began) * 1000), "actual": found}
-            if time.monotonic() - began >= asked.timeout_seconds:
+            if time.monotonic() - began >= request.timeout_seconds:
                 sentence = f"fault {found['id']} has {found['hits']} hits and holds {found['held']}"
-                raise not_so(f"{sentence} (waited {asked.timeout_seconds:g} s for {kind})", found)
+                raise not_so(f"{sentence} (waited {request.timeout_seconds:g} s for {kind})", found)
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
-    async def requests(self, asked: Asked) -> dict[str, Any]:
+    async def requests(self, request: ControlRequest) -> dict[str, Any]:
         """Return the requests that arrived while rules were in force."""
         async with self._reading:
             journal = await self._requests.read()
-        found = journal.after(asked.query.get("after", 0), MOST_EVENTS)
-        wanted = {name: asked.query[name] for name in ("client_id", "api") if name in asked.query}
+        found = journal.after(request.query.get("after", 0), MOST_EVENTS)
+        wanted = {name: request.query[name] for name in ("client_id", "api") if name in request.query}
         entries = [one for one in found["events"] if all(one[name] == value for name, value in wanted.items())]
-        limit = min(asked.query.get("limit", MOST_EVENTS), MOST_EVENTS)
+        limit = min(request.query.get("limit", MOST_EVENTS), MOST_EVENTS)
         last = entries[limit - 1]["number"] if len(entries) > limit else found["next"]
         return {"requests": entries[:limit], "next": last, "dropped": found["dropped"]}
 
-    async def snapshot(self, asked: Asked) -> dict[str, Any]:
+    async def snapshot(self, request: ControlRequest) -> dict[str, Any]:
         """Take a snapshot."""
-        return await self._with_snapshot(asked.path["name"], LocalCluster(self.directory).snapshot)
+        return await self._with_snapshot(request.path["name"], LocalCluster(self.directory).snapshot)
 
-    async def restore(self, asked: Asked) -> dict[str, Any]:
+    async def restore(self, request: ControlRequest) -> dict[str, Any]:
         """Restore a snapshot; its content is the baseline of later resets."""
-        return await self._with_snapshot(asked.path["name"], LocalCluster(self.directory).restore, is_restore=True)
+        return await self._with_snapshot(request.path["name"], LocalCluster(self.directory).restore, is_restore=True)
 
     async def _with_snapshot(
         self, name: str, act: Callable[[str], None], *, is_restore: bool = False
@@ -346,10 +347,10 @@ class Control:
                 await self._note_baseline()
         return {"snapshot": name, "took_ms": round((time.monotonic() - began) * 1000)}
 
-    async def advertise(self, asked: Asked) -> dict[str, Any]:
+    async def advertise(self, request: ControlRequest) -> dict[str, Any]:
         """Let brokers advertise other addresses to Kafka clients; restarts those whose address changes."""
         async with self._restarting:  # the cluster is read inside: another request may have changed its addresses
-            return await asyncio.to_thread(advertise, LocalCluster(self.directory), asked.body)
+            return await asyncio.to_thread(advertise, LocalCluster(self.directory), request.body)
 
     # Inside
 
@@ -481,7 +482,7 @@ class Control:
     async def _wait_ready(self, limit_seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + limit_seconds
         while True:
-            state = await self.cluster(Asked({}, {}, {}))
+            state = await self.cluster(ControlRequest({}, {}, {}))
             if state["ready"]:
                 return state
             if time.monotonic() >= deadline:

@@ -7,7 +7,7 @@ is ``leader-of/orders-0``, and ``coordinator-of/group/orders-app``.
 from __future__ import annotations
 
 from tidegauge.faults.actions import ZOOKEEPER, Target
-from tidegauge_lab.control.asked import is_number
+from tidegauge_lab.control.control_request import is_number
 from tidegauge_lab.control.endpoints import TARGETS
 from tidegauge_lab.control.problems import malformed
 from tidegauge_lab.control.shapes import shown

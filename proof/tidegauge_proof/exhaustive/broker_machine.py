@@ -61,7 +61,7 @@ from tidegauge_broker.replica.snapshot import (
 from tidegauge_proof.exhaustive.frozen import (
     BrokerState,
     Letter,
-    Question,
+    BatchSearch,
     Response,
     Verdict,
 )
@@ -165,7 +165,7 @@ class BrokerMachine:
 
     # Followers
 
-    def _ask(self, number: int) -> Question | None:
+    def _ask(self, number: int) -> BatchSearch | None:
         core, partition = self.broker.core, self.broker.partition
         if partition is None or partition.follower_role is None:
             return None
@@ -177,13 +177,13 @@ class BrokerMachine:
         incarnation = core.broker_epoch
         if isinstance(chosen, EpochRound):
             asked = chosen.partitions[0]
-            return Question(
+            return BatchSearch(
                 "epoch", chosen.leader, number, incarnation, -1, asked.leader_epoch, asked.current_leader_epoch
             )
         wanted = chosen.partitions[0]
         self.broker.replica.reported = max(self.broker.replica.reported, wanted.fetch_offset)
         current, last = wanted.current_leader_epoch, wanted.last_fetched_epoch
-        return Question("fetch", chosen.leader, number, incarnation, wanted.fetch_offset, last, current)
+        return BatchSearch("fetch", chosen.leader, number, incarnation, wanted.fetch_offset, last, current)
 
     def _respond(self, leader: int, number: int, response: Response) -> None:
         broker, error = self.broker, ErrorCode[response.error]
@@ -202,7 +202,7 @@ class BrokerMachine:
 
     # Leaders
 
-    def _fetch(self, follower: int, question: Question, may_join: bool) -> Response:
+    def _fetch(self, follower: int, question: BatchSearch, may_join: bool) -> Response:
         broker = self.broker
         if question.kind == "epoch":
             assert question.epoch is not None

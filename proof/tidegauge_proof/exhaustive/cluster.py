@@ -36,7 +36,7 @@ from tidegauge_proof.exhaustive.frozen import (
     ControllerState,
     Exchange,
     Letter,
-    Question,
+    BatchSearch,
 )
 from tidegauge_proof.own_rules import OwnRules
 
@@ -348,7 +348,7 @@ class Cluster:
         return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
     def _ask(self, step: Step, follower: int) -> None:
-        question: Question = step.broker(follower, ("ask", self._number(step, follower)))
+        question: BatchSearch = step.broker(follower, ("ask", self._number(step, follower)))
         step.net.append(Exchange(follower, orphaned=False, question=question, response=None))
 
     def _arrive(self, step: Step, exchange: Exchange, may_join: bool) -> None:

@@ -71,7 +71,7 @@ class ControllerState(NamedTuple):
     known: tuple[int, ...]
 
 
-class Question(NamedTuple):
+class BatchSearch(NamedTuple):
     """A follower's request. ``kind`` is fetch (at ``offset``, of the log's last ``epoch``) or epoch (its end)."""
 
     kind: str
@@ -98,7 +98,7 @@ class Exchange(NamedTuple):
 
     follower: int
     orphaned: bool
-    question: Question
+    question: BatchSearch
     response: Response | None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile, load_cluster_file
 from tidegauge_lab.control import steering
-from tidegauge_lab.control.asked import Asked
+from tidegauge_lab.control.control_request import ControlRequest
 from tidegauge_lab.local.cluster import LocalCluster
 
 
@@ -43,9 +43,9 @@ def test_requests_that_restart_brokers_do_not_meet(tmp_path: Path, monkeypatch: 
 
     async def ask_all() -> None:
         await asyncio.gather(
-            control.advertise(Asked({}, {}, {"0": "h:1"})),
-            control.snapshot(Asked({"name": "one"}, {}, {})),
-            control.advertise(Asked({}, {}, {"1": "h:2"})),
+            control.advertise(ControlRequest({}, {}, {"0": "h:1"})),
+            control.snapshot(ControlRequest({"name": "one"}, {}, {})),
+            control.advertise(ControlRequest({}, {}, {"1": "h:2"})),
         )
 
     asyncio.run(ask_all())

@@ -13,7 +13,7 @@ import pytest
 from starlette.applications import Starlette
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge_lab.control.asked import MAX_BODY_BYTES, Asked
+from tidegauge_lab.control.control_request import MAX_BODY_BYTES, ControlRequest
 from tidegauge_lab.control.endpoints import ENDPOINTS
 from tidegauge_lab.control.gate import refusal
 from tidegauge_lab.control.problems import RefusedError, not_so
@@ -26,14 +26,14 @@ class FakeControl:
     """Responds to every endpoint with its name, and notes the requests."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Asked]] = []
+        self.asked: list[tuple[str, ControlRequest]] = []
         self.problem: Exception | None = None
 
     async def close(self) -> None:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        async def serve(asked: Asked) -> dict[str, str]:
+        async def serve(asked: ControlRequest) -> dict[str, str]:
             self.asked.append((name, asked))
             if self.problem is not None:
                 raise self.problem

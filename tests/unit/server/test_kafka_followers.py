@@ -15,7 +15,7 @@ from tidegauge.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from tidegauge.kafka.topic_ids import topic_id_text
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.replica import messages as core
-from tidegauge_broker.server.wire.kafka.sessions import EVICTION_MS, Asked, FetchSessionCache, Opened, Place
+from tidegauge_broker.server.wire.kafka.sessions import EVICTION_MS, FetchSessionCache, Opened, Place, WantedPartition
 
 TOPIC_ID = bytes(range(16))
 AT = TopicPartition("t", 0)
@@ -145,7 +145,7 @@ def cache(slots: int) -> FetchSessionCache:
 
 def open_one(sessions: FetchSessionCache, size: int, *, follower: bool, now_ms: int = 0) -> int | None:
     """Return a new session's id; None: the cache gave none."""
-    asked = {Place("t", number): Asked(0, 1, -1, -1, -1) for number in range(size)}
+    asked = {Place("t", number): WantedPartition(0, 1, -1, -1, -1) for number in range(size)}
     found = sessions.open(0, 0, asked, (), uses_ids=False, now_ms=now_ms, is_privileged=follower)
     assert isinstance(found, Opened)
     return None if found.session is None else found.session.id

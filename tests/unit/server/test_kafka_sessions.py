@@ -10,18 +10,18 @@ from tidegauge_broker.replica.messages import EpochEnd, FetchResult
 from tidegauge_broker.server.wire.kafka.sessions import (
     EVICTION_MS,
     MAX_EPOCH,
-    Asked,
     FetchSession,
     FetchSessionCache,
     Opened,
     Place,
+    WantedPartition,
 )
 
 A, B = Place("t", 0), Place("t", 1)
 
 
-def asked(*places: Place, offset: int = 0, epoch: int = 3) -> dict[Place, Asked]:
-    return {place: Asked(offset, 1_000, epoch, -1, -1) for place in places}
+def asked(*places: Place, offset: int = 0, epoch: int = 3) -> dict[Place, WantedPartition]:
+    return {place: WantedPartition(offset, 1_000, epoch, -1, -1) for place in places}
 
 
 def cache(slots: int = 2) -> FetchSessionCache:

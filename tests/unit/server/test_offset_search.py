@@ -16,7 +16,7 @@ from kafka_cluster import LEADER, NOW_MS, TOPIC, KafkaCluster
 
 from tidegauge.partition import TopicPartition
 from tidegauge_broker.log import searching
-from tidegauge_broker.log.records import Looked, Question
+from tidegauge_broker.log.records import BatchSearch, KnownResults
 from tidegauge_broker.log.searching import first_at_or_after
 from tidegauge_broker.log.segment import BatchSpot, LogSegment
 from tidegauge_broker.replica.messages import OffsetLookup, ProducePartition, ProduceRequest, RecordsToDelete
@@ -62,7 +62,7 @@ def search(segment: Any, of_log: Any) -> OffsetSearch:
     return OffsetSearch(of_log, first_at_or_after([segment], 9, 0, 10_000), finish)
 
 
-def found_in(question: Question, last: int) -> tuple[int, int] | None:
+def found_in(question: BatchSearch, last: int) -> tuple[int, int] | None:
     offset = int.from_bytes(question[1][:8], "big")
     return (offset, 9) if offset == last else None
 
@@ -71,11 +71,11 @@ async def test_a_search_goes_on_behind_each_large_batch() -> None:
     """It began again behind each, and so walked through all before it once more."""
     segment, asked = Segment(50), []
 
-    async def look_elsewhere(question: Question) -> object:
+    async def search_elsewhere(question: BatchSearch) -> object:
         asked.append(question)
         return found_in(question, 49)
 
-    result = await search(segment, log()).carry_out(Looked(), look_elsewhere)
+    result = await search(segment, log()).carry_out(KnownResults(), search_elsewhere)
     assert result == ((49, 9), 0)
     assert len(asked) == 50
     assert segment.walked == 50
@@ -84,21 +84,21 @@ async def test_a_search_goes_on_behind_each_large_batch() -> None:
 @pytest.mark.parametrize("change", ["layout_version", "log_start_offset", "is_closed"])
 async def test_a_search_in_a_log_that_changes_counts_no_longer_and_large_batches_stay_known(change: str) -> None:
     """The searched files are truncated, deleted or replaced; the next search is spared the work beside the loop."""
-    segment, of_log, looked, asked = Segment(3), log(), Looked(), []
+    segment, of_log, looked, asked = Segment(3), log(), KnownResults(), []
 
-    async def look_elsewhere(question: Question) -> object:
+    async def search_elsewhere(question: BatchSearch) -> object:
         asked.append(question)
         if len(asked) == 2:
             setattr(of_log, change, 7)
         return found_in(question, 2)
 
-    assert await search(segment, of_log).carry_out(looked, look_elsewhere) is None
-    assert await search(segment, of_log).carry_out(looked, look_elsewhere) == ((2, 9), 0)
+    assert await search(segment, of_log).carry_out(looked, search_elsewhere) is None
+    assert await search(segment, of_log).carry_out(looked, search_elsewhere) == ((2, 9), 0)
     assert len(asked) == 3
 
 
 async def test_what_is_known_of_a_large_batch_keeps_no_records_in_memory() -> None:
-    looked, question = Looked(), (found_in, bytes(1_000_000), 9, 0)
+    looked, question = KnownResults(), (found_in, bytes(1_000_000), 9, 0)
     looked.note(question, (1, 9))
     assert looked.has(question)
     assert sum(len(part) for key in looked._found for part in key if isinstance(part, bytes)) < 100
@@ -109,13 +109,13 @@ async def test_small_batches_that_claim_a_time_in_vain_leave_the_loop_its_turns(
 ) -> None:
     """A producer writes the headers; looking into a small batch on the loop costs little, into thousands much."""
     monkeypatch.setattr(offset_search, "BYTES_PER_TURN", 300)
-    monkeypatch.setattr(offset_search, "look_here", lambda *question: found_in(question, 99))
+    monkeypatch.setattr(offset_search, "search_here", lambda *question: found_in(question, 99))
 
-    async def look_elsewhere(_: Question) -> object:
+    async def search_elsewhere(_: BatchSearch) -> object:
         raise AssertionError("they are small")
 
     segment = Segment(100, compressed=False)
-    task = asyncio.ensure_future(search(segment, log()).carry_out(Looked(), look_elsewhere))
+    task = asyncio.ensure_future(search(segment, log()).carry_out(KnownResults(), search_elsewhere))
     while not task.done():
         before = segment.walked
         await asyncio.sleep(0)

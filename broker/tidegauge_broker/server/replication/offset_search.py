@@ -13,12 +13,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tidegauge_broker.log.partition_log import PartitionLog
-from tidegauge_broker.log.records import Looked, Question, is_light, look_here
+from tidegauge_broker.log.records import BatchSearch, KnownResults, is_light, search_here
 from tidegauge_broker.log.searching import Found, Search
 from tidegauge_broker.replica.messages import OffsetResult
 
 BYTES_PER_TURN = 256 * 1024
-LookElsewhere = Callable[[Question], Awaitable[object]]
+SearchElsewhere = Callable[[BatchSearch], Awaitable[object]]
 """Looks into a batch beside the event loop."""
 
 
@@ -41,12 +41,14 @@ class OffsetSearch:
     def _state(self) -> tuple[int, int, bool]:
         return self._log.layout_version, self._log.log_start_offset, self._log.is_closed
 
-    async def carry_out(self, looked: Looked, look_elsewhere: LookElsewhere) -> tuple[OffsetResult, int] | None:
+    async def carry_out(
+        self, known: KnownResults, search_elsewhere: SearchElsewhere
+    ) -> tuple[OffsetResult, int] | None:
         """Return the result; None: the search counts no longer (rule 2).
 
         Args:
-            looked: known results in large batches.
-            look_elsewhere: looks into the others.
+            known: known results in large batches.
+            search_elsewhere: looks into the others.
 
         Raises:
             TidegaugeError: KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE.
@@ -54,23 +56,23 @@ class OffsetSearch:
         found: object = None
         while True:
             try:
-                question = self._steps.send(found)
+                search = self._steps.send(found)
             except StopIteration as end:
                 return self._finish(end.value)
-            found = await self._look(question, looked, look_elsewhere)
+            found = await self._search(search, known, search_elsewhere)
             if self._state() != self._began_at:
                 return None
 
-    async def _look(self, question: Question | None, looked: Looked, look_elsewhere: LookElsewhere) -> object:
-        if question is None:
+    async def _search(self, search: BatchSearch | None, known: KnownResults, elsewhere: SearchElsewhere) -> object:
+        if search is None:
             await asyncio.sleep(0)
             return None
-        if is_light(question):
-            self._bytes_here += len(question[1])
+        if is_light(search):
+            self._bytes_here += len(search[1])
             if self._bytes_here > BYTES_PER_TURN:  # headers may claim times that no record has
                 self._bytes_here = 0
                 await asyncio.sleep(0)
-            return look_here(*question)
-        if not looked.has(question):
-            looked.note(question, await look_elsewhere(question))
-        return looked.result(question)
+            return search_here(*search)
+        if not known.has(search):
+            known.note(search, await elsewhere(search))
+        return known.result(search)

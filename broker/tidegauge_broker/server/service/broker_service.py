@@ -30,7 +30,7 @@ from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, topic_name_prob
 from tidegauge.settings import ListChange, Values
 from tidegauge.wall_time import WallTime
 from tidegauge.with_turns import in_portions
-from tidegauge_broker.log.records import Looked, Question
+from tidegauge_broker.log.records import BatchSearch, KnownResults
 from tidegauge_broker.replica.effect_executor import FetchResults
 from tidegauge_broker.replica.messages import (
     CONSUMER,
@@ -251,19 +251,19 @@ class BrokerService:
 
         A long search has turns of the event loop; one whose log changes meanwhile begins again (``offset_search``).
         """
-        looked = Looked()
+        known = KnownResults()
         try:
             while True:
                 found = self._replicas.list_offset(lookup)
                 if not isinstance(found, OffsetSearch):
                     return found
-                result = await found.carry_out(looked, self._look_elsewhere)
+                result = await found.carry_out(known, self._search_elsewhere)
                 if result is not None:
                     return result
         except TidegaugeError as problem:
             return OffsetResult(problem.code, problem.message), -1
 
-    async def _look_elsewhere(self, question: Question) -> object:
+    async def _search_elsewhere(self, question: BatchSearch) -> object:
         search, *rest = question
         return await self.records_pool.run(partial(search, *rest))
 

@@ -45,7 +45,7 @@ class Place(NamedTuple):
     partition: int
 
 
-class Asked(NamedTuple):
+class WantedPartition(NamedTuple):
     """A client's request for a partition. Epochs are -1 if the client knows none."""
 
     fetch_offset: int
@@ -86,13 +86,13 @@ class FetchSession:
     used_ms: int
     is_privileged: bool = False
     epoch: int = 1
-    partitions: dict[Place, Asked] = field(default_factory=dict)
+    partitions: dict[Place, WantedPartition] = field(default_factory=dict)
     sent: dict[Place, tuple[int, int]] = field(default_factory=dict)
-    known: dict[Place, tuple[Asked, FetchPartition]] = field(default_factory=dict)
+    known: dict[Place, tuple[WantedPartition, FetchPartition]] = field(default_factory=dict)
     names: dict[Place, str] = field(default_factory=dict)
     standing: StandingPlaces | None = None
 
-    def update(self, asked: Mapping[Place, Asked], forgotten: Iterable[Place]) -> None:
+    def update(self, asked: Mapping[Place, WantedPartition], forgotten: Iterable[Place]) -> None:
         """Take in an incremental request."""
         for place, wanted in asked.items():
             before = self.partitions.get(place)
@@ -152,7 +152,7 @@ class Opened(NamedTuple):
     """
 
     session: FetchSession | None
-    partitions: Mapping[Place, Asked]
+    partitions: Mapping[Place, WantedPartition]
     is_new: bool = False
 
 
@@ -176,7 +176,7 @@ class FetchSessionCache:
         self,
         session_id: int,
         session_epoch: int,
-        asked: Mapping[Place, Asked],
+        asked: Mapping[Place, WantedPartition],
         forgotten: Iterable[Place],
         *,
         uses_ids: bool,

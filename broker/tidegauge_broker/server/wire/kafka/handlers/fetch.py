@@ -50,12 +50,12 @@ from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.responses import Held, Pending, Response, settled
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
 from tidegauge_broker.server.wire.kafka.sessions import (
-    Asked,
     FetchSession,
     Opened,
     Place,
     StandingPlaces,
     Topic,
+    WantedPartition,
 )
 from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN, encoded_bytes
 
@@ -96,7 +96,7 @@ async def _of_many(request: FetchRequest, reader: Reader, context: Context) -> H
     return found
 
 
-def _places(request: FetchRequest, context: Context) -> Iterator[tuple[Place, Asked]]:
+def _places(request: FetchRequest, context: Context) -> Iterator[tuple[Place, WantedPartition]]:
     uses_ids = context.version >= _FIRST_WITH_IDS
     for topic in request.topics:
         named = topic.topic_id if uses_ids else topic.topic
@@ -104,7 +104,7 @@ def _places(request: FetchRequest, context: Context) -> Iterator[tuple[Place, As
             yield Place(named, item.partition), _asked(item)
 
 
-def _opened(request: FetchRequest, reader: Reader, asked: dict[Place, Asked], context: Context) -> Response:
+def _opened(request: FetchRequest, reader: Reader, asked: dict[Place, WantedPartition], context: Context) -> Response:
     """Read within the request's session."""
     uses_ids = context.version >= _FIRST_WITH_IDS
     forgotten = [
@@ -176,8 +176,8 @@ def _failed(request: FetchRequest, version: int) -> FetchResponse:
     return FetchResponse(error_code=error, session_id=request.session_id, responses=topics)
 
 
-def _asked(item: FetchPartition) -> Asked:
-    return Asked(
+def _asked(item: FetchPartition) -> WantedPartition:
+    return WantedPartition(
         item.fetch_offset,
         item.partition_max_bytes,
         item.current_leader_epoch,
@@ -199,7 +199,7 @@ def _with_news(session: FetchSession, reads: Iterable[Read], *, everything: bool
 
 
 def _standing(
-    opened: Opened, asked: Mapping[Place, Asked], forgotten: Iterable[Place], context: Context
+    opened: Opened, asked: Mapping[Place, WantedPartition], forgotten: Iterable[Place], context: Context
 ) -> StandingPlaces | None:
     """Return a follower's standing fetch, brought up to date, or None.
 
@@ -221,7 +221,7 @@ def _standing(
 def _bring_up_to_date(
     session: FetchSession,
     standing: StandingPlaces,
-    asked: Mapping[Place, Asked],
+    asked: Mapping[Place, WantedPartition],
     forgotten: Iterable[Place],
     context: Context,
 ) -> bool:
@@ -365,7 +365,7 @@ class _Sorting:
         self.places: list[Place] = []
         self.asked: list[core.FetchPartition] = []
 
-    def add(self, items: Iterable[tuple[Place, Asked]]) -> None:
+    def add(self, items: Iterable[tuple[Place, WantedPartition]]) -> None:
         """Sort some partitions."""
         service, may_read = self._context.service, self._context.may_read
         session, known, topics = self._session, self._known, self._topics
@@ -468,7 +468,7 @@ def _named(topic: Topic, context: Context) -> tuple[str | None, str]:
     return context.service.topic_name(topic_id), topic_id
 
 
-def _wanted(at: TopicPartition, item: Asked) -> core.FetchPartition:
+def _wanted(at: TopicPartition, item: WantedPartition) -> core.FetchPartition:
     return core.FetchPartition(
         at,
         item.fetch_offset,
@@ -479,7 +479,7 @@ def _wanted(at: TopicPartition, item: Asked) -> core.FetchPartition:
     )
 
 
-async def _for_old_client(read: Read, asked: Asked, context: Context) -> Read:
+async def _for_old_client(read: Read, asked: WantedPartition, context: Context) -> Read:
     """Return a partition's read for a client without batches or zstd.
 
     Other connections have a turn after each partition that was converted here.

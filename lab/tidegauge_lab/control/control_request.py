@@ -17,7 +17,7 @@ _MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ControlRequest:
     """A request's words, checked.
 
     Attributes:
@@ -52,13 +52,13 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
-def read(endpoint: Endpoint, path: Mapping[str, str], query: Sequence[tuple[str, str]], body: bytes) -> Asked:
+def read(endpoint: Endpoint, path: Mapping[str, str], query: Sequence[tuple[str, str]], body: bytes) -> ControlRequest:
     """Read a request.
 
     Raises:
         RefusedError: 400, it does not fit the endpoint.
     """
-    return Asked(path, _query(endpoint, query), _body(endpoint, body))
+    return ControlRequest(path, _query(endpoint, query), _body(endpoint, body))
 
 
 def _query(endpoint: Endpoint, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
