@@ -164,7 +164,7 @@ simulate-coordinators-long: compiled ## The same for groups, transactions and ex
 simulate-quorum-long: compiled ## Histories of a Raft quorum of controllers under both kraft.versions, in pieces (N=10: ten times as many).
 	PYTHONPATH=build/compiled $(BIN)/tidegauge simulate --world quorum --steps 300 --runs $$((6400 * $(or $(N),1))) --seed $(or $(SEED),30000000) --record build/simulate-quorum-long.jsonl
 
-fuzz: .venv ## Odd requests of every API to brokers that are killed and load what is left: make fuzz N=100000 SEED=1 MODE=kraft.
+fuzz: .venv ## Odd requests of every API to brokers that are killed and load the internal topics again: make fuzz N=100000 SEED=1 MODE=kraft.
 	PYTHONPATH=bench:. $(BIN)/python bench/fuzz_requests.py --requests $(or $(N),20000) --seed $(or $(SEED),1) --mode $(or $(MODE),kraft)
 
 reliability: .venv java ## Starts that fail, records that a failover loses, counted: make reliability N=1000 (SECONDS=3600: ends then; goes on with its file).

@@ -1,10 +1,10 @@
-"""Odd requests of every API, many at a time, to brokers that are killed and load what is left; the loops are watched.
+"""Odd requests of every API, many at a time, to brokers that are killed and loaded again; a watchdog looks.
 
     python bench/fuzz_requests.py [--mode kraft|zookeeper] [--requests N] [--seed N] [--workers N]
 
 Zeros, negative and largest values of every field, things named twice, members and producers that responses have named
 (``tests/odd_requests.py``). After each quarter of the requests a broker is killed and started again, so that another
-one, and then itself, loads what is in the internal topics. It ends with 1 if a request got no response, a process
+one, and then itself, loads the internal topics. It ends with 1 if a request got no response, a process
 ended by itself, or a log has a traceback, and prints each API's requests and the longest turns of the event loops.
 """
 

@@ -207,7 +207,7 @@ def _admin(ask: Ask) -> Work:
 
 
 def _described(ask: Ask) -> Work:
-    """Return requests that store access lists and quotas, as many as the controller takes at once, and describe them.
+    """Return requests that store access lists and quotas, and describe them.
 
     A decision that would write more than 10,000 records is refused (POLICY_VIOLATION), so they come in portions.
     """

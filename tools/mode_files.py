@@ -123,7 +123,7 @@ ZOOKEEPER_ALONE = {
     "test_kafka_record_errors_beside_kafka": "Apache Kafka 3.9 beside it is in ZooKeeper mode",
     "test_kafka_security": "it names ZooKeeper mode's authorizer; `test_kraft_security` has KRaft mode's",
     "test_kafka_wire_responses": (
-        "its responses are those of Apache Kafka 3.9 in ZooKeeper mode; `test_differential` compares with 4.3"
+        "its responses equal Apache Kafka 3.9's in ZooKeeper mode; `test_differential` compares with 4.3"
     ),
     "test_lab_cluster": (
         "it is about a cluster's ZooKeeper, processes and ports; `test_kraft_cluster` is its counterpart"

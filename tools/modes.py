@@ -129,7 +129,7 @@ def rows_table() -> str:
 
 
 def files_table() -> str:
-    """Return the table of the files of tests that are of ZooKeeper mode alone."""
+    """Return the table of test files of ZooKeeper mode alone."""
     lines = [f"| `tests/integration/{name}.py` | {why} |" for name, why in sorted(ZOOKEEPER_ALONE.items())]
     return "\n".join(["| file of tests | why not in KRaft mode |", "|---|---|", *lines])
 

@@ -319,7 +319,7 @@ class QuorumAdmin:
 
 
 async def quorum_by_broker(channel: KafkaChannel, limit_seconds: float) -> QuorumView:
-    """Return the quorum as its leader describes it, asked through a broker, which forwards the request.
+    """Return the quorum as its leader describes it, through a broker.
 
     Args:
         channel: to a broker's listener for Kafka clients, with ``KRAFT_PROTOCOL``.

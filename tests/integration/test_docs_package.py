@@ -159,7 +159,7 @@ def in_directory(tidegauge: Path, directory: Path, path: Path) -> Callable[..., 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A plain installation, where no Java is.
+    """A plain installation, without Java.
 
     Attributes:
         bin_directory: has its programs.

@@ -152,7 +152,10 @@ def differences(
 
 
 def own_blocks(old: SortedMap[Key, Value], new: SortedMap[Key, Value]) -> int:
-    """Return the number of blocks that one of the maps alone has, a measure of what ``differences`` costs."""
+    """Return the number of blocks that one map alone has.
+
+    The cost of ``differences`` grows with it.
+    """
     return len({*map(id, old.blocks)} ^ {*map(id, new.blocks)})
 
 

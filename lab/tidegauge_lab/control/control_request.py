@@ -91,7 +91,7 @@ def _body(endpoint: Endpoint, body: bytes) -> dict[str, Any]:
         raise malformed(f"the body is no JSON: {wrong}") from None
     if wrong_field := problem(endpoint.body, value):
         raise malformed(wrong_field)
-    assert isinstance(value, dict), "every body's schema is that of an object"
+    assert isinstance(value, dict), "every body's schema describes an object"
     return value
 
 

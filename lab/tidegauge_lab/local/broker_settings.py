@@ -264,7 +264,7 @@ def session_timeout_ms(settings: Mapping[str, str], profile: str) -> int:
 
 
 def heartbeat_timeout_ms(settings: Mapping[str, str], profile: str) -> int:
-    """Return how long a broker in KRaft mode may send no heartbeat before the active controller fences it."""
+    """Return the time without heartbeats until a broker is fenced."""
     name = "broker.session.timeout.ms"
     given = PROFILES_IN_KRAFT[profile] | settings_of(None, settings)
     parsed = {name: CONTROLLER_SETTINGS[name].parse(given[name])} if name in given else {}

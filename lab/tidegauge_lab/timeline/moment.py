@@ -419,7 +419,7 @@ class ClusterMoment:
 
 
 def _controller_in(event: Event) -> int | None:
-    """Return the node that is, or was, the controller by an event: a broker, or a controller of a quorum."""
+    """Return the controller by an event: a broker, or a quorum's node."""
     of_quorum = controller_named(event.get("source"))
     return broker_of(event) if of_quorum is None else of_quorum
 

@@ -1,6 +1,6 @@
 """The controllers of a KRaft quorum at a moment of the past, as far as events say. Pure.
 
-The form is that of the controllers in ``tidegauge status -o json``, in which the page is given them while they run.
+The form is as of the controllers in ``tidegauge status -o json``, in which the page is given them while they run.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class QuorumMoment:
 
 
 def controller_named(name: object) -> int | None:
-    """Return the id in a process's name such as ``controller-3000``; None: it is no controller's."""
+    """Return the id in a name such as ``controller-3000``, or None."""
     text = str(name)
     number = text.removeprefix(_CONTROLLER)
     return int(number) if text.startswith(_CONTROLLER) and number.isdecimal() else None

@@ -229,7 +229,7 @@ def _fencing(event: Event) -> str:
 
 
 def _elr(event: Event) -> str:
-    """Return the change of the eligible leader replicas, and the last leader if there is none."""
+    """Return the change of the eligible leader replicas and last leader."""
     last = f", last leader {ids(event['last_known'])}" if event["last_known"] else ""
     return f"ELR {ids(event['old'])} -> {ids(event['new'])}{last}"
 

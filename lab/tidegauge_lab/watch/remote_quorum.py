@@ -30,7 +30,7 @@ class RemoteQuorum:
         self._has_none = False
 
     async def look(self, addresses: Sequence[str], broker_ids: Collection[int]) -> QuorumFacts | None:
-        """Return the quorum; None: there is none (ZooKeeper mode), or no leader of one responds.
+        """Return the quorum; None: ZooKeeper mode, or no leader responds.
 
         Args:
             addresses: where brokers serve Kafka clients.

@@ -136,7 +136,7 @@ class LabSource:
         return Facts(str(self.directory), brokers, zookeeper, quorum, switchable=True)
 
     def _left_ms(self, file: ClusterFile, silent: Collection[int], quorum: QuorumFacts | None) -> Mapping[int, float]:
-        """Return how long silent brokers remain members; empty while no controller could end a membership."""
+        """Return how long silent brokers remain members; empty without a controller."""
         now = time.monotonic()
         if quorum is None:
             return self._silence.left_ms(silent, now, session_timeout_ms(file.settings, file.profile))

@@ -328,7 +328,7 @@ def test_a_broker_is_fenced_in_the_past_and_its_process_goes_on():
     assert view_after(fenced)["brokers"]["1"]["state"] == "unknown", "a controller says nothing of its process"
 
 
-def test_eligible_leaders_are_those_of_the_moment():
+def test_eligible_leaders_of_a_moment():
     shrunk = of_orders("controller-3000", "elr", old=[], new=[1], last_known=[])
     none = of_orders("controller-3000", "elr", old=[1], new=[], last_known=[2])
     found = [orders(view_after(*HEALTHY, *more)) for more in ([], [shrunk], [shrunk, none])]

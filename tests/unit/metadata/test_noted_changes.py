@@ -1,4 +1,4 @@
-"""What the event log says of the step from one image to another beside elections: fencing, eligible leaders."""
+"""The event log about the step from one image to another beside elections: fencing, eligible leaders."""
 
 from __future__ import annotations
 

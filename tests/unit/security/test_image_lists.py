@@ -114,7 +114,7 @@ def test_lists_that_follow_images_equal_lists_made_from_the_image(seed: int) -> 
 
 
 def many(count: int, first: int = 0) -> SortedMap[str, Binding]:
-    """Return the lists of an image with one entry for each of many topics."""
+    """Return lists with one entry for each of many topics."""
     entry = Entry("User:a", "*", Operation.READ, Permission.ALLOW)
     return SortedMap(
         {f"{one:06}": Binding(Pattern(ResourceType.TOPIC, f"t{one}"), entry) for one in range(first, first + count)}

@@ -162,7 +162,7 @@ def test_every_module_that_is_compiled_can_be_written_out():
 
 
 def test_a_view_in_a_named_tuple_is_quoted():
-    """The compiler looks for the type in the module, where it is not, and the module could not be imported."""
+    """The compiler looks for the type in the module, does not find it, and the module could not be imported."""
     source = "class One(NamedTuple):\n    size: int\n    view: memoryview\n    other: memoryview | None = None\n"
     assert write_out(source).splitlines()[1:] == [
         "    size: int",

@@ -27,7 +27,7 @@ CALLS = {
 
 
 def reasons() -> list[str]:
-    """Return the reasons that are in the node's source, with 1 for each value in them."""
+    """Return the reasons in the node's source, with 1 for each value."""
     found = set()
     for path in Path(tidegauge_controller.raft.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

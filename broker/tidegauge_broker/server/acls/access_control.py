@@ -63,7 +63,7 @@ def authorizer_of(settings: Values) -> AclAuthorizer | None:
 async def matching_lists(authorizer: AclAuthorizer, wanted: Filter) -> AsyncIterator[tuple[Pattern, list[Entry]]]:
     """Yield each pattern with its entries that a filter matches, if there are any.
 
-    The lists are those of one moment; the event loop has turns between.
+    The lists are of one moment; the event loop has turns between.
     """
     async for pattern, entries in with_turns(authorizer.lists(), _PATTERNS_PER_TURN):
         if wanted.matches_pattern(pattern) and (found := [one for one in entries if wanted.matches_entry(one)]):

@@ -52,7 +52,7 @@ class ImageLists:
             lists: of the newest image.
 
         Returns:
-            The end of the thread, if these lists or those of an image before are put in force in one; else None.
+            The end of the thread that puts these lists, or an earlier image's, in force; None: it is done.
 
         Raises:
             RuntimeError: no event loop runs in this thread; ``follow`` serves there.

@@ -95,7 +95,7 @@ class QuorumLinks:
         return self._open(address)
 
     def _channel(self, node_id: int, address: str) -> KafkaChannel:
-        """Return the channel to a node at an address; too many close the oldest."""
+        """Return the channel to a node; too many close the oldest."""
         channel = self._channels.pop((node_id, address), None) or self._open(address)
         self._channels[node_id, address] = channel
         if len(self._channels) > MOST_CHANNELS:

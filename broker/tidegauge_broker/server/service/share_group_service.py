@@ -281,7 +281,7 @@ class ShareGroupService:
 
 
 def _impossible(group_id: str, wanted: Mapping[tuple[str, bytes], Sequence[int]]) -> str | None:
-    """Return why no share partitions like these can exist, as a sentence; None: they may (rule 4)."""
+    """Return why such share partitions can't exist; None: they may (rule 4)."""
     if not wanted:
         return None
     if not group_id:

@@ -30,7 +30,10 @@ _TASKS: set[asyncio.Task[None]] = set()
 
 
 def in_turns(respond: Callable[[Call], Coroutine[Any, Any, None]]) -> Callable[[Call], None]:
-    """Return a handler of requests that read very much: ``respond`` runs in a task and leaves turns to others."""
+    """Return a handler of requests that read very much.
+
+    ``respond`` runs in a task and leaves turns of the event loop to others.
+    """
 
     def handle(call: Call) -> None:
         _begin(_unless_it_fails(call, respond(call)))

@@ -86,7 +86,10 @@ async def run_in_turns(slices: Generator[None, None, Result]) -> Result:
 
 
 async def converted(convert: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return each item's form, with turns of the event loop between: a response may have 100,000 of them."""
+    """Return each item's form, with turns of the event loop between.
+
+    A response may have 100,000 items.
+    """
     return [convert(one) async for one in with_turns(items, ITEMS_PER_TURN)]
 
 
