@@ -208,7 +208,7 @@ EXPLAINED: tuple[Explained, ...] = (
         r"elr-all-unclean, line 31, .*: broker 2: (HW|LSO)",
         "0|1",
         "0|1",
-        "a broker that was killed starts with the high watermark of its checkpoint, which is written every 5 s: this one "
+        "a broker that was killed starts with the high watermark of its checkpoint, written every 5 s: this one "
         "was killed moments after the record was committed, and there is no leader of which it could learn more",
     ),
 )
