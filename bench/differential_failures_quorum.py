@@ -16,6 +16,7 @@ from tests.integration.mixed_kraft import MixedKraft
 from tests.integration.quorum_nodes import KAFKA, QuorumNode
 from tests.waiting import until
 
+from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import CONTROLLER_LISTENER
 from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
@@ -28,6 +29,7 @@ from tidegauge_lab.scenario.step_base import Step
 
 LIMIT_SECONDS = 60.0
 FIRST_CONTROLLER = 3000
+MAX_ATTEMPTS = 5
 
 
 class Controllers:
@@ -58,7 +60,14 @@ class Controllers:
 
         async def add() -> None:
             async with QuorumAdmin(self.controllers()) as admin:
-                await admin.add_voter(node.id, directory_id, listeners)
+                for attempt in range(1, MAX_ATTEMPTS + 1):
+                    try:
+                        await admin.add_voter(node.id, directory_id, listeners)
+                    except TidegaugeError as problem:  # Kafka's leader gives up if its connection takes long
+                        if problem.code is not ErrorCode.REQUEST_TIMED_OUT or attempt == MAX_ATTEMPTS:
+                            raise
+                    else:
+                        return
 
         loop = LoopThread("quorum")
         try:
