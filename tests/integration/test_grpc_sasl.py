@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from tests.certificates import Authority
 from tests.integration.conftest import metadata_at
 from tests.integration.spark_shell import SparkShell
+from tests.modes import AUTHORIZER, super_users
 from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -57,8 +58,8 @@ def started(
             "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": TOKENS,
             "ssl.keystore.location": str(authority.issue("broker").both),
             "ssl.truststore.location": str(authority.certificate),
-            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-            "super.users": "User:broker;User:alice;User:dave",
+            "authorizer.class.name": AUTHORIZER,
+            **super_users("User:broker;User:alice;User:dave"),
         },
     )
     made.up(60.0)
@@ -151,7 +152,7 @@ async def test_only_those_with_the_right_password_are_served(
         tidegauge, "describe-config", "--broker", "0", "--all", "--dir", str(one_broker.directory)
     )
     assert "sasl.jaas.config" in shown.stdout, shown.stderr
-    kept = {"cluster.json", "server.properties"}
+    kept = {"cluster.json", "server.properties", "controller.properties"}
     texts = [one.read_bytes() for one in one_broker.directory.rglob("*") if one.is_file() and one.name not in kept]
     for password in PASSWORDS.values():
         assert password not in shown.stdout

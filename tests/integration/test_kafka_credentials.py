@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 from tests.clients import programs
 from tests.clients.programs import KAFKA, KAFKA_4, Attempts, Unavailable
 from tests.integration.conftest import metadata_at
+from tests.modes import AUTHORIZER, super_users
 
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -83,8 +84,8 @@ def servers(
         settings={
             "sasl.enabled.mechanisms": ",".join(programs.MECHANISMS),
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {users};",
-            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-            "super.users": "User:admin",
+            "authorizer.class.name": AUTHORIZER,
+            **super_users("User:admin"),
         },
     )
     cluster.up(60.0)
@@ -121,7 +122,10 @@ def prepare(address: str) -> None:
             future.result(LIMIT_SECONDS)
 
 
-@pytest.fixture(params=list(MAKERS))
+OLD = pytest.param("java-0.10", marks=pytest.mark.zookeeper_mode("Kafka 4 has no requests of 0.10 (KIP-896)"))
+
+
+@pytest.fixture(params=[OLD if name == "java-0.10" else name for name in MAKERS])
 def client(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Attempts:
     try:
         made = MAKERS[request.param]()
