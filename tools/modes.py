@@ -16,6 +16,7 @@ from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.scenario.loader import load, shipped_names
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.share_steps import StartMember
+from tidegauge_lab.scenario.transaction_steps import StartProducer
 
 PAGE = "docs/which-mode.md"
 BEGIN, END = "<!-- modes of {}: begin -->", "<!-- modes of {}: end -->"
@@ -163,4 +164,6 @@ def _why_kraft(scenario: Scenario) -> str:
     """Return why a scenario plays in KRaft mode alone."""
     if any(isinstance(step, StartMember) for step in scenario.steps):
         return "it is about a share group, which no release of Kafka has in ZooKeeper mode"
+    if any(isinstance(step, StartProducer) for step in scenario.steps):
+        return "it is about transactions v2, which no release of Kafka has in ZooKeeper mode"
     return "it is about a quorum, or about eligible leader replicas"

@@ -2,8 +2,11 @@
 
 kafka-python leaves sockets to the garbage collector, and a member that is killed must not take the tests with it.
 
-    group_member.py confluent|aiokafka|kafka-python|tidegauge SERVERS GROUP TOPIC [SESSION_MS [ASSIGNOR]]
+    group_member.py LIBRARY SERVERS GROUP TOPIC [SESSION_MS [ASSIGNOR]]
 
+LIBRARY is confluent, confluent-consumer, aiokafka, kafka-python or tidegauge.
+``confluent-consumer`` is librdkafka's member of the consumer protocol (KIP-848), whose times and assignor are the
+coordinator's; it prints all that it has whenever that has changed.
 Prints a JSON object a line: {"assigned": [partitions]} after each rebalance (with the assignor cooperative-sticky those
 that came in addition, and {"revoked": [partitions]}), {"committed": {partition: offset}} after each commit that the
 coordinator has acknowledged. It commits after every batch of records that it reads, and ends with
@@ -74,6 +77,38 @@ def confluent(servers: str, group: str, topic: str, ended: threading.Event) -> N
                 read[message.partition()] = message.offset() + 1
         if not read:
             continue
+        offsets = [confluent_kafka.TopicPartition(topic, at, offset) for at, offset in read.items()]
+        try:
+            done = consumer.commit(offsets=offsets, asynchronous=False)
+        except confluent_kafka.KafkaException:
+            continue  # a rebalance, or a coordinator that moves
+        say(committed={one.partition: one.offset for one in done if one.error is None})
+    consumer.close()
+
+
+def confluent_consumer(servers: str, group: str, topic: str, ended: threading.Event) -> None:
+    """Run librdkafka's consumer in the consumer protocol."""
+    import confluent_kafka  # noqa: PLC0415 - one library in a process
+
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": group,
+        "group.protocol": "consumer",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([topic])
+    before: list[int] | None = None
+    while not ended.is_set():
+        messages = [one for one in consumer.consume(50, 0.2) if one.error() is None]
+        now = sorted(one.partition for one in consumer.assignment())
+        if now != before:
+            before = now
+            say(assigned=now)
+        if not messages:
+            continue
+        read = {one.partition(): one.offset() + 1 for one in messages}
         offsets = [confluent_kafka.TopicPartition(topic, at, offset) for at, offset in read.items()]
         try:
             done = consumer.commit(offsets=offsets, asynchronous=False)
@@ -202,7 +237,12 @@ def main() -> None:
     if library == "aiokafka":
         asyncio.run(aio(servers, group, topic, ended))
     else:
-        run = {"confluent": confluent, "kafka-python": kafka_python, "tidegauge": tidegauge}[library]
+        run = {
+            "confluent": confluent,
+            "confluent-consumer": confluent_consumer,
+            "kafka-python": kafka_python,
+            "tidegauge": tidegauge,
+        }[library]
         run(servers, group, topic, ended)
 
 

@@ -92,6 +92,12 @@ class BrokerNode:
         assert done.exit_code == 0, done.output
 
     @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None, "it was started"
+        return self._process.pid
+
+    @property
     def address(self) -> str:
         """``host:port`` for clients."""
         return f"127.0.0.1:{self.port}"

@@ -18,7 +18,7 @@ import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import OffsetAndMetadata
 from tidegauge_client.group.group_consumer import GroupMetadata
+from tidegauge_lab.scenario.transactions_v2 import TransactionsV2
 
 
 class Failed(Exception):
@@ -38,7 +39,7 @@ class Failed(Exception):
 
 
 class Client(Protocol):
-    """A library's transactional producer. Every method raises ``Failed``."""
+    """A library's transactional producer. Every method raises ``Failed``, or a ``TidegaugeError`` that is final."""
 
     def init(self, limit_seconds: float) -> None:
         """Take over the transactional id."""
@@ -230,6 +231,8 @@ def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
                 _repeated(client.abort, limit_seconds)
     except Failed as problem:
         return {"error": problem.name, "message": str(problem)}
+    except TidegaugeError as problem:
+        return {"error": problem.code.name, "message": problem.message}
     return {}
 
 
@@ -241,11 +244,18 @@ def _sent(client: Client, command: dict[str, Any], limit_seconds: float) -> dict
     return {**first, "records": found}
 
 
+LIBRARIES: Mapping[str, Callable[[dict[str, Any]], Client]] = {
+    "confluent-kafka": Confluent,
+    "tidegauge": Own,
+    "transactions-v2": TransactionsV2,
+}
+
+
 def main() -> None:
     """Run the producer that the command line describes."""
     made = json.loads(sys.argv[2])
     settings = made["settings"]
-    client: Client = Confluent(settings) if made["library"] == "confluent-kafka" else Own(settings)
+    client: Client = LIBRARIES[made["library"]](settings)
     for line in sys.stdin:
         sys.stdout.write(json.dumps(obey(client, json.loads(line))) + "\n")
         sys.stdout.flush()

@@ -11,6 +11,7 @@ from tidegauge_lab.scenario.consumers import check_installed
 SETTINGS: dict[str, dict[str, str]] = {
     "confluent-kafka": {"transaction.timeout.ms": "300000", "linger.ms": "0", "log_level": "0"},
     "tidegauge": {"transaction.timeout.ms": "300000"},
+    "transactions-v2": {"transaction.timeout.ms": "300000"},
 }
 """Settings that every producer has, unless its step says otherwise."""
 
@@ -51,7 +52,7 @@ class Producers(Clients[Producer]):
         own = {
             "bootstrap.servers": self._servers(library),
             "transactional.id": transactional_id,
-            **({"client.id": name} if library != "tidegauge" else {}),
+            **({"client.id": name} if library == "confluent-kafka" else {}),
         }
         errors = self._directory / f"producer-{name}.log"
         self._running[name] = Producer(library, {**SETTINGS[library], **own, **settings}, errors)

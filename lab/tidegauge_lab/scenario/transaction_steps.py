@@ -17,7 +17,7 @@ from tidegauge_lab.scenario.step_base import PartitionStep, Step, argument
 from tidegauge_lab.scenario.wording import failing
 from tidegauge_lab.transaction_conditions import SHOWN_STATES
 
-LIBRARIES = ("confluent-kafka", "tidegauge")
+LIBRARIES = ("confluent-kafka", "tidegauge", "transactions-v2")
 _STATES = tuple(state.value for state in SHOWN_STATES)
 _LEVEL = readers.choice(*get_args(IsolationLevel))
 _ERROR = "the error that is expected, by the client's name for it"
@@ -38,7 +38,11 @@ class StartProducer(Step):
 
     producer: str = argument(readers.text, "its name, which is its client.id")
     transactional_id: str = argument(readers.text, "transactional.id")
-    library: str = argument(readers.choice(*LIBRARIES), "confluent-kafka (default) or tidegauge", default=LIBRARIES[0])
+    library: str = argument(
+        readers.choice(*LIBRARIES),
+        "confluent-kafka (default), tidegauge, or transactions-v2 (KIP-890, part 2; in KRaft mode)",
+        default=LIBRARIES[0],
+    )
     settings: Mapping[str, str] = argument(
         readers.by_name(readers.setting), "settings of the client, by Kafka's names", default=None
     )

@@ -36,6 +36,7 @@ NAMES = [
     "kip-279-fast-failover",
     "last-replica-standing",
     "late-end",
+    "late-end-cured",
     "leader-dies-before-epoch-answer",
     "loss-by-restart",
     "loss-cured",

@@ -1,6 +1,6 @@
 // franz-go as a program, see tests/clients/programs.py: produce SERVERS TOPIC sends each line of stdin,
 // consume SERVERS TOPIC COUNT [GROUP] prints that many records; each record is a line "offset value".
-// attempts SERVERS tries credentials, see attempt.go.
+// attempts SERVERS tries credentials, see attempt.go; member SERVERS GROUP TOPIC is a member of a group, see member.go.
 package main
 
 import (
@@ -20,6 +20,8 @@ func main() {
 	switch os.Args[1] {
 	case "attempts":
 		attempts(servers)
+	case "member":
+		member(servers, os.Args[3], os.Args[4])
 	case "produce":
 		produce(servers, os.Args[3])
 	case "consume":
