@@ -45,7 +45,8 @@ class VerbTable:
         """
         if (target := self._own.get(name)) is not None:
             module, _, attribute = target.partition(":")
-            return getattr(import_module(module), attribute)
+            found: object = getattr(import_module(module), attribute)
+            return found
         entry = self._every.get(name)
         return None if entry is None else entry.load()
 

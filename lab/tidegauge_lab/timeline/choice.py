@@ -18,9 +18,9 @@ from typing import Any
 
 from tidegauge.event_log import broker_of
 from tidegauge.lazy_dataclasses import dataclass
+from tidegauge.partition import METADATA_TOPIC
 
 Event = Mapping[str, Any]
-METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True)
