@@ -1,8 +1,8 @@
 """The verbs of the command line, by name: entry points of the group ``tidegauge.verbs``.
 
-Tidegauge's own are read from the file that its installation wrote; importlib.metadata, which also finds those of other
-packages, is imported only for a name that is not there, and for a list. It costs 20 ms of CPU, which each verb and each
-Tab would pay.
+Tidegauge's own are read from the file that its installation wrote. importlib.metadata, which also finds verbs of other
+packages, is imported only for an unknown name and for a list: it costs 20 ms of CPU, which each verb and each Tab would
+pay.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class VerbTable:
 
     @cached_property
     def _every(self) -> Mapping[str, EntryPoint]:
-        from importlib.metadata import entry_points  # noqa: PLC0415 - only where it is needed, see above
+        from importlib.metadata import entry_points  # noqa: PLC0415 - not for every verb
 
         return {entry.name: entry for entry in entry_points(group=GROUP)}
 

@@ -1,4 +1,4 @@
-"""Where the command line finds its verbs: in the file of its own installation, else in those of other packages."""
+"""The command line finds its verbs in the file of its own installation, else among other packages' entry points."""
 
 from __future__ import annotations
 
