@@ -31,7 +31,7 @@ from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import describe_quorum
 from tidegauge.kafka_channel import KafkaChannel
-from tidegauge_client.quorum_admin import METADATA_TOPIC
+from tidegauge.partition import METADATA_TOPIC
 
 SETTINGS = {"metadata.max.idle.interval.ms": "500"}
 """Kafka's default, which the tests' quorums switch off."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition, topic_name_problem
 from tidegauge.v1 import topics_pb2
 from tidegauge_client.admin_base import RESPONSE_MARGIN_MS, AdminBase, outcomes_of, raise_for

@@ -15,7 +15,6 @@ Source: KafkaAdminClient.listTransactions and its siblings, AbortTransactionHand
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -38,6 +37,7 @@ from tidegauge.kafka.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.transactions import NO_DURATION_MS, TRANSACTION_TOPIC
 from tidegauge_client.admin_groups import GroupAdmin

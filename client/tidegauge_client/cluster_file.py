@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.files import read_json, replace_text
 from tidegauge.host_addresses import address_of
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.listeners import GRPC_SASL_SSL
 from tidegauge.security import PLAIN, Security, security_of
 from tidegauge.settings.parsing import broker_setting

@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidegauge.event_log import broker_of
 from tidegauge.event_tail import EventTail
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 
 TRUNCATION = "truncation"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.in_sync import effective_min_isr
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_client.explanation_modes import ZOOKEEPER, MembershipWords
 from tidegauge_client.open_transaction_explanation import PartitionTransactions

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tidegauge.consumer_groups import CONSUMER
 from tidegauge.errors import TidegaugeError
 from tidegauge.groups import CLASSIC
 from tidegauge.kafka.messages import consumer_group_describe
 from tidegauge.kafka.messages.describe_groups import DescribedGroup
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import SHARE
 from tidegauge.v1 import lab_pb2

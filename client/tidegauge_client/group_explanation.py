@@ -8,11 +8,12 @@ Kafka 3.9.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
 from tidegauge.in_sync import effective_min_isr
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_groups import GroupDescription, MemberDescription
 from tidegauge_client.consumer_group_explanation import consumer_group_state

@@ -7,9 +7,9 @@ shouldPrintMemberState); for consumer groups (KIP-848) Kafka 4.3's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition, partitions_by_topic
 from tidegauge_client.admin_groups import GroupDescription, ListedGroup, MemberDescription, OffsetAndMetadata
 

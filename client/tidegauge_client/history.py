@@ -42,11 +42,12 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_client.history_file import AppendedLines
 from tidegauge_client.metadata import TopicIdentity
 from tidegauge_client.partition_queue import RecordMetadata

@@ -8,9 +8,9 @@ committed. Source: UnifiedLog, TransactionCoordinator, TransactionMarkerChannelM
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_transactions import ProducerDescription, TransactionDescription
 from tidegauge_client.transaction_words import (

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from tidegauge.event_log import file_name, read_events
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.terminal_text import shown_controls
 
 _TAIL_BYTES = 128 * 1024

@@ -29,10 +29,10 @@ from tidegauge.kafka.kraft.messages import (
     update_features,
 )
 from tidegauge.kafka_channel import Dialer, KafkaChannel, NotAuthenticated
+from tidegauge.partition import METADATA_TOPIC
 from tidegauge.security import PLAIN
 from tidegauge_client.cluster_file import BootstrapServers
 
-METADATA_TOPIC = "__cluster_metadata"
 _CONTROLLERS = 2
 _SOFTWARE, _SOFTWARE_VERSION = "tidegauge", "1"
 _PAUSE_SECONDS = 0.05

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import address_of
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_client.json_fields import known_fields, matching, number, of_type
 
 FIRST_CONTROLLER_ID = 3000

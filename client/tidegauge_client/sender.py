@@ -25,10 +25,11 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import produce_pb2
 from tidegauge_client.accumulator import Accumulator

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from tidegauge.lazy_dataclasses import dataclass
 
 About = Literal[
     "leader",

@@ -7,9 +7,10 @@ unknown. A sentence about time names an upper bound.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.counted import counted
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import NO_START_OFFSET
 from tidegauge_client.group_explanation import OffsetsPartition

@@ -28,11 +28,11 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.errors import ERROR_TABLE, ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import BatchHeader, iterate_headers
 from tidegauge.v1 import fetch_pb2, offsets_pb2

@@ -12,9 +12,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin, TopicConfig

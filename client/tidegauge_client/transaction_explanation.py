@@ -8,10 +8,10 @@ TransactionMarkerChannelManager of Kafka 3.9.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tidegauge.counted import counted
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_client.admin_transactions import TransactionDescription
 from tidegauge_client.group_explanation import OffsetsPartition as StatePartition

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import grpc
@@ -27,6 +26,7 @@ from grpc_health.v1 import health_pb2
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.groups import OFFSETS_TOPIC
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.security import PLAIN, Security
 from tidegauge.v1 import lab_pb2, metadata_pb2

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tidegauge.faults.actions import (
     CLEAR_FAULTS,
@@ -21,14 +21,13 @@ from tidegauge.faults.actions import (
     RELEASE_REQUESTS,
     STEP_FETCH,
     SYNC,
-    ActionKind,
-    Target,
     WantedAction,
 )
 from tidegauge.faults.requests import FaultRequest
 from tidegauge.partition import TopicPartition
 from tidegauge_client.quorum_file import node_name
-from tidegauge_lab.local.cluster import LocalCluster, Outcome
+from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.process_actions import on_processes
 from tidegauge_lab.session_ending import expire_session
 from tidegauge_lab.switches import Switches, Until
 
@@ -64,17 +63,6 @@ async def perform(cluster: LocalCluster, wanted: WantedAction | FaultRequest) ->
             return Performed(True, f"{node_name(wanted.broker_id)}: {fault.text}")
         assert isinstance(wanted.target, int), "only an action on a process has ZooKeeper as its target"
         return await _INSIDE[wanted.kind.name](switches, wanted.target, wanted)
-
-
-def on_processes(cluster: LocalCluster, kind: ActionKind, *targets: Target, **values: Any) -> list[Outcome]:
-    """Do an action on processes, which is the cluster's method of its name; ``values`` are its parameters.
-
-    Raises:
-        TidegaugeError: it can't be done.
-        TimeLimitError: its effect is not true in time.
-    """
-    method: Callable[..., list[Outcome]] = getattr(cluster, kind.name)
-    return method(*targets, **values)
 
 
 def _to_process(cluster: LocalCluster, wanted: WantedAction) -> Performed:

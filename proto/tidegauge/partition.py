@@ -15,6 +15,8 @@ _SHOWN_CHARACTERS = 1_000
 """Number of a longer name's characters in a message: a response's message is a string of at most 32,767 bytes."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that clients may neither write to nor truncate (Topic.INTERNAL_TOPICS)."""
+METADATA_TOPIC = "__cluster_metadata"
+"""The topic whose only partition is the metadata log of a cluster in KRaft mode (Topic.CLUSTER_METADATA_TOPIC_NAME)."""
 MAX_PARTITION = 2**31 - 1
 """Largest partition index: it is an int32 in Kafka's protocol."""
 _INDEX_DIGITS = len(str(MAX_PARTITION))

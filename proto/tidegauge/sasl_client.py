@@ -17,11 +17,12 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.jaas import login_module_of
+from tidegauge.lazy_dataclasses import dataclass
 
 PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"

@@ -17,11 +17,12 @@ import re
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.sasl_client import PLAIN as SASL_PLAIN
 from tidegauge.sasl_client import Login
 

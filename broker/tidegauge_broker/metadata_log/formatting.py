@@ -8,7 +8,7 @@ Source: ``org.apache.kafka.metadata.storage.Formatter``; KIP-631, KIP-853.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft.features import (
@@ -26,6 +26,7 @@ from tidegauge.kafka.kraft.features import (
 from tidegauge.kafka.kraft.record_types import encode_record
 from tidegauge.kafka.metadata_records.feature_level_record import FeatureLevelRecord
 from tidegauge.kafka.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_broker.metadata_log.meta_properties import META_PROPERTIES, NodeProperties, encode_meta_properties
 from tidegauge_broker.metadata_log.raft_records import voters_message
 from tidegauge_broker.metadata_log.snapshot_names import BOOTSTRAP_NAME, snapshot_name

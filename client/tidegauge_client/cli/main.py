@@ -1,4 +1,4 @@
-"""``tidegauge``: the root command. Verbs come from the entry-point group ``tidegauge.verbs``, loaded when called.
+"""``tidegauge``: the root command. Verbs come from ``verb_table``, loaded when called.
 
 Rules:
     1. Calling a verb imports that verb's module and no other: a client verb must not pay for Spark or a web page.
@@ -14,18 +14,18 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points, version
 from itertools import takewhile
+from typing import Any
 
 import click
 
+from tidegauge import __version__
 from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, common_help, json_line, say
 from tidegauge.errors import TidegaugeError
 from tidegauge.machine_code import IN_USE
 from tidegauge.near_names import near_names
+from tidegauge_client.cli.verb_table import VerbTable
 
-GROUP = "tidegauge.verbs"
 DEBUG_VARIABLE = "TIDEGAUGE_DEBUG"
 
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -137,22 +137,21 @@ KAFKA_TOOLS: dict[str, tuple[str, ...]] = {
 class Verbs(click.Group):
     """A group whose commands are entry points."""
 
-    @cached_property
-    def _entry_points(self) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in entry_points(group=GROUP)}
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        self._table = VerbTable()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return all verbs, sorted by name."""
-        return sorted(self._entry_points)
+        return self._table.names
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
         """Import a verb."""
-        entry = self._entry_points.get(cmd_name)
-        if entry is None:
+        command = self._table.load(cmd_name)
+        if command is None:
             return None
-        command = entry.load()
         if not isinstance(command, click.Command):
-            raise TypeError(f"{entry.value} is no command")
+            raise TypeError(f"{command!r}, the verb {cmd_name}, is no command")
         end_with_common_options(command)
         return command
 
@@ -238,9 +237,7 @@ def may_be_meant(word: str, names: Sequence[str]) -> list[str]:
 @click.group(
     cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]}, subcommand_metavar="VERB [OPTIONS]..."
 )
-@click.version_option(
-    version("tidegauge"), "--version", message=f"tidegauge %(version)s{IN_USE.remark.replace('%', '%%')}"
-)
+@click.version_option(__version__, "--version", message=f"tidegauge %(version)s{IN_USE.remark.replace('%', '%%')}")
 @click.option("--all", "shows_all", is_flag=True, help="With --help: all verbs.")
 @click.pass_context
 def root(ctx: click.Context, *, shows_all: bool) -> None:

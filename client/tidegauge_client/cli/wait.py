@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from click.shell_completion import CompletionItem
 from tidegauge.cli import EXIT_CONDITION, EXIT_TIME_LIMIT, fail, print_json, reports_errors, verb_options
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.event_log import KINDS
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import metadata_pb2
 from tidegauge_client.admin import Admin

@@ -14,9 +14,9 @@ Rules (ConsumerCoordinator.sendOffsetCommitRequest, OffsetCommitResponseHandler,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_client.group.effects import Generation
 from tidegauge_client.group.membership import COORDINATOR_GONE, UNREACHABLE, Membership

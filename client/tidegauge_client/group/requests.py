@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -18,6 +17,7 @@ from tidegauge.kafka.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from tidegauge.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster import Cluster
 from tidegauge_client.coordinators import GROUP, find_coordinator

@@ -15,7 +15,7 @@ from tidegauge_client.cluster_file import BootstrapServers
 from tidegauge_client.metadata import ClusterInfo, newest_view
 from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
 from tidegauge_lab.cli.common import CoordinatedType, TargetType
-from tidegauge_lab.local import roles
+from tidegauge_lab.local import role_holders, roles
 from tidegauge_lab.observation import Observer
 from tidegauge_lab.switches import Switches
 
@@ -134,7 +134,7 @@ async def _in_quorum(controllers: BootstrapServers, role: roles.Role) -> int:
             view: QuorumView | None = await admin.describe()
     except TidegaugeError:
         view = None
-    return roles.in_quorum(role, view, lambda _: True)
+    return role_holders.in_quorum(role, view, lambda _: True)
 
 
 def broker_with(role: roles.Role, said: Mapping[int, ClusterInfo]) -> int:
@@ -144,12 +144,12 @@ def broker_with(role: roles.Role, said: Mapping[int, ClusterInfo]) -> int:
         TidegaugeError: none has it.
     """
     if role.of is not None:
-        return roles.coordinator_of(said, role.of)
+        return role_holders.coordinator_of(said, role.of)
     if role.partition is not None:
-        view = roles.partition_view(said, role.partition)
+        view = role_holders.partition_view(said, role.partition)
         if role.kind is roles.RoleKind.FOLLOWER:
-            return roles.follower_of(view, role.partition, lambda broker_id: broker_id in said)
-        return roles.leader_of(view, role.partition)
+            return role_holders.follower_of(view, role.partition, lambda broker_id: broker_id in said)
+        return role_holders.leader_of(view, role.partition)
     return roles.require_controller(newest_view(said).controller_id if said else None)
 
 

@@ -20,12 +20,12 @@ from tidegauge.faults.actions import KILL, PAUSE, RESUME, START, STOP, ActionKin
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import PartitionType
 from tidegauge_lab.cli.common import CoordinatedType, TargetType
-from tidegauge_lab.cli.fault_verbs import declared_options, taken_values
+from tidegauge_lab.cli.declared_options import declared_options, taken_values
 from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.cluster import ZOOKEEPER, LocalCluster, Outcome, Target
+from tidegauge_lab.local.process_actions import on_processes
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import COORDINATED_FORMS, Coordinated, Role, RoleKind
-from tidegauge_lab.performing import on_processes
 
 
 def target_options(command: Callable[..., Any]) -> Callable[..., Any]:

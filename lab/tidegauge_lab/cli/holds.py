@@ -19,8 +19,8 @@ from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.cli.common import PartitionType
 from tidegauge_lab.cli.common import TargetType
+from tidegauge_lab.cli.declared_options import declared_option
 from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, taken_roles
-from tidegauge_lab.cli.fault_verbs import declared_option
 from tidegauge_lab.cli.switching import each, replicas_of, with_switches
 from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.local.roles import METADATA

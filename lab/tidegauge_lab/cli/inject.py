@@ -17,6 +17,7 @@ from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, SKE
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
 from tidegauge_lab.cli.common import TargetType
+from tidegauge_lab.cli.declared_options import declared_option
 from tidegauge_lab.cli.fault_targets import (
     Target,
     only_target,
@@ -26,7 +27,7 @@ from tidegauge_lab.cli.fault_targets import (
     taken_target,
     target_options,
 )
-from tidegauge_lab.cli.fault_verbs import declared_option, fault_as_json, fault_verb
+from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
 from tidegauge_lab.cli.switching import means_directory, with_switches
 from tidegauge_lab.cli.verbs import lab_verb
 from tidegauge_lab.ended_membership import EndedMembership

@@ -211,7 +211,7 @@ def take_down(directory: Path, output: str, *, purge: bool) -> None:
 
 def show(directory: Path, output: str) -> None:
     """Print the cluster's processes, its controller, its groups, and where transactions hold readers."""
-    from tidegauge_lab.watch.sources import status_now  # noqa: PLC0415 - other verbs need none of it
+    from tidegauge_lab.watch.observed_facts import status_now  # noqa: PLC0415 - other verbs need none of it
     from tidegauge_lab.watch.view import status_view  # noqa: PLC0415 - the same
 
     cluster = LocalCluster(directory)

@@ -16,13 +16,12 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import FILE_NAME, BootstrapServers, BrokerEntry, ClusterFile, load_cluster_file
-from tidegauge_client.quorum_admin import QuorumView
 from tidegauge_lab.ended_membership import EndedMembership
 from tidegauge_lab.local import (
     containment,
@@ -40,7 +39,6 @@ from tidegauge_lab.local import (
 from tidegauge_lab.local import launcher as launching
 from tidegauge_lab.local import process_faults as faults
 from tidegauge_lab.local.broker_settings import check_settings, with_whole_paths
-from tidegauge_lab.local.cluster_status import status_of
 from tidegauge_lab.local.plan import first_plan, next_plan, ports_of
 from tidegauge_lab.local.process_faults import Outcome
 from tidegauge_lab.local.processes import LabProcess, ProcessState
@@ -48,7 +46,10 @@ from tidegauge_lab.local.roles import GROUP, Coordinated, CoordinatedKind, Role,
 from tidegauge_lab.local.storage_errors import reporting_storage
 from tidegauge_lab.local.topology import Topology, topology_of
 from tidegauge_lab.local.wanted import Wanted, WantedQuorum
-from tidegauge_lab.observation import BlockingObserver, Observation, controller_of, kafka_brokers, metadata_in
+
+if TYPE_CHECKING:
+    from tidegauge_client.quorum_admin import QuorumView
+    from tidegauge_lab.observation import Observation
 
 UP_LIMIT_SECONDS = 120.0
 LOCK_LIMIT_SECONDS = 90.0
@@ -230,6 +231,8 @@ class LocalCluster:
 
     def status(self) -> dict[str, Any]:
         """Return the cluster as ``tidegauge status -o json`` shows it."""
+        from tidegauge_lab.local.cluster_status import status_of  # noqa: PLC0415 - only what asks brokers needs gRPC
+
         return status_of(self.directory, self.file, self._topology, self._views)
 
     def quorum(self) -> QuorumView | None:
@@ -242,6 +245,8 @@ class LocalCluster:
 
     def kafka_brokers(self) -> dict[int, str]:
         """Return the client addresses of a mixed cluster's Apache Kafka brokers, by id."""
+        from tidegauge_lab.observation import kafka_brokers, metadata_in  # noqa: PLC0415 - the same
+
         return kafka_brokers(metadata_in(self._views(self._up_ids())))
 
     def snapshot(self, name: str) -> None:
@@ -451,28 +456,12 @@ class LocalCluster:
         Raises:
             TidegaugeError: no broker has it, or an Apache Kafka broker, whose process is not the lab's.
         """
-        views = self._views(self._up_ids(), role.topics)
-        found = self._resolved(role, fits, views)
-        kafkas = kafka_brokers(metadata_in(views))
-        if found in kafkas:
-            raise roles.not_ours(found, kafkas[found], role)
-        return found
+        from tidegauge_lab.local.role_holders import holder_of  # noqa: PLC0415 - only what asks brokers needs gRPC
 
-    def _resolved(self, role: Role, fits: ProcessState | None, views: Mapping[int, Observation]) -> int:
-        partition = role.partition
-        if roles.is_of_quorum(role) and self.file.quorum is not None:
-            return roles.in_quorum(role, self.quorum() or self.quorum(), lambda one: self.state_of(one) is fits)
-        if role.of is not None:
-            return roles.coordinator_of(metadata_in(views), role.of)
-        if role.kind is RoleKind.CONTROLLER or partition is None:
-            alive = [broker.id for broker in self.file.brokers if self.state_of(broker.id) is not ProcessState.DOWN]
-            return roles.require_controller(
-                controller_of(views, alive, kafkas=kafka_brokers(metadata_in(views))).broker
-            )
-        view = roles.partition_view(metadata_in(views), partition)
-        if role.kind is RoleKind.LEADER:
-            return roles.leader_of(view, partition)
-        return roles.follower_of(view, partition, lambda broker_id: self._state_if_known(broker_id) is fits)
+        alive = [broker.id for broker in self.file.brokers if self.state_of(broker.id) is not ProcessState.DOWN]
+        quorum = None if self.file.quorum is None else self.quorum
+        views = self._views(self._up_ids(), role.topics)
+        return holder_of(role, views, alive, quorum, lambda node_id: self._state_if_known(node_id) is fits)
 
     def leader_of(self, topic: str, partition: int) -> int:
         """Return the broker that leads the partition now.
@@ -523,9 +512,10 @@ class LocalCluster:
     def _up_ids(self) -> list[int]:
         return [broker.id for broker in self.file.brokers if self.state_of(broker.id) is ProcessState.UP]
 
-    def _state_if_known(self, broker_id: int) -> ProcessState | None:
-        known = {broker.id for broker in self.file.brokers}
-        return self.state_of(broker_id) if broker_id in known else None
+    def _state_if_known(self, node_id: int) -> ProcessState | None:
+        with contextlib.suppress(TidegaugeError):  # another cluster member's, such as Apache Kafka's
+            return self.state_of(node_id)
+        return None
 
     def _entries(self, broker_ids: list[int]) -> list[BrokerEntry]:
         return [self.file.broker(broker_id) for broker_id in broker_ids]
@@ -533,6 +523,8 @@ class LocalCluster:
     def _views(self, broker_ids: list[int], topics: list[str] | None = None) -> dict[int, Observation]:
         if not broker_ids:
             return {}
+        from tidegauge_lab.observation import BlockingObserver  # noqa: PLC0415 - only what asks brokers
+
         addresses = {broker.id: broker.address for broker in self._entries(broker_ids)}
         with BlockingObserver(addresses, self.file.security) as brokers:
             return brokers.readiness(topics or ())

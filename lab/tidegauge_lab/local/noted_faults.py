@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tidegauge.cluster_directory import command_for
 from tidegauge.errors import TidegaugeError
 from tidegauge.faults.rules import read_rule
 from tidegauge.files import replace_text
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_lab.local import layout
 from tidegauge_lab.local.notes import fields_of, list_of, number_of, read_note, text_of
 

@@ -19,12 +19,12 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.files import replace_text
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_lab.local.waiting import holds_within
 
 LAST_LINES = 5

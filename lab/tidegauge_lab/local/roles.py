@@ -4,30 +4,23 @@
 A share group (KIP-932) has a coordinator as any group has; ``share:G/T-P`` is the share coordinator that keeps the
 state of one of its partitions.
 
-Rules: a role is resolved once, before anything is done; when no broker holds it, nothing is done.
-Brokers' metadata may differ for a while; the response with the highest leader epoch, then partition epoch, counts. Of
-several followers the first in assignment order is meant that the verb can change: a live one for ``kill``, one that is
-down for ``start``.
-
+Rules: a role is resolved once, before anything is done (``role_holders``); when no broker holds it, nothing is done.
 In KRaft mode the leader of ``__cluster_metadata-0`` is the active controller, and its followers are the other voters.
-The functions are pure: metadata comes in, a broker id goes out.
+Nothing of a connection to brokers is imported: a fault that names its broker by id needs none.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.groups import OFFSETS_TOPIC, partition_of
-from tidegauge.partition import TopicPartition
+from tidegauge.groups import OFFSETS_TOPIC
+from tidegauge.partition import METADATA_TOPIC, TopicPartition
 from tidegauge.share_groups import SHARE_STATE_TOPIC
 from tidegauge.transactions import TRANSACTION_TOPIC
-from tidegauge_client.metadata import ClusterInfo
-from tidegauge_client.quorum_admin import METADATA_TOPIC, QuorumView
-from tidegauge_lab.observation import newest_states
 
 
 class RoleKind(Enum):
@@ -128,115 +121,9 @@ METADATA = TopicPartition(METADATA_TOPIC, 0)
 """The metadata log of a cluster in KRaft mode: its leader is the active controller, its followers the other voters."""
 
 
-class PartitionView(NamedTuple):
-    """A partition as the best-informed broker has it; leader None while there is none."""
-
-    leader: int | None
-    replicas: tuple[int, ...]
-
-
-def partition_view(views: Mapping[int, ClusterInfo], wanted: TopicPartition) -> PartitionView:
-    """Return the newest state of the partition in these views.
-
-    Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, there are no views; UNKNOWN_TOPIC_OR_PARTITION, no broker knows it.
-    """
-    if not views:
-        raise TidegaugeError(
-            ErrorCode.BROKER_NOT_AVAILABLE,
-            f"no broker responds, so the leader of {wanted} is unknown; nothing was done",
-        )
-    newest = newest_states(views).get(wanted)
-    if newest is None:
-        raise TidegaugeError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"no broker knows {wanted}; `tidegauge list-topics` shows what there is; nothing was done",
-        )
-    return PartitionView(newest.leader_id, newest.replicas)
-
-
 def is_of_quorum(role: Role) -> bool:
     """Return whether the KRaft quorum decides a role, since controllers have it."""
     return role.kind is RoleKind.CONTROLLER or role.partition == METADATA
-
-
-def in_quorum(role: Role, view: QuorumView | None, fits: Callable[[int], bool]) -> int:
-    """Return the quorum's leader, or a voter that follows, as ``follower_of``.
-
-    Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, no controller leads; REPLICA_NOT_AVAILABLE, there is no other voter.
-    """
-    leader_id = require_controller(None if view is None else view.leader_id)
-    if view is None or role.kind is not RoleKind.FOLLOWER:
-        return leader_id
-    voters = PartitionView(leader_id, tuple(sorted(one.id for one in view.voters)))
-    return follower_of(voters, METADATA, fits)
-
-
-def leader_of(view: PartitionView, partition: TopicPartition) -> int:
-    """Return the leader.
-
-    Raises:
-        TidegaugeError: LEADER_NOT_AVAILABLE.
-    """
-    if view.leader is None:
-        raise TidegaugeError(
-            ErrorCode.LEADER_NOT_AVAILABLE,
-            f"{partition} has no leader at the moment; `tidegauge explain {partition}` says why; nothing was done",
-        )
-    return view.leader
-
-
-def follower_of(view: PartitionView, partition: TopicPartition, fits: Callable[[int], bool]) -> int:
-    """Return the first follower that the verb can change, else the first.
-
-    Raises:
-        TidegaugeError: REPLICA_NOT_AVAILABLE, the partition has no follower.
-    """
-    followers = [replica for replica in view.replicas if replica != view.leader]
-    if not followers:
-        raise TidegaugeError(
-            ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no follower: its only replica leads; nothing was done"
-        )
-    return next((replica for replica in followers if fits(replica)), followers[0])
-
-
-def coordinator_of(views: Mapping[int, ClusterInfo], coordinated: Coordinated) -> int:
-    """Return the coordinator: the leader of its partition of the kind's topic.
-
-    Raises:
-        TidegaugeError: BROKER_NOT_AVAILABLE, no broker responds, COORDINATOR_NOT_AVAILABLE, there is none,
-            UNKNOWN_TOPIC_OR_PARTITION, the topic of a share partition does not exist.
-    """
-    kind, key, partition = coordinated
-    if partition is not None:
-        key = _share_partition_key(views, key, partition)
-    states = [at for at in newest_states(views) if at.topic == kind.topic]
-    if views and not states:
-        raise TidegaugeError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"no broker coordinates {kind.meaning} {key}: there is no {kind.topic} yet, which the first "
-            f"{kind.creator} creates; nothing was done",
-        )
-    at = TopicPartition(kind.topic, partition_of(key, len(states)) if states else 0)
-    return leader_of(partition_view(views, at), at)
-
-
-def _share_partition_key(views: Mapping[int, ClusterInfo], group_id: str, partition: TopicPartition) -> str:
-    """Return the key by which a share partition's coordinator is found (SharePartitionKey.asCoordinatorKey).
-
-    Raises:
-        TidegaugeError: UNKNOWN_TOPIC_OR_PARTITION.
-    """
-    topic_id = next(
-        (one.topics[partition.topic].topic_id for one in views.values() if partition.topic in one.topics), ""
-    )
-    if views and not topic_id:
-        raise TidegaugeError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"no broker knows topic {partition.topic}; `tidegauge list-topics` shows what there is; nothing was done",
-        )
-    return f"{group_id}:{topic_id}:{partition.partition}"
 
 
 def read_coordinated(text: str) -> Coordinated:

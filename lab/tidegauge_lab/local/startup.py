@@ -14,6 +14,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.files import naming
@@ -24,7 +25,9 @@ from tidegauge_lab.local.broker_settings import server_properties, ways_among_br
 from tidegauge_lab.local.launcher import BROKER, Launcher, environment_of_brokers
 from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
-from tidegauge_lab.observation import BlockingObserver, Observation
+
+if TYPE_CHECKING:
+    from tidegauge_lab.observation import Observation
 
 _HEAD_START_SECONDS = 30.0
 
@@ -105,6 +108,8 @@ def wait_brokers(
         TidegaugeError: a broker ended.
         TimeLimitError: with the condition still missing at the end.
     """
+    from tidegauge_lab.observation import BlockingObserver  # noqa: PLC0415 - only what asks brokers needs gRPC
+
     running = {broker.id: layout.broker_process(directory, broker.id) for broker in brokers}
     lacking = ""
     security = load_cluster_file(directory).security

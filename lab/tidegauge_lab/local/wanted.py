@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_client.cluster_file import KRAFT_MODE, MODES, ZOOKEEPER_MODE
 
 MODE_VARIABLE = "TIDEGAUGE_MODE"

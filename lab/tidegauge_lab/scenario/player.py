@@ -22,10 +22,10 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.isolation import IsolationLevel
 from tidegauge_lab.accountant.books import Kind
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.process_actions import on_processes
 from tidegauge_lab.local.processes import ProcessState
 from tidegauge_lab.local.roles import Role, RoleKind
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
-from tidegauge_lab.performing import on_processes
 from tidegauge_lab.scenario import broker_steps, checks, fault_steps, state_steps, table
 from tidegauge_lab.scenario.cluster_connections import ACKNOWLEDGED, ClusterConnections, Response
 from tidegauge_lab.scenario.consumers import Consumers

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from tidegauge.errors import ErrorCode
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 

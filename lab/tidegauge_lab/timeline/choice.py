@@ -14,13 +14,13 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.event_log import broker_of
+from tidegauge.lazy_dataclasses import dataclass
+from tidegauge.partition import METADATA_TOPIC
 
 Event = Mapping[str, Any]
-METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ followed, a LeaderAndIsr and the verdict on a proposed ISR from the controller, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from tidegauge.event_log import broker_of
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge_lab.timeline.choice import Event
 
 CLIENTS: Final = "clients"

@@ -26,8 +26,8 @@ from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.observation import Observation, Observer, kafka_brokers, metadata_in
 from tidegauge_lab.timeline.reading import Timeline
 from tidegauge_lab.watch.facts import BrokerFacts, Facts, QuorumFacts, ZooKeeperFacts
+from tidegauge_lab.watch.observed_facts import broker_facts
 from tidegauge_lab.watch.remote_quorum import RemoteQuorum
-from tidegauge_lab.watch.view import status_view
 
 if TYPE_CHECKING:
     from tidegauge_lab.watch.sessions import Sessions
@@ -257,59 +257,3 @@ class RemoteSource:
             await self._observer.close()
         if self._admin is not None:
             await self._admin.stop()
-
-
-def broker_facts(
-    known: BrokerFacts,
-    response: Observation,
-    *,
-    last_said: Sequence[metadata_pb2.ReplicaDescription] | None,
-    last_groups: Sequence[lab_pb2.ObservedGroup] | None = None,
-    session: int | None = None,
-    session_state: str = "",
-    session_left_ms: float | None = None,
-) -> BrokerFacts:
-    """Return a broker's facts; without a response, its last reported replicas."""
-    return BrokerFacts(
-        id=known.id,
-        address=known.address,
-        state=known.state,
-        pid=known.pid,
-        metadata=response.metadata,
-        replicas=last_said,
-        responded=response.replicas is not None,
-        faults=[fault.text for fault in response.switches.faults] if response.switches is not None else (),
-        held=response.held,
-        session=session,
-        session_state=session_state,
-        session_left_ms=session_left_ms,
-        groups=last_groups,
-        groups_responded=response.groups is not None,
-        shares=response.shares,
-    )
-
-
-async def status_now(file: ClusterFile, up: Collection[int]) -> dict[str, Any]:
-    """Return ``status_view`` of a cluster of the lab, from responding brokers.
-
-    Args:
-        file: names the cluster's brokers.
-        up: those whose processes run.
-    """
-    addresses = {broker.id: broker.address for broker in file.brokers}
-    observer = Observer.of(addresses, has_switches=True, security=file.security)
-    try:
-        responses = await observer.ask(up, with_switches=False, with_groups=True)
-    finally:
-        await observer.close()
-    return status_view(
-        [
-            broker_facts(
-                BrokerFacts(broker_id, addresses[broker_id], "up"),
-                response,
-                last_said=response.replicas,
-                last_groups=response.groups,
-            )
-            for broker_id, response in responses.items()
-        ]
-    )

@@ -13,11 +13,11 @@ docs/faults.md has the table, which ``make generate`` writes. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.model import Declaration, Parameter
+from tidegauge.lazy_dataclasses import dataclass
 
 ZOOKEEPER = "zookeeper"
 Target = int | str

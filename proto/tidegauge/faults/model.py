@@ -13,12 +13,12 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.near_names import did_you_mean
 from tidegauge.partition import TopicPartition
 

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ACTIONS, WantedAction
 from tidegauge.faults.model import WantedFault
 from tidegauge.faults.table import FAULTS
+from tidegauge.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

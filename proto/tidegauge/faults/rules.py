@@ -16,13 +16,13 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.apis import KAFKA, WIRES, is_over_grpc
 from tidegauge.kafka.apis import APIS
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.near_names import did_you_mean
 
 MAX_DELAY_MS = 24 * 3_600_000

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.near_names import each_did_you_mean
 from tidegauge.settings.broker import BROKER_SETTINGS
 from tidegauge.settings.group import group_values, usable_group_configs

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.java_text import double_text, java_double, java_int
+from tidegauge.lazy_dataclasses import dataclass
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1

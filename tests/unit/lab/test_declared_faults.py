@@ -24,7 +24,8 @@ from tidegauge.faults.table import FAULTS, INJECT_DISK, INJECT_ERROR, ISOLATE, k
 from tidegauge.v1 import lab_pb2
 from tidegauge_broker.log.lab_disk import DiskFaults
 from tidegauge_broker.server.lab.fault_table import FaultTable
-from tidegauge_client.cli.main import GROUP, root
+from tidegauge_client.cli.main import root
+from tidegauge_client.cli.verb_table import GROUP
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.pytest_plugin.cluster import AsyncCluster, Cluster
 from tidegauge_lab.scenario.step_base import in_a_line

@@ -13,6 +13,14 @@ from tidegauge.v1 import metadata_pb2
 from tidegauge_client.metadata import ClusterInfo, from_response
 from tidegauge_client.quorum_admin import QuorumReplica, QuorumView
 from tidegauge_lab.cli import faults
+from tidegauge_lab.local.role_holders import (
+    PartitionView,
+    coordinator_of,
+    follower_of,
+    in_quorum,
+    leader_of,
+    partition_view,
+)
 from tidegauge_lab.local.roles import (
     GROUP,
     METADATA,
@@ -20,15 +28,9 @@ from tidegauge_lab.local.roles import (
     SHARE_PARTITION,
     TRANSACTION,
     Coordinated,
-    PartitionView,
     Role,
     RoleKind,
-    coordinator_of,
-    follower_of,
-    in_quorum,
     is_of_quorum,
-    leader_of,
-    partition_view,
     read_coordinated,
     require_controller,
 )

@@ -20,7 +20,7 @@ from tidegauge_lab.cli.faults import kill, read_targets
 from tidegauge_lab.cli.holds import hold_fetch, step_fetch
 from tidegauge_lab.cli.inject import expire_session, release_requests, skew_clock, sync
 from tidegauge_lab.cli.isolate import heal
-from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.cluster import LocalCluster, Target
 from tidegauge_lab.local.processes import LabProcess, ProcessState
 from tidegauge_lab.local.roles import GROUP, TRANSACTION, Coordinated, Role, RoleKind, read_role, role_of
 from tidegauge_lab.local.topology.zookeeper import ZooKeeperTopology
@@ -211,6 +211,7 @@ def test_of_several_followers_the_first_in_the_wanted_state_is_meant() -> None:
     class Known(LocalCluster):
         def __init__(self) -> None:
             """Know the states of three brokers, and what broker 0 says."""
+            self.file: Any = SimpleNamespace(brokers=[SimpleNamespace(id=one) for one in states], quorum=None)
 
         def _up_ids(self) -> list[int]:
             return [0, 1]
@@ -219,8 +220,9 @@ def test_of_several_followers_the_first_in_the_wanted_state_is_meant() -> None:
             assert topics == ["orders"]
             return {broker_ids[0]: SimpleNamespace(metadata=info)}
 
-        def _state_if_known(self, broker_id: int) -> ProcessState | None:
-            return states.get(broker_id)
+        def state_of(self, target: Target) -> ProcessState:
+            assert isinstance(target, int)
+            return states[target]
 
     follower = Role(RoleKind.FOLLOWER, AT)
     assert Known().resolve(follower, ProcessState.DOWN) == 2
@@ -238,6 +240,7 @@ def test_a_role_that_an_apache_kafka_broker_has_names_no_process_of_the_lab() ->
     class Mixed(LocalCluster):
         def __init__(self) -> None:
             """Know what broker 0 says."""
+            self.file: Any = SimpleNamespace(brokers=[], quorum=None)
 
         def _up_ids(self) -> list[int]:
             return [0]

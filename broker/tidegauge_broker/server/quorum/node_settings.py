@@ -6,10 +6,10 @@ Source: KafkaConfig, QuorumConfig.parseVoterConnections, AbstractKafkaConfig.eff
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import dialled_host, host_in
+from tidegauge.lazy_dataclasses import dataclass
 from tidegauge.listeners import PLAINTEXT, SECURITY_PROTOCOL_IDS, Listener, parse_listeners
 from tidegauge.settings import Values
 from tidegauge.settings.quorum import parse_node_settings

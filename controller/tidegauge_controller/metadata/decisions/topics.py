@@ -16,7 +16,7 @@ from tidegauge.kafka.kraft.record_types import MetadataRecord
 from tidegauge.kafka.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidegauge.kafka.metadata_records.topic_record import TopicRecord
 from tidegauge.kafka.topic_ids import topic_id_bytes
-from tidegauge.partition import topic_name_problem, topic_names_collide
+from tidegauge.partition import METADATA_TOPIC, topic_name_problem, topic_names_collide
 from tidegauge.settings.kraft_topic import parse_kraft_topic_settings
 from tidegauge_controller.admin import Mutate, repeated_names, unlimited
 from tidegauge_controller.metadata.decisions.configs import new_topic_records
@@ -33,7 +33,6 @@ from tidegauge_controller.metadata.snapshot import partition_record
 
 DEFAULT = -1
 """A count for which the controller's default is taken."""
-METADATA_TOPIC = "__cluster_metadata"
 Wanted = TypeVar("Wanted", "TopicToCreate", "PartitionsToAdd")
 
 
