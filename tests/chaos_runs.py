@@ -129,7 +129,7 @@ def rendered(runs: Sequence[Run]) -> str:
         "A cell shows how many of its runs passed; seconds: of a fault with all its verdicts, the mean of its runs.",
     ]
     if failed:
-        lines += ["", "| failed at | fault | workload | what was seen | cause |", "|---|---|---|---|---|"]
+        lines += ["", "| failed at | fault | workload | seen | cause |", "|---|---|---|---|---|"]
         lines += [
             f"| {one.at} | `{one.fault}` | `{one.workload}` | {_cell(one.why)} | {_cell(one.cause) or 'not known'} |"
             for one in failed

@@ -81,7 +81,7 @@ LONG = {
     "test_transaction_tools": "Kafka's tools for transactions",
     "test_verify_transactions": "`verify --transactions`",
 }
-"""Those of which all or most tests are long; they run in both modes in `make test-long`, with their long tests."""
+"""Files whose tests are all or mostly long; they run in both modes in `make test-long`, with their long tests."""
 ZOOKEEPER_ALONE = {
     "test_advertised_listeners": (
         "a broker in KRaft mode registers its addresses at its start alone, as in Kafka 4; the file's last "

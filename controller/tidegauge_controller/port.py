@@ -33,7 +33,7 @@ class Controller(Protocol):
 
     @property
     def forwards(self) -> bool:
-        """Return whether this process hands requests of admins on to the active controller, as in KRaft mode."""
+        """Whether this process hands admins' requests on to the active controller, as in KRaft mode."""
         ...
 
     def unclean_election_enabled(self, topic: str | None = None) -> None:

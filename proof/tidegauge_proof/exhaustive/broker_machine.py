@@ -59,9 +59,9 @@ from tidegauge_broker.replica.snapshot import (
     snapshot_of_proposal,
 )
 from tidegauge_proof.exhaustive.frozen import (
+    BatchSearch,
     BrokerState,
     Letter,
-    BatchSearch,
     Response,
     Verdict,
 )

@@ -30,13 +30,13 @@ from tidegauge_broker.replica.snapshot import LeaderSnapshot
 from tidegauge_proof.exhaustive.broker_machine import Setting
 from tidegauge_proof.exhaustive.controllers.chosen import Event, Outcome
 from tidegauge_proof.exhaustive.frozen import (
+    BatchSearch,
     BrokerState,
     Cell,
     Cells,
     ControllerState,
     Exchange,
     Letter,
-    BatchSearch,
 )
 from tidegauge_proof.own_rules import OwnRules
 

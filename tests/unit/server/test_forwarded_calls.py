@@ -37,7 +37,7 @@ class Channel:
 
 
 def asked(principal: Principal | None = None, host: str = "") -> EnvelopeRequest:
-    """Return the envelope of a request that is made in the name of a client, or in nobody's."""
+    """Return the envelope of a request in a client's name, or in none."""
     channel = Channel()
     forwarding = Forwarding(cast("Any", channel), "broker-1", dict)
 

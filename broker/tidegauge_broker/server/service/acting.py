@@ -1,4 +1,4 @@
-"""The client for which the current task acts: a wire sets it, and what is forwarded in the client's name reads it."""
+"""The client for which the current task acts: a wire sets it, and requests forwarded in the client's name read it."""
 
 from __future__ import annotations
 
