@@ -18,7 +18,7 @@ from tidegauge.cluster_metadata.access_lists import (
 )
 from tidegauge.principal import Principal
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
-from tidegauge_broker.server.acls.access_control import matching_lists
+from tidegauge_broker.server.acls.matching_lists import matching_lists
 
 ALICE = Principal("User", "alice")
 HOST = "10.0.0.1"

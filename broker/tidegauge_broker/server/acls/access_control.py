@@ -7,13 +7,11 @@ Source: ``AclAuthorizer``, ``AuthHelper``; ``kafka.authorizer.logger``.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidegauge.cluster_metadata.access_lists import (
     CLUSTER_NAME,
-    Entry,
-    Filter,
     Operation,
     Pattern,
     PatternType,
@@ -22,7 +20,6 @@ from tidegauge.cluster_metadata.access_lists import (
 )
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.settings import Values
-from tidegauge.with_turns import with_turns
 from tidegauge_broker.security.acls.authorizer import OPERATIONS, AclAuthorizer, Rules
 
 if TYPE_CHECKING:  # the package of the caller imports the settings, which import the lists
@@ -30,7 +27,6 @@ if TYPE_CHECKING:  # the package of the caller imports the settings, which impor
 
 AUDIT = logging.getLogger("tidegauge.authorizer")
 CLASS = "authorizer.class.name"
-_PATTERNS_PER_TURN = 500
 NAMES = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 
 
@@ -58,16 +54,6 @@ def authorizer_of(settings: Values) -> AclAuthorizer | None:
             ErrorCode.INVALID_CONFIG, f"Invalid value for configuration super.users: {problem}"
         ) from None
     return AclAuthorizer(rules)
-
-
-async def matching_lists(authorizer: AclAuthorizer, wanted: Filter) -> AsyncIterator[tuple[Pattern, list[Entry]]]:
-    """Yield each pattern with its entries that a filter matches, if there are any.
-
-    The lists are of one moment; the event loop has turns between.
-    """
-    async for pattern, entries in with_turns(authorizer.lists(), _PATTERNS_PER_TURN):
-        if wanted.matches_pattern(pattern) and (found := [one for one in entries if wanted.matches_entry(one)]):
-            yield pattern, found
 
 
 class AccessControl:

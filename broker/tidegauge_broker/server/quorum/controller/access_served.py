@@ -16,7 +16,7 @@ from tidegauge.cluster_metadata.access_lists import (
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.messages import create_acls, delete_acls, describe_acls
-from tidegauge_broker.server.acls.access_control import matching_lists
+from tidegauge_broker.server.acls.matching_lists import matching_lists
 from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.quorum.calls import Call, Served
 from tidegauge_broker.server.quorum.controller.authorization import Authorization

@@ -31,7 +31,8 @@ from tidegauge.kafka.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from tidegauge_broker.server.acls.access_control import Outcome, matching_lists
+from tidegauge_broker.server.acls.access_control import Outcome
+from tidegauge_broker.server.acls.matching_lists import matching_lists
 from tidegauge_broker.server.acls.message_forms import binding_of, filter_of
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.error_forms import Form, Part
