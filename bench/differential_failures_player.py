@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,7 +44,14 @@ from tidegauge_lab.scenario.producers import Producers
 from tidegauge_lab.scenario.readers import NO_LEADER
 from tidegauge_lab.scenario.step_base import PartitionStep, Step
 from tidegauge_lab.scenario.transaction_player import TransactionPlayer
-from tidegauge_lab.scenario.transaction_steps import TRANSACTION_STEPS, ExpectTransaction, WaitTransaction
+from tidegauge_lab.scenario.transaction_steps import (
+    LIBRARIES,
+    TRANSACTION_STEPS,
+    CommitTransaction,
+    ExpectTransaction,
+    StartProducer,
+    WaitTransaction,
+)
 from tidegauge_lab.scenario.wait_player import WaitPlayer
 from tidegauge_lab.scenario.wait_steps import WAIT_STEPS
 
@@ -216,6 +224,17 @@ class Player:
             self._keep(self._at_rest(lambda: self._connections.fields_of_group(step.group)))
         elif isinstance(step, ExpectTransaction | WaitTransaction):
             self._keep(self._at_rest(lambda: self._connections.fields_of_transaction(step.transactional_id)))
+
+    @_do.register
+    def _start_producer(self, step: StartProducer) -> None:
+        """Start a producer of Kafka's: Tidegauge's own asks brokers for metadata over gRPC."""
+        self._transactions.do(dataclasses.replace(step, library=LIBRARIES[0]))
+
+    @_do.register
+    def _commit(self, step: CommitTransaction) -> None:
+        """Commit; librdkafka has an error of its own for a producer that was fenced."""
+        is_fenced = step.error == ErrorCode.PRODUCER_FENCED.name
+        self._transactions.do(dataclasses.replace(step, error="_FENCED") if is_fenced else step)
 
     @_do.register
     def _create_topic(self, step: broker_steps.CreateTopic) -> None:

@@ -16,7 +16,6 @@ from tests.integration.mixed_kraft import MixedKraft
 from tests.integration.quorum_nodes import KAFKA, QuorumNode
 from tests.waiting import until
 
-from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cluster_file import CONTROLLER_LISTENER
 from tidegauge_client.loop_thread import LoopThread
 from tidegauge_client.quorum_admin import QuorumAdmin, QuorumView
@@ -29,7 +28,6 @@ from tidegauge_lab.scenario.step_base import Step
 
 LIMIT_SECONDS = 60.0
 FIRST_CONTROLLER = 3000
-MAX_ATTEMPTS = 5
 
 
 class Controllers:
@@ -55,19 +53,14 @@ class Controllers:
         """Start one more, and make it a voter when it has caught up; return its id and its directory's."""
         [kind] = {node.kind for node in self._mixed.quorum.nodes}
         node = self._mixed.quorum.join(kind)
+        if kind == KAFKA:
+            node.wait_started()  # it fetches before it listens, and the leader asks it for its versions
         directory_id = until(lambda: self._caught_up(node), LIMIT_SECONDS, f"controller {node.id} has caught up")
         listeners = [(CONTROLLER_LISTENER, "127.0.0.1", node.port)]
 
         async def add() -> None:
             async with QuorumAdmin(self.controllers()) as admin:
-                for attempt in range(1, MAX_ATTEMPTS + 1):
-                    try:
-                        await admin.add_voter(node.id, directory_id, listeners)
-                    except TidegaugeError as problem:  # Kafka's leader gives up if its connection takes long
-                        if problem.code is not ErrorCode.REQUEST_TIMED_OUT or attempt == MAX_ATTEMPTS:
-                            raise
-                    else:
-                        return
+                await admin.add_voter(node.id, directory_id, listeners)
 
         loop = LoopThread("quorum")
         try:

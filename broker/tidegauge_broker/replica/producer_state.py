@@ -18,7 +18,7 @@ Rules (ProducerAppendInfo, ProducerStateEntry; KIP-98):
        unless it repeats the marker that has ended the transaction, or the epoch is the highest (KAFKA-19999). Of a
        coordinator epoch below the stored one: TRANSACTION_COORDINATOR_FENCED. It ends the transaction that is open, and
        takes epoch and coordinator epoch along: with a higher epoch the batches are forgotten, else sequences run on
-       across transactions.
+       across transactions. A marker that comes with version -1, which no transaction has, is refused first.
     7. A producer whose transaction is open does not expire. Others expire by the time of their last batch or marker,
        which is the time of its records and may be earlier than the one before (ProducerStateEntry.addBatch).
 """
@@ -40,6 +40,8 @@ WINDOW = 5
 """Batches kept for each producer; a client may have as many in flight."""
 RAISES_EPOCH = 2
 """The transaction.version from which a marker's epoch is higher than its batches' (KIP-890, part 2)."""
+UNKNOWN_VERSION = -1
+"""The transaction.version of a marker that does not say any (TransactionVersion.TV_UNKNOWN)."""
 _HIGHEST_EPOCH = 2**15 - 1
 
 
@@ -210,6 +212,11 @@ class ProducerState:
 
     def check_marker(self, marker: TransactionMarker) -> ProducerCheck:
         """Judge a marker before it is appended: rule 6. Changes nothing."""
+        if marker.transaction_version == UNKNOWN_VERSION:
+            return ProducerCheck(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"The marker of producer {marker.producer_id} does not say the version of its transaction",
+            )
         entry = self._entries.get(marker.producer_id)
         last_epoch = NO_PRODUCER_EPOCH if entry is None else entry.producer_epoch
         if marker.producer_epoch < last_epoch or _is_of_open_epoch(marker, entry):

@@ -82,6 +82,15 @@ def test_a_producer_that_is_not_known_has_the_epoch_of_none(version: int):
     assert mark(leading(), 0, version) is NONE
 
 
+@pytest.mark.parametrize("epoch", [-2, 0, 4])
+def test_a_marker_of_an_unknown_version_is_not_appended(epoch: int):
+    """ProducerAppendInfo.appendEndTxnMarker looks at the version before it does at the epoch; others are taken."""
+    broker = leading()
+    assert produce(broker, 0, 3) is NONE
+    assert mark(broker, epoch, version=-1) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert mark(broker, 4, version=-128) is NONE
+
+
 def test_a_marker_that_is_repeated_is_no_error():
     """KAFKA-19999: a coordinator that recovers sends it again; no transaction is open then."""
     broker = leading()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.kraft.messages.describe_topic_partitions import (
     Cursor,
@@ -121,6 +123,15 @@ def test_topics_that_may_not_be_described_come_last_whatever_the_page() -> None:
     assert response.next_cursor == Cursor("c", 0)
     everything = asyncio.run(begin(DescribeTopicPartitionsRequest([], MOST, None), [0], lambda name: name != "a"))
     assert [topic.name for topic in everything.topics] == ["b", "c"]
+
+
+@pytest.mark.parametrize("names", [("a", "c"), ()])
+def test_a_cursor_has_no_negative_partition(names: tuple[str, ...]) -> None:
+    """DescribeTopicPartitionsRequestHandler; without names there are no topics to give the error to."""
+    found = page(MOST, Cursor("a", -1), *names)
+    assert [(one.name, one.error_code, len(one.partitions)) for one in found.topics] == [
+        (name, ErrorCode.INVALID_REQUEST, 0) for name in names
+    ]
 
 
 def test_a_cursor_must_be_at_one_of_the_named_topics() -> None:

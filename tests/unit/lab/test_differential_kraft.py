@@ -58,6 +58,7 @@ def test_kafkas_silence_is_excused_if_a_marker_was_skipped_beside_others(rules: 
     assert rules.excuse(apis.WRITE_TXN_MARKERS, asked, "no response", markers(47, 47)) is None
     assert rules.excuse(apis.WRITE_TXN_MARKERS, asked, "no response", markers(3, 3)) is None
     assert rules.excuse(apis.WRITE_TXN_MARKERS, asked, "connection closed", markers(47, 3)) is None
+    assert rules.excuse(apis.WRITE_TXN_MARKERS, asked, markers(47, 47), markers(47, 3)) is None
 
 
 @pytest.mark.parametrize(("key", "is_excused"), [(88, True), (apis.FETCH, False)])

@@ -23,6 +23,7 @@ from tidegauge.cluster_metadata.credentials import CredentialOutcome
 from tidegauge.control import Endpoint
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka.apis import APIS
+from tidegauge.kafka.kraft.broker_apis import KRAFT_BROKER_PROTOCOL
 from tidegauge.partition import TopicPartition
 from tidegauge.principal import Principal
 from tidegauge.settings import BrokerSettings, Values, altered
@@ -420,8 +421,16 @@ async def test_metadata_of_ids_is_for_version_12() -> None:
     mixed = message("Metadata", topics=[{"name": "t"}, {"name": None, "topic_id": ID_BYTES}])
     assert [one.error_code for one in (await ask(service, "Metadata", 12, mixed)).topics] == [100]
     assert service.calls[-1][1][1] == [], "names beside an id are not looked at (handleTopicMetadataRequest)"
-    neither = message("Metadata", topics=[{"name": None}])
-    assert [one.error_code for one in (await ask(service, "Metadata", 12, neither)).topics] == [-1]
+
+
+async def test_a_topic_without_name_and_id_fails_the_request_for_metadata() -> None:
+    """Kafka's broker fails over it, whatever else is requested by name; version 13 has an error of its own for that."""
+    service = FakeService(metadata=returning(cluster_view()), topic_name=returning(None), topic_id=returning(None))
+    neither = message("Metadata", topics=[{"name": None}, {"name": "t"}])
+    for version, error in ((12, 0), (13, -1)):
+        response = await ask(service, "Metadata", version, neither, protocol=KRAFT_BROKER_PROTOCOL)
+        assert [(one.name, one.error_code) for one in response.topics] == [("", -1), ("t", -1)]
+        assert (list(response.brokers), response.error_code) == ([], error)
 
 
 async def _brokers_of(service: FakeService, request: Any) -> list[Any]:

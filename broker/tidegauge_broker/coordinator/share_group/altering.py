@@ -1,7 +1,8 @@
 """An administrator begins partitions of a share group at other offsets, or has their states forgotten.
 
 Both need a group without members. An offset is not looked at: one below the log start is corrected by the partition's
-leader at the first fetch, one beyond the end of the log has members wait.
+leader at the first fetch, one beyond the end of the log has members wait. A partition that a topic does not have is
+unknown; a negative one fails the request, as no state can be asked for (DefaultStatePersister.validate).
 Source: GroupMetadataManager (alterShareGroupOffsets, sharePartitionsEligibleForOffsetDeletion,
 completeDeleteShareGroupOffsets); GroupCoordinatorService.
 """
@@ -58,6 +59,10 @@ class ShareOffsets:
         if group is not None and group.image.members:
             self._runtime.respond(token, AlterShareOffsetsResult(ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY))
             return
+        if self._has_negative_partitions(request):
+            message = "Partition numbers begin with 0; the request has a negative one."
+            self._runtime.respond(token, AlterShareOffsetsResult(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            return
         altered = group or ShareGroup(ShareGroupImage(group_id), shard.partition, self._runtime.wall_ms)
         starts = self._starts(group_id, request)
         if not starts:
@@ -79,6 +84,14 @@ class ShareOffsets:
             self._runtime.respond(token, self._result(request, found))
 
         self._groups.write_states(shard, altered, altered.image.known_states.begun(self._named(starts)), begun)
+
+    def _has_negative_partitions(self, request: AlterShareOffsets) -> bool:
+        return any(
+            partition < 0
+            for name, offsets in request.offsets.items()
+            if name in self._topics.by_name
+            for partition in offsets
+        )
 
     def _starts(self, group_id: str, request: AlterShareOffsets) -> dict[SharePartitionKey, int]:
         """Return the start offsets of the partitions that exist."""

@@ -51,9 +51,17 @@ def test_a_group_with_members_is_left_alone():
 
 def test_partitions_that_do_not_exist_are_named():
     broker = ShareGroupHarness()
-    result = broker.ask(AlterShareOffsets("g", {"none": {0: 1}, "t2": {2: 1, -1: 1}}))
-    assert result.partitions == {"none": {0: UNKNOWN}, "t2": {2: UNKNOWN, -1: UNKNOWN}}
+    result = broker.ask(AlterShareOffsets("g", {"none": {0: 1}, "t2": {2: 1}}))
+    assert result.partitions == {"none": {0: UNKNOWN}, "t2": {2: UNKNOWN}}
     assert broker.log == []
+
+
+def test_a_negative_partition_of_a_topic_fails_the_request():
+    """DefaultStatePersister.validate; the state of the other partition is not asked for either."""
+    broker = ShareGroupHarness()
+    result = broker.ask(AlterShareOffsets("g", {"t2": {0: 7, -1: 1}}))
+    assert (result.error, result.partitions, broker.log) == (ErrorCode.UNKNOWN_SERVER_ERROR, {}, [])
+    assert "negative" in result.message
 
 
 def test_a_group_of_another_type_is_none():

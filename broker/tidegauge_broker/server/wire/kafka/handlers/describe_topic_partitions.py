@@ -42,7 +42,7 @@ MOST = 2000
 async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
     """Return a page of partitions; many topics take several turns."""
     cursor = request.cursor
-    if cursor is not None and request.topics and cursor.topic_name not in {one.name for one in request.topics}:
+    if cursor is not None and _is_invalid(cursor, request):
         return DescribeTopicPartitionsResponse(
             topics=[DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, one.name) for one in request.topics]
         )
@@ -65,6 +65,12 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
         if len(names) == ITEMS_PER_TURN:
             await asyncio.sleep(0)
     return DescribeTopicPartitionsResponse(topics=[*topics, *refused], next_cursor=next_cursor)
+
+
+def _is_invalid(cursor: Cursor, request: DescribeTopicPartitionsRequest) -> bool:
+    """Return whether a cursor names a negative partition, or a topic that is not requested."""
+    asked = {one.name for one in request.topics}
+    return cursor.partition_index < 0 or (bool(asked) and cursor.topic_name not in asked)
 
 
 def _portions(names: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -2,7 +2,7 @@
 
 No topics mean all topics in version 0 and none later; null means all. Versions 10 and 11 respond with topic ids,
 version 12 takes them as well; names beside an id are then not looked at. Before it a request with an id, or a topic
-without a name, is refused, and nothing else is named.
+without a name, is refused, and nothing else is named; from it on a topic with neither fails the request.
 Brokers without the listener are left out; a partition that one of them leads has LISTENER_NOT_FOUND (version 6 on,
 LEADER_NOT_AVAILABLE before), one without a leader LEADER_NOT_AVAILABLE.
 An unknown topic that client and broker may create is being created: the first response says LEADER_NOT_AVAILABLE.
@@ -46,6 +46,7 @@ from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 _FIRST_WITH_LISTENER_NOT_FOUND = 6
 _CLUSTER_OPERATIONS_TO = 10
 _FIRST_WITH_IDS_IN_REQUESTS = 12
+_FIRST_WITH_ERROR = 13
 
 
 def handle(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
@@ -101,19 +102,21 @@ def _response(request: MetadataRequest, view: ClusterView, topics: list[Metadata
 
 
 def refusal(request: MetadataRequest, version: int) -> MetadataResponse | None:
-    """Return the refusal of a request before version 12, or None.
+    """Return the refusal of a request that does not name its topics as its version does; None: it is served.
 
-    Such a request has a topic's id, or a topic without a name.
-
-    Returns:
-        None: the request is served.
+    Before version 12 topics have names and no ids. From it on a topic that has neither fails the request, unless
+    another one has an id (Kafka's broker fails over it with a NullPointerException).
     """
     asked = request.topics or ()
-    if version >= _FIRST_WITH_IDS_IN_REQUESTS or all(
-        topic.topic_id == NIL_UUID and topic.name is not None for topic in asked
-    ):
+    if version < _FIRST_WITH_IDS_IN_REQUESTS:
+        is_served = all(topic.topic_id == NIL_UUID and topic.name is not None for topic in asked)
+        return None if is_served else _refused(asked, ErrorCode.INVALID_REQUEST)
+    if all(topic.topic_id != NIL_UUID or topic.name is not None for topic in named_by_id(asked)):
         return None
-    return _refused(asked)
+    response = _refused(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if version >= _FIRST_WITH_ERROR:
+        response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return response
 
 
 def named_by_id(asked: Sequence[MetadataRequestTopic]) -> Sequence[MetadataRequestTopic]:
@@ -130,10 +133,7 @@ def _resolve(asked: Sequence[MetadataRequestTopic], context: Context) -> tuple[l
     unknown: list[MetadataResponseTopic] = []
     for topic in named_by_id(asked):
         if topic.topic_id == NIL_UUID:
-            if topic.name is None:
-                unknown.append(_failed(ErrorCode.UNKNOWN_SERVER_ERROR, None, NIL_UUID))
-            else:
-                names[topic.name] = None
+            names[topic.name or ""] = None
         else:
             name = context.service.topic_name(topic_id_text(topic.topic_id))
             if name is None:
@@ -143,10 +143,10 @@ def _resolve(asked: Sequence[MetadataRequestTopic], context: Context) -> tuple[l
     return list(names), unknown
 
 
-def _refused(asked: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+def _refused(asked: Sequence[MetadataRequestTopic], error: ErrorCode) -> MetadataResponse:
     """Return the response to a request that is refused as a whole (``MetadataRequest.getErrorResponse``)."""
     return MetadataResponse(
-        topics=[_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked],
+        topics=[_failed(error, topic.name or "", topic.topic_id) for topic in asked],
         cluster_authorized_operations=NOT_ASKED_FOR,
     )
 
