@@ -19,7 +19,7 @@ from tidegauge.kafka.kraft.features import (
     LEVELS,
     METADATA_VERSION,
     level_of_release,
-    read_feature,
+    read_features,
 )
 from tidegauge_client.cli.common import JSON, run
 from tidegauge_client.cli.quorum import bootstrap_controller, controllers
@@ -110,7 +110,7 @@ def _wanted_levels(wanted: tuple[str, ...], metadata: str | None, release: str |
         found = {feature.name: feature.default_at(level) for feature in FEATURES.values()}
         found[KRAFT_VERSION] = int(level >= KRAFT_VERSION_SINCE)
         return {name: one for name, one in found.items() if one} | {METADATA_VERSION: level}
-    levels = dict(map(read_feature, wanted))
+    levels = read_features(wanted)
     if metadata is not None:
         if METADATA_VERSION in levels:
             raise click.UsageError(f"--metadata and --feature {METADATA_VERSION}=... ask for the same")

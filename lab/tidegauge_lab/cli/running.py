@@ -11,7 +11,7 @@ from typing import Any
 from tidegauge.cli import EXIT_USAGE, fail, print_json, print_text, say
 from tidegauge.cluster_directory import command_for
 from tidegauge.errors import ErrorCode, TidegaugeError
-from tidegauge.kafka.kraft.features import read_feature
+from tidegauge.kafka.kraft.features import read_features
 from tidegauge.settings import read_assignments
 from tidegauge_client.cluster_file import FILE_NAME, KRAFT_MODE
 from tidegauge_lab.cli.cluster_lines import group_line, held_line, next_commands, summary, where_to_go_on
@@ -63,7 +63,7 @@ def create(
     try:
         passing = passing_for(as_kafka)
         given = passing.settings | read_assignments(settings, "--set")
-        levels = dict(map(read_feature, features))
+        levels = read_features(features)
         is_kraft = is_kraft or passing.is_kraft
         if passing.is_kraft and not (directory / FILE_NAME).exists():
             release_version = release_version or passing.lowest

@@ -15,7 +15,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidegauge import event_log
@@ -183,6 +183,33 @@ def _scope_of(given: str) -> tuple[int | None, str]:
     """Return a setting's broker, None for all, and its name, from ``1:broker.rack``."""
     number, separator, name = given.partition(":")
     return (int(number), name) if separator and number.isdecimal() else (None, given)
+
+
+def check_scopes(settings: Mapping[str, str], broker_ids: Sequence[int], controller_ids: Sequence[int] = ()) -> None:
+    """Refuse a setting of a node that the cluster does not have: it would have no effect.
+
+    Args:
+        settings: what ``--set`` gave.
+        broker_ids: the brokers'.
+        controller_ids: the controllers' of a quorum; in combined mode they are among the brokers'.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG.
+    """
+    for given in settings:
+        scope, name = _scope_of(given)
+        if scope is None or scope in broker_ids or scope in controller_ids:
+            continue
+        others = [one for one in controller_ids if one not in broker_ids]
+        known = f"brokers {_listed(broker_ids)}" + (f" and controllers {_listed(others)}" if others else "")
+        raise TidegaugeError(
+            ErrorCode.INVALID_CONFIG,
+            f"--set {given}: there is no node {scope}, so {name} would have no effect; the cluster has {known}",
+        )
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
 
 
 def settings_of(broker_id: int | None, settings: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.host_addresses import dialled_host
 from tidegauge_client.cluster_file import KRAFT_MODE, BrokerEntry, ClusterFile
 from tidegauge_lab.local import ports
-from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_settings
+from tidegauge_lab.local.broker_settings import DEFAULT_PROFILE, check_scopes, check_settings
 from tidegauge_lab.local.topology import planning_of
 from tidegauge_lab.local.wanted import MOST_CONTROLLERS, Wanted, contradiction
 
@@ -73,6 +73,7 @@ def first_plan(
         kafka_host=wanted.kafka_host or "",
     )
     whole, more = planning_of(mode).complete(file, wanted, taken=taken, free=free)
+    _check_scopes(wanted, whole)
     return Plan(whole, [*notes, *more])
 
 
@@ -124,7 +125,14 @@ def next_plan(
     kafka_host = recorded.kafka_host if wanted.kafka_host is None else wanted.kafka_host
     brokers = [replace(one, kafka_host=reached_at(kafka_host)) for one in brokers]
     whole = replace(recorded, profile=profile, settings=settings, brokers=brokers, kafka_host=kafka_host)
+    _check_scopes(wanted, whole)
     return Plan(whole, notes)
+
+
+def _check_scopes(wanted: Wanted, file: ClusterFile) -> None:
+    """Refuse new settings of nodes that the cluster does not have; recorded ones may be of a removed controller."""
+    controllers = [] if file.quorum is None else file.quorum.ids
+    check_scopes(wanted.settings, [one.id for one in file.brokers], controllers)
 
 
 def _with_kafka_ports(

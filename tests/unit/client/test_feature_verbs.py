@@ -106,6 +106,7 @@ def test_a_refusal_stands_behind_each_feature_and_ends_the_verb_with_1() -> None
     [
         ((), "name a feature"),
         (("--feature", "group.version"), "equals sign not found"),
+        (("--feature", "group.version=1", "--feature", "group.version=0"), "was specified more than once"),
         (("--feature", "a=1", "--release-version", "4.3"), "stands alone"),
         (("--feature", "metadata.version=30", "--metadata", "4.3"), "ask for the same"),
         (("--metadata", "7.7"), "Unknown metadata.version '7.7'"),

@@ -402,3 +402,33 @@ def test_brokers_that_would_wait_for_a_majority_are_not_started(tmp_path: Path) 
         topology.require_ready([3])
     topology.require_ready([0, 1])
     topology.require_ready([0, 2, 3])
+
+
+def test_a_setting_of_a_node_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    """It would have no effect; in ZooKeeper mode as in KRaft mode, at the first `up` and at later ones."""
+    rack = {"7:broker.rack": "a"}
+    sentence = (
+        r"--set 7:broker.rack: there is no node 7, so broker.rack would have no effect; the cluster has brokers 0, 1"
+    )
+    with pytest.raises(TidegaugeError, match=sentence + ", 2 and controllers 3000, 3001, 3002") as refused:
+        first_plan(HOME, Wanted(mode="kraft", settings=rack), free=all_free)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    with pytest.raises(TidegaugeError, match=sentence + ", 2$"):
+        first_plan(HOME, Wanted(settings=rack), free=all_free)
+    combined = WantedQuorum(controllers=1, is_combined=True)
+    with pytest.raises(TidegaugeError, match=sentence + "$"):
+        first_plan(HOME, Wanted(mode="kraft", brokers=2, settings=rack, quorum=combined), free=all_free)
+    file = made(tmp_path)
+    with pytest.raises(TidegaugeError, match="there is no node 7"):
+        next_plan(tmp_path, file, Wanted(settings=rack), free=all_free)
+    grown = next_plan(tmp_path, file, Wanted(brokers=8, settings=rack), free=all_free).file
+    assert len(next_plan(tmp_path, grown, Wanted(), free=all_free).file.brokers) == 8
+
+
+def test_a_feature_that_is_named_twice_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    """FeatureCommand's sentence: which of the two levels counts must not be guessed."""
+    twice = ["--feature", "kraft.version=1", "--feature", "kraft.version=0"]
+    done = CliRunner().invoke(up, ["--kraft", "-d", "--dir", str(tmp_path / "c"), *twice])
+    assert done.exit_code == 2
+    assert "Feature kraft.version was specified more than once." in done.output
+    assert not (tmp_path / "c").exists()

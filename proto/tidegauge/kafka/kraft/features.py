@@ -7,7 +7,7 @@ KIP-1022.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -166,3 +166,17 @@ def read_feature(text: str) -> tuple[str, int]:
     except ValueError:
         sentence = f"{unread}: unable to parse {level.strip()} as a short."
         raise TidegaugeError(ErrorCode.INVALID_CONFIG, sentence) from None
+
+
+def read_features(texts: Iterable[str]) -> dict[str, int]:
+    """Return the levels of features from texts such as ``metadata.version=29``, by name.
+
+    Raises:
+        TidegaugeError: INVALID_CONFIG, a text has another form, or names a feature again (FeatureCommand's sentence).
+    """
+    found: dict[str, int] = {}
+    for name, level in map(read_feature, texts):
+        if name in found:
+            raise TidegaugeError(ErrorCode.INVALID_CONFIG, f"Feature {name} was specified more than once.")
+        found[name] = level
+    return found
