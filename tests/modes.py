@@ -11,4 +11,19 @@ MODE = os.environ.get("TIDEGAUGE_TEST_MODE", ZOOKEEPER_MODE)
 IS_KRAFT = MODE == KRAFT_MODE
 SESSION_TIMEOUT = "broker.session.timeout.ms" if IS_KRAFT else "zookeeper.session.timeout.ms"
 """The setting for how long a broker that is silent counts as alive."""
+AUTHORIZER = (
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer" if IS_KRAFT else "kafka.security.authorizer.AclAuthorizer"
+)
+"""The class that a broker of the mode checks access control lists with."""
 assert MODE in MODES, f"TIDEGAUGE_TEST_MODE is {MODE}"
+
+
+def super_users(users: str) -> dict[str, str]:
+    """Return the setting ``super.users`` of all nodes.
+
+    The controllers' listener asks for no credentials, so that in KRaft mode ANONYMOUS is one of theirs.
+    """
+    found = {"super.users": users}
+    if IS_KRAFT:
+        found |= {f"{controller}:super.users": f"User:ANONYMOUS;{users}" for controller in (3000, 3001, 3002)}
+    return found

@@ -74,6 +74,7 @@ LONG = {
     "test_kafka_data_served": "data that Apache Kafka served, served the same",
     "test_kafka_large_requests": "large requests of Kafka's protocol",
     "test_kafka_quotas": "client quotas",
+    "test_kafka_security": "SASL, TLS and access control lists, with Kafka clients",
     "test_secrets": "secrets that are shown nowhere",
     "test_spark_old_metadata": "Spark and a broker with old metadata",
     "test_transaction_instruments": "looking into transactions",
@@ -121,7 +122,6 @@ ZOOKEEPER_ALONE = {
     ),
     "test_kafka_quotas_beside_kafka": "Apache Kafka 3.9 beside it is in ZooKeeper mode",
     "test_kafka_record_errors_beside_kafka": "Apache Kafka 3.9 beside it is in ZooKeeper mode",
-    "test_kafka_security": "it names ZooKeeper mode's authorizer; `test_kraft_security` has KRaft mode's",
     "test_kafka_wire_responses": (
         "its responses equal Apache Kafka 3.9's in ZooKeeper mode; `test_differential` compares with 4.3"
     ),

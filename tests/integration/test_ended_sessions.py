@@ -103,6 +103,9 @@ def test_the_same_over_http_and_in_a_step_of_a_scenario(brokers: LocalCluster) -
             assert ("fenced" if IS_KRAFT else "its ZooKeeper session 0x") in response["text"]
             wait_for_leader(brokers, "over-http", 2)
             brokers.up()
+            with SyncAdmin(list(brokers.bootstrap_servers)) as admin:
+                in_sync = lambda: len(admin.describe_topics(["over-http"])[0].partitions[0].isr) == 3  # noqa: E731
+                assert holds_within(in_sync, LIMIT_SECONDS, pause_seconds=0.1), "broker 1 may lead again"
             post(port, "/v1/steps", {"steps": [{"kill": {"brokers": [2], "expire": True}}]})
             wait_for_leader(brokers, "over-http", 1)
         finally:

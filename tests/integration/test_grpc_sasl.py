@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from tests.certificates import Authority
 from tests.integration.conftest import metadata_at
 from tests.integration.spark_shell import SparkShell
+from tests.modes import AUTHORIZER, super_users
 from tests.waiting import until_async
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -57,8 +58,8 @@ def started(
             "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": TOKENS,
             "ssl.keystore.location": str(authority.issue("broker").both),
             "ssl.truststore.location": str(authority.certificate),
-            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-            "super.users": "User:broker;User:alice;User:dave",
+            "authorizer.class.name": AUTHORIZER,
+            **super_users("User:broker;User:alice;User:dave"),
         },
     )
     made.up(60.0)

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 from tests.certificates import Authority, Identity
 from tests.clients.programs import KAFKA, Unavailable, tool
 from tests.integration.conftest import metadata_at
+from tests.modes import AUTHORIZER, super_users
 from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -54,8 +55,8 @@ def cluster(
             "listener.name.ssl.ssl.client.auth": "requested",
             "listener.name.ssl.ssl.principal.mapping.rules": "RULE:^CN=([A-Za-z]+),O=Tide,.*$/$1/L,"
             "RULE:^CN=[^,]+,O=Ebb,.*$/EBB/",
-            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-            "super.users": "User:admin",
+            "authorizer.class.name": AUTHORIZER,
+            **super_users("User:admin"),
         },
     )
     made.up(60.0)

@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 from tests.clients import programs
 from tests.clients.programs import KAFKA, KAFKA_4, Attempts, Unavailable
 from tests.integration.conftest import metadata_at
+from tests.modes import AUTHORIZER, super_users
 
 from tidegauge_lab.local.cluster import LocalCluster
 
@@ -83,8 +84,8 @@ def servers(
         settings={
             "sasl.enabled.mechanisms": ",".join(programs.MECHANISMS),
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {users};",
-            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-            "super.users": "User:admin",
+            "authorizer.class.name": AUTHORIZER,
+            **super_users("User:admin"),
         },
     )
     cluster.up(60.0)

@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
 from tests.certificates import Authority
 from tests.clients.programs import KAFKA, Unavailable, tool
 from tests.integration.conftest import metadata_at
+from tests.modes import AUTHORIZER, super_users
 from tests.waiting import until
 
 from tidegauge_lab.local.cluster import LocalCluster
@@ -58,8 +59,8 @@ def cluster(
     settings = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
         f"listener.name.sasl_{protocol.lower()}.plain.sasl.jaas.config": f"{MODULE} required {users};",
-        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:admin",
+        "authorizer.class.name": AUTHORIZER,
+        **super_users("User:admin"),
     }
     if protocol == "SSL":
         broker = authority.issue("broker")
