@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.conftest import metadata_at, of_a_file
+from tests.modes import IS_KRAFT
 from tests.typed import typed
 from tests.waiting import until
 
@@ -69,7 +70,7 @@ def test_a_leader_dies_and_returns(cluster: LocalCluster) -> None:
 def test_a_broker_that_stops_hands_its_leaders_over_first(cluster: LocalCluster) -> None:
     """ControlledShutdown: the partition never lacks a leader, and the broker says that it succeeded."""
     tidegauge(cluster, "create-topic", "orders", "--replica-assignment", ASSIGNED)
-    controller = cluster.status()["controller"]["broker"]
+    controller = 0 if IS_KRAFT else cluster.status()["controller"]["broker"]
     other = next(one for one in (0, 1, 2) if one != controller)
     for stopped in (other, controller):
         tidegauge(cluster, "stop", stopped)

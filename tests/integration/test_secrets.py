@@ -32,6 +32,7 @@ from kazoo.client import KazooClient
 from tests.certificates import Authority
 from tests.integration.conftest import metadata_at
 from tests.integration.test_watch import Watching
+from tests.modes import IS_KRAFT
 from tests.waiting import until
 
 from tidegauge_lab.control.endpoints import ENDPOINTS
@@ -102,7 +103,7 @@ def split(both: str) -> tuple[str, str]:
 def secrets(cluster: LocalCluster, authority: Authority) -> dict[str, str]:
     """Make use of all of them, refusals included; return them by what they are.
 
-    A broker's log, its events and its znodes then have had every occasion to hold one.
+    A broker's log, its events and the metadata then have had every occasion to hold one.
     """
 
     def of(user: str, password: str, **more: Any) -> dict[str, Any]:
@@ -144,6 +145,8 @@ def secrets(cluster: LocalCluster, authority: Authority) -> dict[str, str]:
     found_secrets = {one: one for one in PASSWORDS}
     key = json.loads((cluster.directory / "cluster.json").read_text())["settings"]["ssl.keystore.key"]
     found_secrets["private key"] = key.split()[3]
+    if IS_KRAFT:  # the keys of a SCRAM user are in the metadata log, as bytes
+        return found_secrets
     client = KazooClient(cluster.file.zookeeper_address)
     client.start()
     stored = json.loads(client.get("/config/users/carol")[0])["config"]["SCRAM-SHA-256"]
