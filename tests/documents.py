@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidegauge_client.cluster_file import load_cluster_file
+from tidegauge_client.cluster_file import KRAFT_MODE, ZOOKEEPER_MODE, load_cluster_file
 from tidegauge_lab.local.cluster import LocalCluster
 
 BIN = Path(sys.executable).parent
@@ -134,19 +134,24 @@ class Reader:
             self.do(block, f"{page.name}:{block.line}")
         return len(to_run)
 
-    def _choose_ports(self) -> None:
-        """The page's cluster finds its ports recorded, ZooKeeper's too: others begin to look at the same port."""
+    def _choose_ports(self, mode: str) -> None:
+        """The page's cluster finds its ports recorded, ZooKeeper's too: others begin to look at the same port.
+
+        The controllers of KRaft mode find their own ports: few tests start them at the usual one.
+        """
         directory = self.directory / "tidegauge-data"
         if not directory.exists():
-            LocalCluster.create(directory, 3, base_port=self.base_port, kafka_port=self.base_port + self.kafka_ports)
-            planned = load_cluster_file(directory)
-            replace(planned, zookeeper_address=f"127.0.0.1:{self.base_port + 7}").save(directory)
+            ports = {"base_port": self.base_port, "kafka_port": self.base_port + self.kafka_ports}
+            LocalCluster.create(directory, 3, mode=mode, **ports)
+            if mode == ZOOKEEPER_MODE:
+                planned = load_cluster_file(directory)
+                replace(planned, zookeeper_address=f"127.0.0.1:{self.base_port + 7}").save(directory)
 
     def do(self, block: Block, where: str) -> None:
         """Run a block and compare its output; raise AssertionError if it differs."""
         text = self.here(block.text)
         if "tidegauge up" in text:
-            self._choose_ports()
+            self._choose_ports(KRAFT_MODE if "--kraft" in text else ZOOKEEPER_MODE)
         program = (
             [sys.executable, "-c", text] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", text]
         )
