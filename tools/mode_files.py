@@ -13,6 +13,7 @@ QUICK = {
 }
 """Files of tests that run in both modes in each run of the tests, with their subject."""
 FILES = {
+    "test_authentication_faults": "logins that are refused on purpose",
     "test_broker_exactly_once": "a leader that dies between append and response",
     "test_broker_failover": "failover with acks=all, and return",
     "test_broker_hostile": "malformed and large requests at gRPC listeners",
@@ -62,14 +63,12 @@ FILES = {
 }
 """Those that run in both modes in `make test-long`."""
 LONG = {
-    "test_authentication_faults": "logins that are refused on purpose",
     "test_examples": "the examples in five languages",
     "test_foreign_checker": "histories for another checker",
     "test_groups_history": "what a group shows of its rebalances",
     "test_grpc_sasl": "SASL on gRPC listeners",
     "test_inter_broker_kafka": "brokers that speak Kafka's protocol among themselves",
     "test_kafka_certificates": "principals by certificate",
-    "test_kafka_connection_limits": "limits of connections",
     "test_kafka_credentials": "SCRAM credentials by Kafka's tools",
     "test_kafka_data_served": "data that Apache Kafka served, served the same",
     "test_kafka_large_requests": "large requests of Kafka's protocol",
@@ -116,6 +115,7 @@ ZOOKEEPER_ALONE = {
     "test_controller_znodes": "there are no znodes",
     "test_groups_compaction": "Kafka 4 has no segments below 1 MiB (KIP-1030), and it needs many of them",
     "test_ipv6_listeners": "it starts single brokers on a ZooKeeper",
+    "test_kafka_connection_limits": "in KRaft mode clients share the brokers' own listener, which takes slots first",
     "test_kafka_files_served": (
         "it puts the znodes of a cluster of Apache Kafka 3.9 in place; `test_offset_records` and "
         "`test_metadata_log_kafka` read 4.3's files"

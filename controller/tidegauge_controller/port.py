@@ -31,6 +31,11 @@ class Controller(Protocol):
         """Return whether this process is the active controller, as far as it knows."""
         ...
 
+    @property
+    def forwards(self) -> bool:
+        """Return whether this process hands requests of admins on to the active controller, as in KRaft mode."""
+        ...
+
     def unclean_election_enabled(self, topic: str | None = None) -> None:
         """Elect if it helps: ``unclean.leader.election.enable`` has become true, for a topic or (None) for all."""
 

@@ -109,7 +109,12 @@ class Controller:
         now_ms: wall clock.
         random_bytes: source of randomness.
         open_link: makes the link to a broker.
+
+    Attributes:
+        forwards: whether requests of admins are handed on: clients of this mode ask the active controller themselves.
     """
+
+    forwards = False
 
     def __init__(
         self,

@@ -150,6 +150,7 @@ class _Controller:
     """The active controller's decisions, each run to its end at once."""
 
     active_controller_id = 0
+    forwards = False
 
     def __init__(self, settings: Any, metadata: Any) -> None:
         zookeeper = MemoryZooKeeper()

@@ -25,10 +25,10 @@ from tidegauge.principal import Principal
 from tidegauge.v1 import fetch_pb2, metadata_pb2, produce_pb2
 from tidegauge_broker.security.acls.authorizer import AclAuthorizer, Rules
 from tidegauge_broker.server.cluster.zookeeper.acl_store import AclStore
+from tidegauge_broker.server.service.acting import ACTS_FOR
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.authorized_calls.calls import LAB, AuthorizedCalls
 from tidegauge_broker.server.wire.authorized_calls.forms import FORMS
-from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR
 from tidegauge_broker.server.wire.grpc.injected_responses import METHODS, empty_response
 from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
 from tidegauge_broker.server.wire.kafka.request import Context

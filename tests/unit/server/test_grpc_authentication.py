@@ -13,8 +13,9 @@ import pytest
 from tidegauge.call_credentials import AUTHORIZATION
 from tidegauge_broker.security.sasl.plain import PlainExchange
 from tidegauge_broker.security.sasl.scram import ScramCredential
+from tidegauge_broker.server.service.acting import ACTS_FOR
 from tidegauge_broker.server.wire.grpc.authentication import by_credential
-from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR, caller_of, host_of
+from tidegauge_broker.server.wire.grpc.callers import caller_of, host_of
 
 SERVICE = "tidegauge.v1.BrokerService"
 

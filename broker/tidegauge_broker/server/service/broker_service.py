@@ -421,8 +421,8 @@ class BrokerService:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker is the active controller, as far as it knows."""
-        return self._controller.active_controller_id == self.broker_id
+        """Whether this broker takes requests to the controller: as the active one that it knows, or to forward."""
+        return self._controller.active_controller_id == self.broker_id or self._controller.forwards
 
     async def create_topics(
         self, topics: Sequence[NewTopic], timeout_ms: int, mutate: Mutate = unlimited, *, validate_only: bool = False

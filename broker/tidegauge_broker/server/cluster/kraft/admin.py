@@ -56,6 +56,11 @@ class KRaftAdmin:
         """Whether this process is the active controller: it is none."""
         return False
 
+    @property
+    def forwards(self) -> bool:
+        """Whether requests of admins are handed on: they are."""
+        return True
+
     def unclean_election_enabled(self, topic: str | None = None) -> None:
         """Do nothing: the controllers follow the settings by themselves."""
 

@@ -16,8 +16,9 @@ from tidegauge.kafka.compiler import write_uvarint
 from tidegauge.kafka.frames import decode, joined, read_response_header, request_frame
 from tidegauge.kafka.kraft.apis import ENVELOPE, KRAFT_APIS, KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from tidegauge.principal import ANONYMOUS, Principal
+from tidegauge.principal import Principal
 from tidegauge_broker.server.cluster.kraft.controller_channel import ControllerChannel
+from tidegauge_broker.server.service.acting import ACTS_FOR, ACTS_FROM
 
 TIMEOUT_SECONDS = 60.0
 """Time in which a request is sent repeatedly (BrokerServer, ``forwardingChannelManager``)."""
@@ -68,21 +69,23 @@ class Forwarding:
         """Return the controller's version range of each API; empty if unknown."""
         return self._versions()
 
-    async def ask(self, key: int, message: Any, principal: Principal = ANONYMOUS, host: str = "") -> Any:
-        """Have a request of this broker responded to by the controller; return the response's message.
+    async def ask(self, key: int, message: Any) -> Any:
+        """Have a request responded to by the controller, in the name of the client for which the task acts.
 
         Args:
             key: of an API in ``KRAFT_APIS``.
             message: of its request class.
-            principal: of the user that the broker asks for.
-            host: the address of who has asked it.
+
+        Returns:
+            The response's message.
 
         Raises:
             TidegaugeError: as ``forward``.
         """
         version = min(KRAFT_APIS[key].last, self.versions().get(key, (0, KRAFT_APIS[key].last))[1])
         frame = joined(request_frame(key, version, 0, self._client_id, message, protocol=KRAFT_PROTOCOL))
-        response = memoryview(await self.forward(frame[_LENGTH_BYTES:], principal, host))
+        request = frame[_LENGTH_BYTES:]
+        response = memoryview(await self.forward(request, ACTS_FOR.get(), ACTS_FROM.get()))
         _, body_at = read_response_header(key, version, response, KRAFT_PROTOCOL)
         found, _ = decode(key, version, response, body_at, response=True, protocol=KRAFT_PROTOCOL)
         return found

@@ -27,11 +27,12 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka.apis import message_class
 from tidegauge.kafka.frames import RequestHeader
 from tidegauge_broker.server.cluster.ports import AccessLists
+from tidegauge_broker.server.service.acting import ACTS_FOR, ACTS_FROM
 from tidegauge_broker.server.service.broker_service import BrokerService
 from tidegauge_broker.server.service.caller import Caller
 from tidegauge_broker.server.wire.authorized_calls.forms import FORMS, Form, form_of, name_of
 from tidegauge_broker.server.wire.grpc import injected_responses as errors
-from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR, calling_broker, host_of
+from tidegauge_broker.server.wire.grpc.callers import calling_broker, host_of
 from tidegauge_broker.server.wire.grpc.records_response import RecordsResponse
 from tidegauge_broker.server.wire.kafka.authorization.asking import BY_CLUSTER, BY_TOPIC, Ask
 from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
@@ -188,6 +189,7 @@ class AuthorizedCalls:
     ) -> Any:
         form = form_of(rpc, request)
         ask = self._ask(form, context)
+        ACTS_FROM.set(ask.context.caller.host)
         if form.listed is not None and form.keep is not None:
             response = await handle(request)
             verdict = await judged(form, request, ask, form.listed(response))

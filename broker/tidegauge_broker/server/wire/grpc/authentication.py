@@ -29,8 +29,9 @@ from tidegauge.call_credentials import AUTHORIZATION, MECHANISM
 from tidegauge.principal import Principal
 from tidegauge_broker.security.sasl.call_authenticator import CallAuthenticator, CallSession, ListenerMechanisms
 from tidegauge_broker.security.sasl.exchange import AuthenticationRefused
+from tidegauge_broker.server.service.acting import ACTS_FOR
 from tidegauge_broker.server.wire.client_certificates import ClientCertificates, NoPrincipal
-from tidegauge_broker.server.wire.grpc.callers import ACTS_FOR, host_of
+from tidegauge_broker.server.wire.grpc.callers import host_of
 from tidegauge_broker.server.wire.grpc.password_checks import PasswordChecks
 
 LOG = logging.getLogger("tidegauge.grpc")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextvars import ContextVar
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,11 +10,9 @@ import grpc.aio
 
 from tidegauge.channel_options import LAB_AGENT
 from tidegauge.host_addresses import host_in, java_host
-from tidegauge.principal import ANONYMOUS, Principal
+from tidegauge_broker.server.service.acting import ACTS_FOR
 from tidegauge_broker.server.service.caller import Caller
 
-ACTS_FOR: ContextVar[Principal] = ContextVar("principal of the call", default=ANONYMOUS)
-"""The principal of the call that the current task serves; ``authentication`` sets it."""
 CALLER_KEY = "tidegauge-broker-id"
 """Metadata key of the calling broker's id."""
 
