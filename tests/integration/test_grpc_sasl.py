@@ -152,7 +152,7 @@ async def test_only_those_with_the_right_password_are_served(
         tidegauge, "describe-config", "--broker", "0", "--all", "--dir", str(one_broker.directory)
     )
     assert "sasl.jaas.config" in shown.stdout, shown.stderr
-    kept = {"cluster.json", "server.properties"}
+    kept = {"cluster.json", "server.properties", "controller.properties"}
     texts = [one.read_bytes() for one in one_broker.directory.rglob("*") if one.is_file() and one.name not in kept]
     for password in PASSWORDS.values():
         assert password not in shown.stdout

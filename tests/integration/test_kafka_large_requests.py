@@ -188,7 +188,7 @@ def requests(count: int) -> dict[str, Callable[[], tuple[int, int, Any]]]:
             *(apis.ALTER_PARTITION_REASSIGNMENTS, 0),
             alter_partition_reassignments.AlterPartitionReassignmentsRequest(
                 1_000,
-                [
+                topics=[
                     alter_partition_reassignments.ReassignableTopic(
                         NOPE, [alter_partition_reassignments.ReassignablePartition(at, []) for at in span]
                     )
