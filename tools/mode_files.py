@@ -13,7 +13,6 @@ QUICK = {
 }
 """Files of tests that run in both modes in each run of the tests, with their subject."""
 FILES = {
-    "test_authentication_faults": "logins that are refused on purpose",
     "test_broker_exactly_once": "a leader that dies between append and response",
     "test_broker_failover": "failover with acks=all, and return",
     "test_broker_hostile": "malformed and large requests at gRPC listeners",
@@ -63,6 +62,7 @@ FILES = {
 }
 """Those that run in both modes in `make test-long`."""
 LONG = {
+    "test_authentication_faults": "logins that are refused on purpose",
     "test_examples": "the examples in five languages",
     "test_foreign_checker": "histories for another checker",
     "test_groups_history": "what a group shows of its rebalances",
