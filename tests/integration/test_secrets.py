@@ -237,8 +237,8 @@ def test_no_verb_prints_one(cluster: LocalCluster, secrets: dict[str, str], form
 
 
 def test_no_file_has_one_but_those_of_the_settings(cluster: LocalCluster, secrets: dict[str, str]) -> None:
-    """Logs, events, metrics and data; the two files with the settings are their owner's alone."""
-    holders = {"server.properties", "cluster.json"}
+    """Logs, events, metrics and data; the files with the settings are their owner's alone."""
+    holders = {"server.properties", "cluster.json", *(["controller.properties"] if IS_KRAFT else [])}
     paths = [path for path in cluster.directory.rglob("*") if path.is_file()]
     assert {path.name for path in paths} > holders
     for path in paths:

@@ -29,7 +29,7 @@ def summary(cluster: LocalCluster, status_now: dict[str, Any]) -> list[str]:
         mark = "  controller" if broker["id"] == controller["broker"] else ""
         if broker["id"] in kafkas:
             mark = f"; Apache Kafka has its id, at {kafkas[broker['id']]}{mark}"
-        what = f"{_state(broker)}{_process(broker['pid'])}{mark}{_end(broker)}"
+        what = f"{_state(broker)}{_process(broker['pid'])}{mark}{_fenced(broker)}{_end(broker)}"
         lines.append(f"Broker {broker['id']}   {broker['address']}  {what}")
     known = {broker["id"] for broker in status_now["brokers"]}
     for broker_id, address in kafkas.items():
@@ -64,6 +64,11 @@ def _state(process: dict[str, Any]) -> str:
     """Return whether a process runs, and if it does, whether it responds."""
     is_hung = process["state"] == ProcessState.UP.value and not process["responds"]
     return f"{process['state']}, but does not respond" if is_hung else str(process["state"])
+
+
+def _fenced(broker: dict[str, Any]) -> str:
+    """Return whether the controllers have fenced a broker whose process runs."""
+    return "  fenced" if broker["fenced"] and broker["state"] != ProcessState.DOWN.value else ""
 
 
 def _end(process: dict[str, Any]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
+from tidegauge_client.kafka_wire import NoKafkaListener
 from tidegauge_lab.control import endpoints
 from tidegauge_lab.control.advertised import advertise
 from tidegauge_lab.control.conditions import cluster_conditions
@@ -151,6 +152,19 @@ def test_a_reset_deletes_what_came_since_and_no_internal_topic():
     before = Baseline(frozenset({"kept"}), frozenset({"old"}))
     added = before.added(["kept", "new", "__consumer_offsets", "__transaction_state"], ["old", "g"])
     assert added == (["new"], ["g"])
+
+
+async def test_groups_that_no_listener_lets_this_client_see_are_none_of_a_resets():
+    """All listeners for Kafka clients ask for credentials, which the lab does not have."""
+
+    class Secured:
+        async def list_topics(self) -> list[str]:
+            return ["kept", "__consumer_offsets"]
+
+        async def list_groups(self, timeout_ms: int) -> list[Any]:
+            raise NoKafkaListener("its brokers advertise", "PLAINTEXT")
+
+    assert await Baseline.of(cast("Any", Secured())) == Baseline(frozenset({"kept", "__consumer_offsets"}))
 
 
 def test_openapi_names_every_path_and_every_reference_is_there():

@@ -148,8 +148,9 @@ async def altered(controller: Controller, service: Service, request: Any) -> lis
     return [(one.resource_name, one.error_code) for one in response.responses]
 
 
-async def test_a_setting_of_a_broker_is_judged_here_and_not_sent_if_it_is_refused() -> None:
-    """ConfigAdminManager.preprocess: the controller keeps whatever it is given for a broker."""
+@pytest.mark.parametrize("name", ["log.cleaner.threads", "listener.name.sasl_ssl.plain.sasl.jaas.config"])
+async def test_a_setting_of_a_broker_is_judged_here_and_not_sent_if_it_is_refused(name: str) -> None:
+    """ConfigAdminManager.preprocess: the controller keeps whatever it is given for a broker, secrets too."""
     controller = Controller(
         IncrementalAlterConfigsResponse(
             responses=[AlterConfigsResourceResponse(0, None, ConfigResourceType.TOPIC, "t")]
@@ -157,9 +158,9 @@ async def test_a_setting_of_a_broker_is_judged_here_and_not_sent_if_it_is_refuse
     )
     service = Service(ErrorCode.INVALID_REQUEST)
     broker, topic = ConfigResourceType.BROKER, ConfigResourceType.TOPIC
-    request = settings_of((broker, "0", "log.cleaner.threads", "abc"), (topic, "t", "retention.ms", "1"))
+    request = settings_of((broker, "0", name, "abc"), (topic, "t", "retention.ms", "1"))
     assert await altered(controller, service, request) == [("0", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.NONE)]
-    assert service.asked == [("0", {"log.cleaner.threads": "abc"}, True)]
+    assert service.asked == [("0", {name: "abc"}, True)]
     sent = decode_request(controller.sent[0][0])
     assert [one.resource_name for one in sent.resources] == ["t"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import click
 import pytest
@@ -14,7 +16,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_client.cli.main import root
 from tidegauge_client.cluster_file import BrokerEntry, ClusterFile
 from tidegauge_lab.cli.cluster import down, status, up
-from tidegauge_lab.cli.cluster_lines import next_commands
+from tidegauge_lab.cli.cluster_lines import next_commands, summary
 from tidegauge_lab.cli.control import control
 from tidegauge_lab.cli.faults import kill
 from tidegauge_lab.cli.inject import inject_error
@@ -228,3 +230,19 @@ def test_a_fault_that_lacks_a_parameter_is_named_as_the_verb_is() -> None:
     """The lab declares ``inject_error``; on the command line there is only ``inject-error``."""
     result = CliRunner().invoke(inject_error, ["0"])
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, "Error: inject-error needs --rpc.")
+
+
+def test_a_fenced_broker_says_so_while_its_process_runs() -> None:
+    """KIP-631: it leads nothing, though its process is up; ``null`` in ZooKeeper mode, and while nobody knows."""
+
+    def line(state: str, *, fenced: bool | None) -> str:
+        broker = {"id": 1, "address": "h:1", "state": state, "pid": 7, "responds": True, "fenced": fenced, "end": None}
+        known = {"zookeeper": None, "controllers": [], "controller": {"broker": 3000}, "brokers": [broker]}
+        known |= {"kafka_brokers": [], "kafka_bootstrap_servers": "", "control": ""}
+        cluster = SimpleNamespace(directory="d", logs="l")
+        return summary(cast("Any", cluster), known)[0]
+
+    assert line("up", fenced=True) == "Broker 1   h:1  up (process 7)  fenced"
+    assert line("paused", fenced=True).endswith("(process 7)  fenced")
+    assert [line("up", fenced=False), line("up", fenced=None)] == ["Broker 1   h:1  up (process 7)"] * 2
+    assert "fenced" not in line("down", fenced=True)

@@ -18,7 +18,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge.kafka import apis
 from tidegauge.kafka.messages import alter_configs as replaced
 from tidegauge.kafka.messages import incremental_alter_configs as changed
-from tidegauge.settings import BROKER_SETTINGS
+from tidegauge.settings.parsing import broker_setting
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.handlers import alter_configs, incremental_alter_configs
 from tidegauge_broker.server.wire.kafka.handlers.altered_resources import Problem, null_settings, repeated_setting
@@ -77,7 +77,8 @@ async def _problem(key: int, resource: Any, context: Context) -> Problem | None:
         return problem
     if resource.resource_type != ConfigResourceType.BROKER:
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
-    known = [one for one in resource.configs if one.name in BROKER_SETTINGS]  # Kafka keeps others unseen, too
+    # Of listeners, too (listener.name.*); Kafka keeps others unseen, as well.
+    known = [one for one in resource.configs if broker_setting(one.name) is not None]
     error, message = await _JUDGES[key](dataclasses.replace(resource, configs=known), context)
     return None if error is ErrorCode.NONE else (error, message)
 
