@@ -66,7 +66,7 @@ def test_coordinators_respond_and_write_as_kafkas() -> None:
 
 
 def test_tools_of_groups_print_as_on_kafka() -> None:
-    """kafka-consumer-groups and kafka-share-groups of Kafka 4.3.1, about groups from their first member to their end."""
+    """kafka-consumer-groups and kafka-share-groups of 4.3.1, about groups from their first member to their end."""
     kafka_classpath()  # skips without Apache Kafka 4.3.1
     said = run("differential_group_tools.py")
     assert re.search(r"^group tools: 70 outputs compared, 0 differ$", said, re.MULTILINE), said
