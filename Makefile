@@ -183,6 +183,7 @@ differential: .venv java ## The same script, requests and failures to Apache Kaf
 differential-kraft: .venv java # What make differential does with KRAFT=1.
 	PYTHONPATH=. $(BIN)/python bench/differential_kraft.py
 	PYTHONPATH=. $(BIN)/python bench/differential_coordinators.py
+	PYTHONPATH=. $(BIN)/python bench/differential_group_tools.py
 	PYTHONPATH=. $(BIN)/python bench/differential_failures_kraft.py
 
 differential-zookeeper: .venv java # What it does without.

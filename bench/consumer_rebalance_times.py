@@ -4,7 +4,8 @@
 members is measured at one side, then at the other. Members speak Kafka's protocol by themselves, one heartbeat after
 the other over all members in turn and without an interval, so that the time is the coordinator's and its log's. A
 rebalance lasts from the heartbeat with which one more member joins until all members are in the group's epoch and have
-all partitions, two for each member. Then the broker's CPU for a heartbeat is measured while nothing changes.
+all partitions, two for each member; its CPU is the broker's. Then the broker's CPU for a heartbeat is measured while
+nothing changes.
 """
 
 from __future__ import annotations
@@ -108,17 +109,18 @@ def measured(side: Side, name: str, count: int, times: int, beats: int) -> dict[
     side.new_topic(topic, EACH * count)
     members = [Member(side.new_peer(), f"group-{count}", number, topic) for number in range(count)]
     settled(members)
-    found, rounds = [], []
+    broker = side.cluster.brokers[0].pid
+    found, rounds, cpus = [], [], []
     for number in range(times + 1):  # the first is not counted
         members[-1].leave()
         _give_up_all(members[:-1])
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), cpu_seconds([broker])
         members[-1].beat()
         took = settled(members)
         if number:
             found.append((time.perf_counter() - begin) * 1000)
+            cpus.append((cpu_seconds([broker]) - before) * 1000)
             rounds.append(took)
-    broker = side.cluster.brokers[0].pid
     before, begin, done = cpu_seconds([broker]), time.perf_counter(), 0
     while done < beats:
         for member in members:
@@ -133,6 +135,7 @@ def measured(side: Side, name: str, count: int, times: int, beats: int) -> dict[
         "members": count,
         "median_ms": round(statistics.median(found), 1),
         "largest_ms": round(max(found), 1),
+        "cpu_ms": round(statistics.mean(cpus), 1),
         "rounds": statistics.median(rounds),
         "times": len(found),
         "heartbeat_us": round(seconds / done * 1e6),

@@ -83,7 +83,7 @@ def cluster(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[Local
 
 
 def members(readers: Readers, cluster: LocalCluster) -> list[str]:
-    """Return the ids of the coordinator's members of the consumer protocol."""
+    """Return the ids of the group's members that speak the consumer protocol."""
     host = cluster.kafka_bootstrap_servers[readers.coordinator()]
     request = ConsumerGroupDescribeRequest([GROUP])
     [group] = ask(host, CONSUMER_GROUP_DESCRIBE, request, 1, protocol=KRAFT_BROKER_PROTOCOL).groups

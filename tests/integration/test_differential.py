@@ -65,6 +65,13 @@ def test_coordinators_respond_and_write_as_kafkas() -> None:
         )
 
 
+def test_tools_of_groups_print_as_on_kafka() -> None:
+    """kafka-consumer-groups and kafka-share-groups of 4.3.1, about groups from their first member to their end."""
+    kafka_classpath()  # skips without Apache Kafka 4.3.1
+    said = run("differential_group_tools.py")
+    assert re.search(r"^group tools: 70 outputs compared, 0 differ$", said, re.MULTILINE), said
+
+
 def test_failures_in_kraft_mode_end_as_on_kafka() -> None:
     """An ISR below its minimum, and the last replica in sync (KIP-966), with three brokers of Kafka 4.3.1."""
     kafka_classpath()  # skips without Apache Kafka 4.3.1
