@@ -4,8 +4,8 @@ Orders come as lines of JSON on stdin; the response to each is a line on stdout,
 stdin the launcher ends, and its nodes continue. Three brokers of a local cluster start with a third of the work that
 way, and it is done while ZooKeeper starts, or while controllers elect (docs/adr/0007-brokers-are-forked.md).
 
-A line that is a string names a module of ``VERBS`` to import ahead of its first order; it has no response. So a quorum
-runs before what only brokers need is imported.
+A line that is a string names a module to import ahead of an order; it has no response. So a quorum runs before what
+only brokers need is imported, and brokers of a KRaft cluster never load a client of ZooKeeper.
 
 Rules:
 - It forks while it has one thread: nothing here may begin a channel, a pool or an event loop.
@@ -75,7 +75,7 @@ def main() -> None:
     while line := sys.stdin.readline():
         content = json.loads(line)
         if isinstance(content, str):
-            _verb_of(content)
+            _load(content)
             continue
         order = Order(*content)
         verb = _verb_of(order.module)
@@ -94,12 +94,19 @@ def _verb_of(module: str) -> click.Command:
         KeyError: the module is none of ``VERBS``.
     """
     name = VERBS[module]
-    if module not in sys.modules:
-        import_module(module)
+    _load(module)
+    return cast("click.Command", getattr(sys.modules[module], name))
+
+
+def _load(module: str) -> None:
+    """Import a module once; one that runs a node with the lab's part of it, and what each node makes first."""
+    if module in sys.modules:
+        return
+    import_module(module)
+    if module in LABS:
         import_module(LABS[module])
         import_module("tidegauge_broker.server.warm_up").warm_up()
-        gc.freeze()  # loaded modules are never garbage; collections that skip them leave the shared pages shared
-    return cast("click.Command", getattr(sys.modules[module], name))
+    gc.freeze()  # loaded modules are never garbage; collections that skip them leave the shared pages shared
 
 
 def _separate(order: Order) -> None:

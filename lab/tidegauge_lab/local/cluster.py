@@ -177,6 +177,8 @@ class LocalCluster:
                     started.extend(processes[target] for target in beside)
                     topology.start(beside, launcher)
                     launcher.load(launching.BROKER)
+                    if self.file.quorum is None:
+                        launcher.load(launching.ZOOKEEPER)
                     self.notes.extend(topology.remarks())
                     topology.require_ready(broker_ids)
                     places = {broker_id: processes[broker_id].log_size() for broker_id in broker_ids}

@@ -29,6 +29,8 @@ from tidegauge_lab.local.processes import LabProcess
 MODULE = "tidegauge_broker.server.launcher"
 BROKER = "tidegauge_broker.server.verb"
 CONTROLLER = "tidegauge_broker.server.quorum.verb"
+ZOOKEEPER = "tidegauge_broker.server.cluster.zookeeper.cluster"
+"""The part of a broker that only a cluster with ZooKeeper loads, on top of ``BROKER``."""
 _RESPONSE_LIMIT_SECONDS = 60.0
 _ROOM_FOR_COMMAND = " " * 4096
 """The brokers write their command lines over the launcher's: it must be long enough."""
@@ -73,7 +75,7 @@ class _Process:
         return self._owner == os.getpid() and self._child.poll() is None and self._variables == _variables_that_count()
 
     def load(self, module: str) -> None:
-        """Have it load a node's module ahead of the order; do nothing if it has ended."""
+        """Have it load a module ahead of the order; do nothing if it has ended."""
         with self._one_at_a_time:
             self._tell(module)
 
@@ -165,7 +167,7 @@ class Launcher:
             own.end()  # each order has had its response
 
     def load(self, module: str) -> None:
-        """Have what runs a node loaded while the caller does something else."""
+        """Have a module loaded that nodes need, while the caller does something else."""
         if (launcher := self._own or _serving()) is not None:
             launcher.load(module)
 

@@ -22,7 +22,7 @@ from tidegauge.partition import TopicPartition
 from tidegauge_client.cluster_file import OWNER_ALONE, BrokerEntry, ClusterFile, holds_secrets, load_cluster_file
 from tidegauge_lab.local import layout, ports, processes, readiness
 from tidegauge_lab.local.broker_settings import server_properties, ways_among_brokers
-from tidegauge_lab.local.launcher import BROKER, Launcher, environment_of_brokers
+from tidegauge_lab.local.launcher import BROKER, ZOOKEEPER, Launcher, environment_of_brokers
 from tidegauge_lab.local.topology import topology_of
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
@@ -84,6 +84,8 @@ def start_broker(
         command += ["--override", f"lab.held={','.join(map(str, held))}"]
     environment = environment_of_brokers()
     if launcher is not None:
+        if file.quorum is None:
+            launcher.load(ZOOKEEPER)
         return launcher.start(process, command, environment)
     return process.spawn(command, environment)
 

@@ -68,15 +68,21 @@ def test_status_loads_what_it_shows_and_no_admin_client() -> None:
     assert len(loaded) <= 465
 
 
-def test_a_node_loads_no_client_of_kafka_and_no_spark() -> None:
-    program = "import sys, tidegauge_broker.server.verb, tidegauge_broker.server.quorum.verb\nprint(*sys.modules)"
+def test_a_node_loads_no_client_of_kafka_or_zookeeper_and_no_spark() -> None:
+    """A broker loads its client of ZooKeeper once its settings name one; in a KRaft cluster it saves 2 MB."""
+    server = "tidegauge_broker.server"
+    modules = [f"{server}.{name}" for name in ("verb", "quorum.verb", "lab.lab", "lab.controller_lab", "warm_up")]
+    program = f"import sys, {', '.join(modules)}\nprint(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True, timeout=120
     )
     assert not set(done.stdout.split()) & {
         "aiokafka.client",
         "confluent_kafka",
+        "kazoo",
         "pyspark",
+        "tidegauge_broker.server.cluster.zookeeper.cluster",
+        "tidegauge_controller.zookeeper.controller",
         "yaml",
         "tidegauge_lab.cli.main",
     }
