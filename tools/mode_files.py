@@ -149,6 +149,7 @@ KRAFT_ALONE = frozenset(
     {
         "test_compose_kraft",
         "test_consumer_groups_clients",
+        "test_consumer_protocol_clients",
         "test_controllers_side_by_side",
         "test_format_kafka",
         "test_kraft_brokers",

@@ -389,9 +389,10 @@ class _Step:
         core.cleaning_deadline_ms = FAR_MS
         _settle_state(core.state)
         connections = core.connections
-        for slot in [slot for slot, one in connections._slots.items() if one.correlation_id is None]:  # noqa: SLF001
-            del connections._slots[slot]  # noqa: SLF001 - the same
-        for slot, one in connections._slots.items():  # noqa: SLF001 - the same
+        slots = connections._slots  # noqa: SLF001 - the same
+        for slot in [slot for slot, one in slots.items() if one.correlation_id is None]:
+            del slots[slot]
+        for slot, one in slots.items():
             one.correlation_id, one.sent_ms, one.backoff_until_ms = slot + _FIRST_ID, NOW_MS, 0
         connections._last_correlation_id = _NEW_ID  # noqa: SLF001 - the same
         self._renumber_flushes()

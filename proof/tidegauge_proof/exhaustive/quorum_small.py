@@ -330,7 +330,7 @@ class SmallQuorum:
                 held = call._replace(phase=HELD)
                 state = state._replace(calls=tuple(sorted((*others, held), key=_order)))
                 reached = self._give(state, call.to, ("request", call.sender, call.message))
-                return reached if reached is None or self.bounds.split else self._answered(reached, call)
+                return reached if reached is None or self.bounds.split else self._responded(reached, call)
             case "deliver in vain":
                 state = state._replace(calls=others, used=state.used.plus("losses"))
                 reached = self._give(state, call.to, ("request", LATE, call.message))
@@ -345,7 +345,7 @@ class SmallQuorum:
             case _:
                 return self._give(state._replace(calls=others), call.sender, ("failed", call.slot))
 
-    def _answered(self, state: QuorumState, asked: Call) -> QuorumState | None:
+    def _responded(self, state: QuorumState, asked: Call) -> QuorumState | None:
         """Let the response to a request arrive, if it was given at once."""
         for call in state.calls:
             if (call.sender, call.slot, call.phase) == (asked.sender, asked.slot, RESPONDED) and call.to == asked.to:
@@ -409,7 +409,7 @@ class SmallQuorum:
         return QuorumState(cells, tuple(sorted(calls, key=_order)), late, ghost, state.used)
 
     def _forgotten(self, state: QuorumState) -> QuorumState:
-        """Leave out what can have no effect any more: late requests of former epochs, fetches that wait for nobody."""
+        """Leave out what can have no effect any more: late requests of former epochs, fetches without a waiting follower."""
         late = state.late
         if late:
             allowed = state.used.late < self.bounds.late

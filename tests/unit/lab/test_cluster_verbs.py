@@ -233,7 +233,7 @@ def test_a_fault_that_lacks_a_parameter_is_named_as_the_verb_is() -> None:
 
 
 def test_a_fenced_broker_says_so_while_its_process_runs() -> None:
-    """KIP-631: it leads nothing, though its process is up; ``null`` in ZooKeeper mode, and while nobody knows."""
+    """KIP-631: it leads nothing, though its process is up. ``null``: ZooKeeper mode, or no controller responds."""
 
     def line(state: str, *, fenced: bool | None) -> str:
         broker = {"id": 1, "address": "h:1", "state": state, "pid": 7, "responds": True, "fenced": fenced, "end": None}

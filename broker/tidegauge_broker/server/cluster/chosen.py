@@ -62,6 +62,6 @@ async def connect(
     if node is not None:
         return await KRaftCluster.connect(settings, node, clock, node_lab or NodeLab())
     # A broker of a KRaft cluster saves 2.4 MB without it; the launcher of a cluster with ZooKeeper loads it ahead.
-    from tidegauge_broker.server.cluster.zookeeper.cluster import ZooKeeperCluster  # noqa: PLC0415
+    from tidegauge_broker.server.cluster.zookeeper.cluster import ZooKeeperCluster  # noqa: PLC0415 - see above
 
     return await ZooKeeperCluster.connect(settings, broker_id, dial)
