@@ -409,7 +409,7 @@ class SmallQuorum:
         return QuorumState(cells, tuple(sorted(calls, key=_order)), late, ghost, state.used)
 
     def _forgotten(self, state: QuorumState) -> QuorumState:
-        """Leave out what can have no effect any more: late requests of former epochs, fetches without a waiting follower."""
+        """Leave out what can have no effect any more: late requests of former epochs, waits without a follower."""
         late = state.late
         if late:
             allowed = state.used.late < self.bounds.late
