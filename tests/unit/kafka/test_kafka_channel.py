@@ -362,7 +362,7 @@ async def test_disconnecting_fails_what_is_in_flight() -> None:
 
 @pytest.mark.parametrize("is_given_up", [True, False], ids=["given up", "waited for"])
 async def test_a_channel_that_closes_while_it_connects_fails_requests_that_wait(*, is_given_up: bool) -> None:
-    """A caller that has given up as well gets its own cancellation: an error would stay with nobody to take it."""
+    """A caller that has given up as well gets its own cancellation: an error would never be retrieved."""
 
     async def dial(address: str, make: Any) -> Any:
         del address, make
