@@ -68,7 +68,10 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
 
 
 def _is_invalid(cursor: Cursor, request: DescribeTopicPartitionsRequest) -> bool:
-    """Return whether a cursor names a negative partition, or a topic that is not requested."""
+    """Return whether a request has an invalid cursor.
+
+    Its partition is negative, or its topic is not requested.
+    """
     asked = {one.name for one in request.topics}
     return cursor.partition_index < 0 or (bool(asked) and cursor.topic_name not in asked)
 

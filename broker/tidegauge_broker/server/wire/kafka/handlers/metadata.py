@@ -102,7 +102,7 @@ def _response(request: MetadataRequest, view: ClusterView, topics: list[Metadata
 
 
 def refusal(request: MetadataRequest, version: int) -> MetadataResponse | None:
-    """Return the refusal of a request that does not name its topics as its version does; None: it is served.
+    """Return the refusal of a request; None: it is served.
 
     Before version 12 topics have names and no ids. From it on a topic that has neither fails the request, unless
     another one has an id (Kafka's broker fails over it with a NullPointerException).
