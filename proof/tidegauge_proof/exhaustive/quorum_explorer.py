@@ -120,7 +120,7 @@ class QuorumExplorer:
         return True
 
     def schedule_to(self, number: int) -> list[Action]:
-        """Return a shortest schedule to a state; states count from 0 as found."""
+        """Return a shortest schedule to a state, by its number."""
         actions = list(self._actions)
         schedule: list[Action] = []
         while self._parents[number] >= 0:
@@ -130,7 +130,7 @@ class QuorumExplorer:
 
 
 def words_of(action: Action) -> str:
-    """Return what a step does, in words; the names of nodes are those of the state really reached."""
+    """Return a step in words, with the names of the state really reached."""
     kind, first = action[0], action[1]
     if isinstance(first, Call):
         return _WORDS_OF_CALLS[kind].format(type(first.message.value).__name__, first.sender, first.to)

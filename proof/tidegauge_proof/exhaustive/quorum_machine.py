@@ -54,7 +54,7 @@ Item = TypeVar("Item")
 
 
 def form_of(value: Any, names: Naming) -> Hashable:
-    """Return what a value says, with other names of the nodes; equal for equal values."""
+    """Return the content of a value, under other names of the nodes."""
     if value is None or isinstance(value, bool | int | str | bytes):
         return value
     if isinstance(value, Enum):
@@ -210,7 +210,10 @@ class _Cut(Dice):
         return min(self._kept, end - 1)
 
     def happens(self, probability: float) -> bool:
-        """Return whether a truncation has reached the disk; the rename of ``quorum-state`` never has."""
+        """Return whether a truncation has reached the disk.
+
+        The rename of ``quorum-state`` never has.
+        """
         del probability
         return self._kept > 0
 
@@ -240,7 +243,7 @@ class Machines:
         return known
 
     def started(self, one: SimNode) -> tuple[Cell, tuple[Output, ...]]:
-        """Return a node that starts on what its disk has, and its first requests."""
+        """Return a node that starts on its disk, and its first requests."""
         step = _Step(self, one.config.me.id, real_node(one.config, one.disk), one.disk, ())
         step.take(events.Tick())
         return step.cell(), tuple(step.out)
@@ -439,7 +442,7 @@ def _settle_leader(leader: Leader) -> None:
 
 
 def _plain(batch: Batch) -> Batch:
-    """Return a batch without the time, and without what its leader knew of the election."""
+    """Return a batch without its time and its leader's election."""
     control = tuple(
         LeaderChange(one.leader_id, (), ()) if isinstance(one, LeaderChange) else one for one in batch.control
     )

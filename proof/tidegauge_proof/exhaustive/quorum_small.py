@@ -8,8 +8,8 @@ Rules:
     3. A flush completes at any time. ``quorum-state`` is replaced within the step that needs it: a process that dies
        before that is like one that died before the step, since no response may name an epoch or a vote that is not on
        the disk yet, which is checked.
-    4. A process that dies starts at once: one that stays dead does nothing, like one that no message reaches. What was
-       sent to it is lost. A power loss keeps any part of what was not flushed.
+    4. A process that dies starts at once: one that stays dead does nothing, like one that no message reaches. Messages
+       to it are lost. A power loss keeps any part of the unflushed batches.
 
 Nodes that the first state does not tell apart may change their names.
 """
@@ -69,7 +69,7 @@ class QuorumBounds:
         epochs: the highest epoch.
         records: batches that leaders are given, beside the control records of their epochs.
         kills: processes that die and start again with all that they wrote.
-        power_losses: processes that die and start again with what was flushed, and any part of the rest.
+        power_losses: processes that die and start again with the flushed batches and any part of the others.
         losses: requests or responses that their sender gives up.
         late: requests that arrive although their sender has given them up.
         changes: of the voter set.
@@ -109,7 +109,7 @@ class Used(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A request that its sender waits for: its slot, the receiver, how far it is, and what is in flight or was sent."""
+    """A request whose sender waits: its slot, the receiver, its phase, and the message in flight or sent last."""
 
     sender: int
     slot: int
@@ -130,7 +130,7 @@ class Call(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Ghost:
-    """What a schedule has shown: the leader of each epoch, and all committed batches. There is one object of each."""
+    """Facts of a schedule: the leader of each epoch, and all committed batches. There is one object of each."""
 
     leaders: tuple[tuple[int, int], ...] = ()
     committed: tuple[Batch, ...] = ()
@@ -180,7 +180,7 @@ class SmallQuorum:
         self._call_forms: dict[tuple[Call, Naming], bytes] = {}
 
     def begin(self) -> QuorumState:
-        """Return the first state: each node has just started on an empty disk."""
+        """Return the first state: all nodes have started on empty disks."""
         bounds = self.bounds
         timers = QuorumConfig(
             *("", ReplicaKey(0)),
@@ -203,7 +203,7 @@ class SmallQuorum:
         return state
 
     def key(self, state: QuorumState) -> bytes:
-        """Return the hash of a state, the same for all that differ in the names of voters alone."""
+        """Return the hash of a state, the same under any names of voters."""
         found: list[bytes] = []
         forms = self._call_forms
         for names, places in self._candidates(state):
@@ -223,7 +223,10 @@ class SmallQuorum:
         return hashed((min(found), tuple(state.used)))
 
     def _candidates(self, state: QuorumState) -> list[tuple[Naming, Naming]]:
-        """Return the namings that may give the smallest hash: nodes that are alike without names change places."""
+        """Return the namings that may give the smallest hash.
+
+        Nodes that are alike without names change places.
+        """
         if len(self._namings) == 1:
             return self._namings
         alone = [cell.nameless for cell in state.cells[: self.bounds.voters]]
@@ -241,7 +244,7 @@ class SmallQuorum:
     # --- steps
 
     def actions(self, state: QuorumState) -> Iterator[Action]:
-        """Return what may happen next: the node, its event, and what of the bounds it uses."""
+        """Return the possible next steps."""
         for node_id, cell in enumerate(state.cells):
             yield from self._own(state, node_id, cell)
         bounds, used = self.bounds, state.used
@@ -290,7 +293,7 @@ class SmallQuorum:
             yield (REMOVE if one in voters.ids else ADD), node_id, one
 
     def apply(self, state: QuorumState, action: Action) -> QuorumState | None:
-        """Return what comes of a step; None if it leads beyond the bounds.
+        """Return the state after a step; None beyond the bounds.
 
         Raises:
             Violation: an invariant is broken.
@@ -330,7 +333,7 @@ class SmallQuorum:
                 held = call._replace(phase=HELD)
                 state = state._replace(calls=tuple(sorted((*others, held), key=_order)))
                 reached = self._give(state, call.to, ("request", call.sender, call.message))
-                return reached if reached is None or self.bounds.split else self._responded(reached, call)
+                return reached if reached is None or self.bounds.split else self._at_once(reached, call)
             case "deliver in vain":
                 state = state._replace(calls=others, used=state.used.plus("losses"))
                 reached = self._give(state, call.to, ("request", LATE, call.message))
@@ -345,7 +348,7 @@ class SmallQuorum:
             case _:
                 return self._give(state._replace(calls=others), call.sender, ("failed", call.slot))
 
-    def _responded(self, state: QuorumState, asked: Call) -> QuorumState | None:
+    def _at_once(self, state: QuorumState, asked: Call) -> QuorumState | None:
         """Let the response to a request arrive, if it was given at once."""
         for call in state.calls:
             if (call.sender, call.slot, call.phase) == (asked.sender, asked.slot, RESPONDED) and call.to == asked.to:
@@ -381,7 +384,10 @@ class SmallQuorum:
     def _taken(
         self, state: QuorumState, node_id: int, before: Cell, cell: Cell, out: tuple[Output, ...]
     ) -> QuorumState:
-        """Return the state after a node's step: its requests and responses are in flight, and it is judged."""
+        """Return the state after a node's step, which is judged.
+
+        The node's requests and responses are in flight.
+        """
         cells = (*state.cells[:node_id], cell, *state.cells[node_id + 1 :])
         calls, late = list(state.calls), state.late
         slots = cell.node._core.connections._slots  # noqa: SLF001 - a proof looks inside
@@ -409,7 +415,7 @@ class SmallQuorum:
         return QuorumState(cells, tuple(sorted(calls, key=_order)), late, ghost, state.used)
 
     def _forgotten(self, state: QuorumState) -> QuorumState:
-        """Leave out what can have no effect any more: late requests of former epochs, waits without a follower."""
+        """Leave out messages without effect: late requests of former epochs, fetches that were given up."""
         late = state.late
         if late:
             allowed = state.used.late < self.bounds.late
@@ -418,7 +424,7 @@ class SmallQuorum:
         return state._replace(cells=tuple(cells), late=late)
 
     def _without_deserted(self, state: QuorumState, node_id: int) -> Cell:
-        """Return a node without the fetches that wait there although their sender has given them up."""
+        """Return a node without the fetches that their senders have given up."""
         cell = state.cells[node_id]
         leader = cell.node.state
         if isinstance(leader, Leader) and leader.parked:
@@ -487,7 +493,7 @@ def _may_matter(request: Any, cell: Cell) -> bool:
 
 
 def _unflushed(cell: Cell) -> int:
-    """Return in how many ways a power loss may go beyond the least that it leaves."""
+    """Return how many more outcomes than the least a power loss has."""
     log, durable = cell.disk.log, cell.disk.durable
     common = 0
     while common < min(len(log), len(durable)) and log[common] == durable[common]:
