@@ -115,3 +115,14 @@ async def test_a_request_that_waits_for_a_former_controller_goes_to_the_next_one
     nodes.leader = "b"
     assert (await request).error_code == 0
     assert (nodes.asked, nodes.closed, waiting.cancelled()) == (["a", "b"], ["a"], True)
+
+
+async def test_a_request_that_has_no_response_in_time_closes_its_connection() -> None:
+    """NetworkClient.handleTimedOutRequests: else a request behind it on that connection would have none, either."""
+    nodes = Nodes(a=[asyncio.get_running_loop().create_future(), 0])
+    channel = nodes.channel()
+    with pytest.raises(TidegaugeError) as ended:
+        await channel.request(HEARTBEAT, None, 0.01)
+    assert (ended.value.code, nodes.closed) == (ErrorCode.REQUEST_TIMED_OUT, ["a"])
+    assert (await channel.request(HEARTBEAT, None, 5)).error_code == 0
+    assert nodes.closed == ["a"], "a connection that responds stays"

@@ -100,6 +100,9 @@ class ControllerChannel:
     async def _while_it_leads(self, address: str, response: asyncio.Future[Any]) -> Any:
         """Return the response of a node, unless another one comes to lead first.
 
+        A request whose time ends before its response closes the connection, as in Kafka (``NetworkClient``,
+        ``handleTimedOutRequests``): a node that has dropped the request serves none that comes behind it there.
+
         Raises:
             TidegaugeError: NETWORK_EXCEPTION, another one leads.
         """
@@ -110,7 +113,9 @@ class ControllerChannel:
                     raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the controller changed before it responded")
             return response.result()
         finally:
-            response.cancel()
+            if not response.done():
+                response.cancel()
+                self.close()
 
     def _log(self, why: str) -> None:
         if why != self._logged:
