@@ -23,7 +23,8 @@ READY_SECONDS = 60.0
 PARTITIONS = 4
 """Of each topic."""
 RECORD_BATCHES, BATCH_RECORDS = 12, 5
-FIRST_WAIT_MS, WAIT_MS = 10_000, 300
+FIRST_WAIT_MS, WAIT_MS = 10_000, 1_000
+"""Longer than Kafka's leader takes to hear that a release has been written, which no response waits for."""
 MANY_BYTES = 1_000_000
 MEMBERS = ("EREAAAAAQACAAAAAAAAAQQ", "EREAAAAAQACAAAAAAAAAQg", "EREAAAAAQACAAAAAAAAAQw")
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)

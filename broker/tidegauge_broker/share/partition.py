@@ -183,6 +183,8 @@ class SharePartition:
         """Give records that were read to a member, and return them; nothing of it is persisted."""
         if self.state is not PartitionState.ACTIVE or wanted.max_records <= 0 or not read.batches:
             return []
+        if read.batches[-1].last_offset < self.window.start_offset:
+            return []  # the start has moved past the read since it was begun
         acquired = Acquisition(self.window, self.settings, member_id, read, wanted, now_ms).acquire()
         if self.settings.reads_committed and read.aborted:
             return without_aborted(self.window, read, acquired)

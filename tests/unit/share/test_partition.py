@@ -183,6 +183,17 @@ def test_a_read_that_ends_below_the_start_offset_acquires_nothing():
     assert share.share.window.start_offset == 15
 
 
+def test_a_read_below_the_start_offset_acquires_nothing_beside_records_that_a_member_still_has():
+    """The check of lastBatch.lastOffset() in SharePartition.acquire: a floor batch does not excuse it."""
+    share = Driver(log_of(10, 10, 10, 10))
+    assert share.fetch(max_records=10, batch_size=10) == [(0, 9, 1)]
+    share.share.log_start_moved(20)
+    read = Read(10, [LogBatch(10, 19)])
+    assert share.share.acquire("b", read, Wanted(10, 10), share.now_ms) == []
+    assert list(share.states()) == list(range(10))
+    assert share.fetch("b") == [(20, 39, 1)]
+
+
 def test_holes_of_a_state_are_acquired_up_to_the_batch_behind_them():
     """A batch of the log that reaches from a hole into records in flight is not acquired as a whole."""
     share = Driver(log_of(20), state=[StateBatch(15, 19, 0, 1)])
