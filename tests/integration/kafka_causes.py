@@ -130,6 +130,13 @@ CAUSES = (
         _LEADERS,
     ),
     Cause(
+        "Brokers that were connecting to a controller as it was paused send no heartbeat for 10 s, and are fenced.",
+        "ReplicaManager",
+        r"Error processing append operation on partition \S+ .*NotEnoughReplicasException: The size of the current ISR",
+        frozenset({"pause"}),
+        of_a_controller=True,
+    ),
+    Cause(
         "A client commits a transaction that has been aborted by its timeout, as a node was away for that long.",
         "TransactionCoordinator",
         r"TransactionalId: \S+'s state is COMPLETE_ABORT, but received transaction marker result to send: COMMIT",

@@ -121,6 +121,15 @@ def test_a_transaction_that_was_aborted_by_its_timeout_is_not_committed_while_a_
     assert unexpected([line], [act("elect")], IDS) == [line]
 
 
+def test_an_isr_is_too_small_while_a_controller_is_paused_alone() -> None:
+    text = (
+        "Error processing append operation on partition copy-0 NotEnoughReplicasException: The size of the current ISR"
+    )
+    line = complaint("ReplicaManager", text)
+    assert unexpected([line], [act("pause", "3000")], IDS) == []
+    assert unexpected([line], [act("pause", "1"), act("kill", "3000")], IDS) == [line]
+
+
 def test_a_fatal_fault_is_never_expected() -> None:
     line = complaint("EventPerformanceMonitor", "Exceptionally slow controller event x took 9 ms. A fatal fault")
     assert unexpected([line], [act("kill", "2")], IDS) == [line]
