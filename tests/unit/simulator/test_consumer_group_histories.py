@@ -11,6 +11,7 @@ import pytest
 from tidegauge.errors import ErrorCode
 from tidegauge.kafka.coordinator.consumer_group_target_assignment_member import ConsumerGroupTargetAssignmentMemberKey
 from tidegauge_broker.coordinator import coordinator as coordinator_module
+from tidegauge_broker.coordinator.consumer_group import heartbeats
 from tidegauge_broker.coordinator.consumer_group import image as image_module
 from tidegauge_broker.coordinator.consumer_group.group import ConsumerGroup
 from tidegauge_broker.coordinator.consumer_group.image import GroupImage
@@ -160,6 +161,18 @@ def responds_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GroupRuntime, "respond", eager)
 
 
+def starts_no_session_after_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupWriter, "resume", _nothing)
+
+
+def raises_no_group_epoch_for_a_new_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats, "_bump", lambda *_, **__: False)
+
+
+def ends_sessions_that_are_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupWriter, "_session_deadline_ms", lambda self, *_: self._runtime.now_ms + 1)
+
+
 MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     assigns_before_the_former_owner_has_given_up: {"K1", "K7"},
     takes_silence_for_a_revocation: {"K7"},
@@ -173,6 +186,9 @@ MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     acknowledges_before_the_commit: {"K8", "K3"},
     forgets_what_is_yet_to_be_given_up_in_a_load: {"K9"},
     responds_twice: {"K10"},
+    starts_no_session_after_a_load: {"K6"},
+    raises_no_group_epoch_for_a_new_member: {"K5"},
+    ends_sessions_that_are_in_time: {"K6"},
 }
 
 
