@@ -70,7 +70,6 @@ LONG = {
     "test_inter_broker_kafka": "brokers that speak Kafka's protocol among themselves",
     "test_kafka_certificates": "principals by certificate",
     "test_kafka_credentials": "SCRAM credentials by Kafka's tools",
-    "test_kafka_data_served": "data that Apache Kafka served, served the same",
     "test_kafka_large_requests": "large requests of Kafka's protocol",
     "test_kafka_quotas": "client quotas",
     "test_kafka_security": "SASL, TLS and access control lists, with Kafka clients",
@@ -115,6 +114,7 @@ ZOOKEEPER_ALONE = {
     "test_groups_compaction": "Kafka 4 has no segments below 1 MiB (KIP-1030), and it needs many of them",
     "test_ipv6_listeners": "it starts single brokers on a ZooKeeper",
     "test_kafka_connection_limits": "in KRaft mode clients share the brokers' own listener, which takes slots first",
+    "test_kafka_data_served": "Apache Kafka 3.9 writes the data in ZooKeeper mode; `test_apache_kafka_data` has 4.3",
     "test_kafka_files_served": (
         "it puts the znodes of a cluster of Apache Kafka 3.9 in place; `test_offset_records` and "
         "`test_metadata_log_kafka` read 4.3's files"

@@ -17,6 +17,7 @@ from tests.integration.conftest import free_quorum_port
 from tests.kafka_requests import ask
 
 from tidegauge.errors import ErrorCode, TidegaugeError
+from tidegauge.event_log import read_events
 from tidegauge.kafka import apis
 from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.kafka.messages import alter_client_quotas, create_partitions, describe_client_quotas
@@ -246,6 +247,21 @@ def test_a_broker_that_reaches_no_controller_is_fenced_and_comes_back(kraft: Loc
     verb(kraft, "heal", "1")
     wait(kraft, "--unfenced", "1")
     wait(kraft, "--in-sync", "orders")
+
+
+def test_brokers_are_unfenced_as_soon_as_the_controller_hears_them_again(kraft: LocalCluster) -> None:
+    """Requests that a partition has dropped leave no connection on which the next heartbeats would wait behind them."""
+    controller = str(kraft.status()["controller"]["id"])
+    verb(kraft, "isolate", controller, "--from", "brokers")
+    log = kraft.logs / f"controller-{controller}.events.jsonl"
+
+    def states() -> dict[int, str]:
+        """The brokers by what the controller has decided last: their own metadata do not show it meanwhile."""
+        return {one["broker"]: one["state"] for one in read_events(log) if one["kind"] == "fencing"}
+
+    assert holds_within(lambda: set(states().values()) == {"fenced"}, 60)
+    verb(kraft, "heal", controller)
+    assert holds_within(lambda: set(states().values()) == {"unfenced"}, 60)
 
 
 def test_a_brokers_heartbeats_are_held_at_the_broker_whoever_leads_the_quorum(kraft: LocalCluster) -> None:

@@ -91,7 +91,7 @@ def forget_baseline(directory: Path) -> None:
 
 
 async def _groups_of(admin: Admin, topics: Collection[str]) -> list[str]:
-    """Return the names of all groups; none without the internal topic, or if no listener lets this client in."""
+    """Return all groups; none without the internal topic, or access to a listener."""
     if INTERNAL_TOPICS.isdisjoint(topics):
         return []
     try:
