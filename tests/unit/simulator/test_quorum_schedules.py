@@ -121,6 +121,7 @@ def test_the_schedule_that_is_found_leads_to_the_violation(monkeypatch: pytest.M
 
 LONG = (
     replace(TWO_EPOCHS, timeouts=3),
+    replace(TWO_EPOCHS, split=True),
     replace(TWO_EPOCHS, records=1),
     replace(TWO_EPOCHS, power_losses=1),
     replace(TWO_EPOCHS, losses=1, late=1),
@@ -132,7 +133,9 @@ LONG = (
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "bounds", LONG, ids=["three-timeouts", "record", "power-loss", "late-message", "removal", "addition"]
+    "bounds",
+    LONG,
+    ids=["three-timeouts", "late-responses", "record", "power-loss", "late-message", "removal", "addition"],
 )
 def test_every_schedule_over_two_epochs_holds(bounds: QuorumBounds) -> None:
     """Some 15,000 to 270,000 states each, in at most a minute of processor time."""
