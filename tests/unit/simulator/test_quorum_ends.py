@@ -5,10 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tidegauge_controller.raft.config import QuorumConfig
 from tidegauge_controller.raft.values import Batch, ReplicaKey, Voter, VoterSet
+from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.dice import Dice
 from tidegauge_proof.simulator.quorum.quorum_actions import Actor, snapshot
+from tidegauge_proof.simulator.quorum.quorum_checker import QuorumChecker
 from tidegauge_proof.simulator.quorum.quorum_disk import QuorumDisk
 from tidegauge_proof.simulator.quorum.quorum_history import _electable, quorum_history_of
 from tidegauge_proof.simulator.quorum.quorum_world import directory_of
@@ -40,6 +44,14 @@ def test_a_voter_set_that_needs_a_lost_disk_elects_no_leader() -> None:
     left = [key(1), key(2)]
     nodes = [node(key(0), left, 5), node(key(1, 1), [], 0, last_epoch=0), node(key(2), left, 5)]
     assert electable(*nodes) == []
+
+
+def test_a_leader_of_an_epoch_that_is_over_need_not_have_later_commits() -> None:
+    """Its vote came late: the other two had elected a leader of the next epoch meanwhile, which committed."""
+    checker, empty = QuorumChecker(committed=[Batch(0, 1, 2)]), QuorumDisk(VoterSet())
+    checker.leads(SimpleNamespace(state=SimpleNamespace(epoch=1)), empty)  # type: ignore[arg-type]
+    with pytest.raises(Violation, match="Q6"):
+        checker.leads(SimpleNamespace(state=SimpleNamespace(epoch=3)), empty)  # type: ignore[arg-type]
 
 
 def test_a_snapshot_is_newer_than_the_one_before() -> None:

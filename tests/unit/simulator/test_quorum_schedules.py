@@ -79,6 +79,7 @@ MISSED: tuple[tuple[Mutant, QuorumBounds, str], ...] = (
     (mutants.votes_twice, ONE_ELECTION, "Q2"),
     (mutants.grants_before_the_vote_is_written, ONE_ELECTION, "Q2"),
     (mutants.half_of_the_voters_is_a_majority, ONE_ELECTION, "Q1"),
+    (mutants.a_pre_vote_counts_as_a_vote, ONE_ELECTION, "Q1"),
     (mutants.forgets_its_vote_at_a_restart, replace(ONE_ELECTION, kills=1), "Q2"),
     (mutants.does_not_compare_logs, TWO_EPOCHS, "Q6"),
     (mutants.commits_records_of_former_epochs, TWO_EPOCHS, "Q7"),
@@ -119,8 +120,11 @@ def test_the_schedule_that_is_found_leads_to_the_violation(monkeypatch: pytest.M
 
 
 LONG = (
+    replace(TWO_EPOCHS, timeouts=3),
+    replace(TWO_EPOCHS, split=True),
     replace(TWO_EPOCHS, records=1),
     replace(TWO_EPOCHS, power_losses=1),
+    replace(TWO_EPOCHS, losses=1, late=1),
     replace(TWO_EPOCHS, version=1, changes=1),
     replace(TWO_EPOCHS, voters=2, observers=1, version=1, changes=1),
 )
@@ -128,9 +132,13 @@ LONG = (
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("bounds", LONG, ids=["record", "power-loss", "removal", "addition"])
+@pytest.mark.parametrize(
+    "bounds",
+    LONG,
+    ids=["three-timeouts", "late-responses", "record", "power-loss", "late-message", "removal", "addition"],
+)
 def test_every_schedule_over_two_epochs_holds(bounds: QuorumBounds) -> None:
-    """Some 15,000 to 110,000 states each; half a minute of processor time at most."""
+    """Some 15,000 to 270,000 states each, in at most a minute of processor time."""
     found = explored(bounds)
     assert found.complete
     assert found.found == []

@@ -5,7 +5,7 @@ Q2  A replica gives at most one vote for each epoch, across its restarts.
 Q3  A replica's epoch never falls, and after a restart it is not below any epoch that it has named in a response.
 Q4  Logs match: two logs that have a batch in common have everything before it in common.
 Q5  What one node holds for committed is what every other node holds for committed at the same offsets.
-Q6  A leader has every committed record (leader completeness).
+Q6  A leader has every record that was committed before its epoch (leader completeness).
 Q7  A node's high watermark never falls while the node runs; a leader commits nothing before a record of its own epoch.
 Q8  Nothing committed is truncated.
 Q9  A committed record is on the flushed disk of a majority of the voters that were in force.
@@ -80,7 +80,13 @@ class QuorumChecker:
             raise Violation("Q3", f"the epoch of node {key.id} falls from {before} to {node.state.epoch}")
 
     def leads(self, node: RaftNode, disk: QuorumDisk) -> None:
-        """Judge a node that has begun to lead (Q6)."""
+        """Judge a node that has begun to lead (Q6).
+
+        A late vote may make a leader of an epoch that is over: a later epoch, whose record is the last committed one,
+        has committed without it.
+        """
+        if self.committed and self.committed[-1].epoch > node.state.epoch:
+            return
         whole = disk.whole()
         if whole[: len(self.committed)] != self.committed:
             raise Violation("Q6", f"the leader of epoch {node.state.epoch} lacks committed records")
