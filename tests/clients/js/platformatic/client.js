@@ -9,13 +9,18 @@ const pause = () => new Promise((resolve) => setTimeout(resolve, 200));
 
 const STANDSTILL_MS = 20_000; // a send, or a stream, may stand still for ever after a broker has died
 let abandon = () => {};
-const limited = (start) => Promise.race([
-  new Promise((resolve) => resolve(start())),
-  new Promise((_, reject) => {
+const limited = async (start) => {
+  let timer; // without it nothing may be open, and Node.js would end while a promise waits
+  const late = new Promise((_, reject) => {
     abandon = reject;
-    setTimeout(() => reject(new Error("it stands still")), STANDSTILL_MS).unref();
-  }),
-]);
+    timer = setTimeout(() => reject(new Error("it stands still")), STANDSTILL_MS);
+  });
+  try {
+    return await Promise.race([new Promise((resolve) => resolve(start())), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+};
 // For a coordinator that the metadata no longer has the client throws a TypeError, often out of a callback.
 process.on("uncaughtException", (problem) => abandon(problem));
 // After the coordinator's death the member can't leave, so its session has to end before a next one gets an assignment:
