@@ -12,7 +12,7 @@ against 0.33), and named tuples of two kinds with the same fields would be equal
 | leader_and_isr, letter | the controller's request arrives |
 | produce, number | a record, acks=1 |
 | ask, number | the follower's next request, under this number; None if it has nothing to ask |
-| fetch, follower, question, may_join | a request arrives; ``may_join``: the leader takes the follower for live |
+| fetch, follower, request, may_join | a request arrives; ``may_join``: the leader takes the follower for live |
 | ``answer``, leader, number, response | the response arrives |
 | fail, leader, number | the follower waits for it no longer |
 | shrink, spared | the lag time is over: who is behind leaves the ISR, but for the spared |
@@ -59,8 +59,8 @@ from tidegauge_broker.replica.snapshot import (
     snapshot_of_proposal,
 )
 from tidegauge_proof.exhaustive.frozen import (
-    BatchSearch,
     BrokerState,
+    FollowerRequest,
     Letter,
     Response,
     Verdict,
@@ -165,7 +165,7 @@ class BrokerMachine:
 
     # Followers
 
-    def _ask(self, number: int) -> BatchSearch | None:
+    def _ask(self, number: int) -> FollowerRequest | None:
         core, partition = self.broker.core, self.broker.partition
         if partition is None or partition.follower_role is None:
             return None
@@ -177,13 +177,13 @@ class BrokerMachine:
         incarnation = core.broker_epoch
         if isinstance(chosen, EpochRound):
             asked = chosen.partitions[0]
-            return BatchSearch(
+            return FollowerRequest(
                 "epoch", chosen.leader, number, incarnation, -1, asked.leader_epoch, asked.current_leader_epoch
             )
         wanted = chosen.partitions[0]
         self.broker.replica.reported = max(self.broker.replica.reported, wanted.fetch_offset)
         current, last = wanted.current_leader_epoch, wanted.last_fetched_epoch
-        return BatchSearch("fetch", chosen.leader, number, incarnation, wanted.fetch_offset, last, current)
+        return FollowerRequest("fetch", chosen.leader, number, incarnation, wanted.fetch_offset, last, current)
 
     def _respond(self, leader: int, number: int, response: Response) -> None:
         broker, error = self.broker, ErrorCode[response.error]
@@ -202,15 +202,15 @@ class BrokerMachine:
 
     # Leaders
 
-    def _fetch(self, follower: int, question: BatchSearch, may_join: bool) -> Response:
+    def _fetch(self, follower: int, request: FollowerRequest, may_join: bool) -> Response:
         broker = self.broker
-        if question.kind == "epoch":
-            assert question.epoch is not None
-            return self._epoch_end(EpochLookup(AT, question.epoch, question.current_epoch))
-        wanted = FetchPartition(AT, question.offset, 1, question.current_epoch, question.epoch, 0)
+        if request.kind == "epoch":
+            assert request.epoch is not None
+            return self._epoch_end(EpochLookup(AT, request.epoch, request.current_epoch))
+        wanted = FetchPartition(AT, request.offset, 1, request.current_epoch, request.epoch, 0)
         broker.metadata.eligible = frozenset({follower} if may_join else ())
         broker.execute(
-            broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted], question.incarnation), question, self.now_ms)
+            broker.core.fetch(FetchRequest(follower, 0, 1, 1, [wanted], request.incarnation), request, self.now_ms)
         )
         broker.metadata.eligible = frozenset()
         ((_, (reported,)),) = broker.reported.fetched
@@ -222,8 +222,8 @@ class BrokerMachine:
         end = None if reported.diverging is None else (reported.diverging.epoch, reported.diverging.end_offset)
         return Response(reported.error.name, reported.high_watermark, reported.log_end_offset, end, record)
 
-    def _epoch_end(self, question: EpochLookup) -> Response:
-        response = end_of_epoch(self.broker, question, self.setting.liberal)
+    def _epoch_end(self, request: EpochLookup) -> Response:
+        response = end_of_epoch(self.broker, request, self.setting.liberal)
         return Response(response.error.name, -1, _OF_EPOCH, (response.end.epoch, response.end.end_offset), None)
 
     def _shrink(self, spared: tuple[int, ...]) -> None:

@@ -30,12 +30,12 @@ from tidegauge_broker.replica.snapshot import LeaderSnapshot
 from tidegauge_proof.exhaustive.broker_machine import Setting
 from tidegauge_proof.exhaustive.controllers.chosen import Event, Outcome
 from tidegauge_proof.exhaustive.frozen import (
-    BatchSearch,
     BrokerState,
     Cell,
     Cells,
     ControllerState,
     Exchange,
+    FollowerRequest,
     Letter,
 )
 from tidegauge_proof.own_rules import OwnRules
@@ -231,7 +231,7 @@ class Cluster:
 
     def _of_message(self, state: ClusterState, exchange: Exchange) -> Iterator[Action]:
         if exchange.response is None:
-            for may_join in self._join_choices(state, exchange.follower, exchange.question.leader):
+            for may_join in self._join_choices(state, exchange.follower, exchange.request.leader):
                 yield ("arrive", exchange, may_join)
         else:
             yield ("receive", exchange)
@@ -333,14 +333,14 @@ class Cluster:
         step.broker(leader, ("produce", step.used.records))
 
     def _round(self, step: Step, follower: int, may_join: bool, responded: bool) -> None:
-        question = step.broker(follower, ("ask", self._number(step, follower)))
-        response = step.broker(question.leader, ("fetch", follower, question, may_join))
+        request = step.broker(follower, ("ask", self._number(step, follower)))
+        response = step.broker(request.leader, ("fetch", follower, request, may_join))
         if may_join:
-            self._judged_at_once(step, question.leader)
+            self._judged_at_once(step, request.leader)
         if responded:
-            step.broker(follower, ("answer", question.leader, question.number, response))
+            step.broker(follower, ("answer", request.leader, request.number, response))
         else:
-            step.broker(follower, ("fail", question.leader, question.number))
+            step.broker(follower, ("fail", request.leader, request.number))
 
     @staticmethod
     def _number(step: Step, follower: int) -> int:
@@ -348,14 +348,14 @@ class Cluster:
         return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
     def _ask(self, step: Step, follower: int) -> None:
-        question: BatchSearch = step.broker(follower, ("ask", self._number(step, follower)))
-        step.net.append(Exchange(follower, orphaned=False, question=question, response=None))
+        request: FollowerRequest = step.broker(follower, ("ask", self._number(step, follower)))
+        step.net.append(Exchange(follower, orphaned=False, request=request, response=None))
 
     def _arrive(self, step: Step, exchange: Exchange, may_join: bool) -> None:
         step.net.remove(exchange)
-        question = exchange.question
-        if step.state(question.leader).running:
-            response = step.broker(question.leader, ("fetch", exchange.follower, question, may_join))
+        request = exchange.request
+        if step.state(request.leader).running:
+            response = step.broker(request.leader, ("fetch", exchange.follower, request, may_join))
             if not exchange.orphaned:
                 step.net.append(exchange._replace(response=response))
         else:
@@ -363,8 +363,8 @@ class Cluster:
 
     def _receive(self, step: Step, exchange: Exchange) -> None:
         step.net.remove(exchange)
-        question = exchange.question
-        step.broker(exchange.follower, ("answer", question.leader, question.number, exchange.response))
+        request = exchange.request
+        step.broker(exchange.follower, ("answer", request.leader, request.number, exchange.response))
 
     def _lose(self, step: Step, exchange: Exchange) -> None:
         step.net.remove(exchange)
@@ -373,7 +373,7 @@ class Cluster:
     @staticmethod
     def _give_up(step: Step, exchange: Exchange) -> None:
         if not exchange.orphaned:
-            step.broker(exchange.follower, ("fail", exchange.question.leader, exchange.question.number))
+            step.broker(exchange.follower, ("fail", exchange.request.leader, exchange.request.number))
 
     def _shrink(self, step: Step, leader: int, spared: tuple[int, ...]) -> None:
         step.broker(leader, ("shrink", spared))

@@ -71,7 +71,7 @@ class ControllerState(NamedTuple):
     known: tuple[int, ...]
 
 
-class BatchSearch(NamedTuple):
+class FollowerRequest(NamedTuple):
     """A follower's request. ``kind`` is fetch (at ``offset``, of the log's last ``epoch``) or epoch (its end)."""
 
     kind: str
@@ -98,7 +98,7 @@ class Exchange(NamedTuple):
 
     follower: int
     orphaned: bool
-    question: BatchSearch
+    request: FollowerRequest
     response: Response | None
 
 
@@ -200,7 +200,7 @@ def shape_of_mail(mail: tuple[Letter, ...], naming: Naming) -> Shape:
 def shape_of_net(net: tuple[Exchange, ...], naming: Naming) -> Shape:
     """Return the shape of the messages, which carry no partition epoch."""
     renamed = (
-        one._replace(follower=naming[one.follower], question=one.question._replace(leader=naming[one.question.leader]))
+        one._replace(follower=naming[one.follower], request=one.request._replace(leader=naming[one.request.leader]))
         for one in net
     )
     return tuple(sorted(renamed, key=repr)), ()

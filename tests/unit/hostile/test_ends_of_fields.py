@@ -23,6 +23,7 @@ from tidegauge.kafka.apis import (
     APIS,
     BROKER_PROTOCOL,
     CONTROLLED_SHUTDOWN,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     FETCH,
     LEADER_AND_ISR,
     STOP_REPLICA,
@@ -49,8 +50,12 @@ OBEYED = {LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN}
 UNKNOWN = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 REFUSED_AS_UNKNOWN = {"isolation_level", "match_type", "max_num_offsets"}
 """Kafka responds UNKNOWN_SERVER_ERROR to these too (IsolationLevel.forId, and exceptions of its JVM)."""
-NO_PRODUCER = {(WRITE_TXN_MARKERS, field, -1) for field in ("producer_id", "producer_epoch")}
-"""A marker without a producer fails with an exception in Kafka, too (MemoryRecordsBuilder.validateProducerState)."""
+EXCEPTIONS = {
+    *((WRITE_TXN_MARKERS, field, -1) for field in ("producer_id", "producer_epoch", "transaction_version")),
+    *((DESCRIBE_SHARE_GROUP_OFFSETS, "partitions", one) for one in (-1, -(2**31))),
+}
+"""Values for which Kafka meets an exception, too: a marker without producer or version
+(MemoryRecordsBuilder.validateProducerState), a share partition that can't exist (DefaultStatePersister.validate)."""
 TOPICS = {"t": base64.urlsafe_b64decode(TOPIC_ID + "==")}
 
 
@@ -155,7 +160,7 @@ async def every_end(key: int, serving: Serving, caplog: pytest.LogCaptureFixture
         where = f"{serving.protocol.apis[key].name} v{number.version} {'.'.join(number.path)}={value}"
         response, is_quiet = await send(broker, key, number.version, made.at(key, number, value))
         problems += [f"{where}: {problem}" for problem in unexpected(caplog)]
-        is_refused = number.path[-1] in REFUSED_AS_UNKNOWN or (key, number.path[-1], value) in NO_PRODUCER
+        is_refused = number.path[-1] in REFUSED_AS_UNKNOWN or (key, number.path[-1], value) in EXCEPTIONS
         errors = set() if response is None else errors_in(response)
         if not errors <= KNOWN_ERRORS - (set() if is_refused else {UNKNOWN}):
             problems.append(f"{where}: errors {errors}")

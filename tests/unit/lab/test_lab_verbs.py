@@ -115,11 +115,11 @@ def test_a_cluster_that_is_deleted_takes_its_note_along(another_cluster: Path):
 
 def test_a_page_is_taken_apart_without_its_comments():
     page = (
-        "# 7. Why?\n\n[English](x.md)\n\n## BatchSearch\n\nq\n\n## Predict\n\np\n\n"
+        "# 7. Why?\n\n[English](x.md)\n\n## Question\n\nq\n\n## Predict\n\np\n\n"
         "## Do\n\n<!-- ends with 1 -->\n```sh\nfalse\n```\n\n## What you see\n\ns\n\n## Why\n\n[w](w.md)\n\nw\n"
     )
     text = parsed(page)
-    assert (text.title, text.sections["BatchSearch"]) == ("Why?", "q")
+    assert (text.title, text.sections["Question"]) == ("Why?", "q")
     assert text.sections["Do"] == "```sh\nfalse\n```"
     assert "<!--" not in text.shown
     assert "English" not in text.shown
