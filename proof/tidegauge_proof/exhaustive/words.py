@@ -46,7 +46,7 @@ def _done(before: ClusterState, after: ClusterState | None, action: Action) -> s
     if kind == "shrink":
         return f"the lag time is over at {rest[0]}{f', but not for {_ids(rest[1])}' if rest[1] else ''}"
     exchange: Exchange = rest[0]
-    asked = f"{exchange.follower} to {exchange.question.leader}"
+    asked = f"{exchange.follower} to {exchange.request.leader}"
     return _MESSAGES[kind].format(what="a response" if exchange.response else "a request", asked=asked)
 
 

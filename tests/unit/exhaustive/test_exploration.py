@@ -165,8 +165,8 @@ def renamed(action: Action, names: Mapping[int, int]) -> Action:
                 isr = tuple(sorted(names[member] for member in value.isr))
                 return value._replace(broker=names[value.broker], leader=names[value.leader], isr=isr)
             case Exchange():
-                question = value.question._replace(leader=names[value.question.leader])
-                return value._replace(follower=names[value.follower], question=question)
+                question = value.request._replace(leader=names[value.request.leader])
+                return value._replace(follower=names[value.follower], request=question)
             case _:
                 return tuple(sorted(other(member) for member in value))
 
