@@ -135,7 +135,7 @@ SHARE_APIS: dict[int, Api] = {key: api for key, api in APIS.items() if key >= SH
 """The APIs of share groups (KIP-932), in the versions of 4.3.1."""
 OF_CONSUMER_GROUPS = frozenset((CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE))
 """Keys of the APIs of the consumer protocol (KIP-848)."""
-EXTENSIONS = OF_CONSUMER_GROUPS | SHARE_APIS.keys()
+EXTENSIONS = OF_CONSUMER_GROUPS.union(SHARE_APIS)
 """Keys that no broker of 3.9.1 in ZooKeeper mode serves: theirs are the messages of 4.3.1 (docs/groups.md)."""
 
 
