@@ -24,13 +24,14 @@ def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBat
     """Return each offset's state, in ascending batches.
 
     Args:
-        batches: in any order; they may overlap.
+        batches: in any order; they may overlap. One that ends before it begins, as a record read from a log may say,
+            has no offset and is left out: Kafka's combiner would never end.
         start_offset: below it nothing is kept; -1: everything is.
     """
     left = [
         (max(one.first_offset, start_offset), one.last_offset, one.delivery_count, one.state)
         for one in batches
-        if one.last_offset >= start_offset
+        if one.last_offset >= max(one.first_offset, start_offset)
     ]
     heapq.heapify(left)
     found: list[StateBatch] = []
