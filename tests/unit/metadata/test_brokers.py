@@ -156,6 +156,16 @@ def test_a_broker_that_was_unregistered_comes_back_as_after_an_unclean_shutdown(
     assert world.state().elr == ()
 
 
+def test_a_broker_that_was_unregistered_while_it_serves_has_its_heartbeats_refused() -> None:
+    """BrokerHeartbeatManager, Kafka's rule: it goes on by what it knows, until it is restarted and registers."""
+    world = World()
+    request = brokers.HeartbeatRequest(1, world.epoch(1), world.controller.next_offset)
+    world.take(brokers.unregister(world.view, 1))
+    with pytest.raises(TidegaugeError) as refusal:
+        brokers.heartbeat(world.view, world.controller.heartbeats, request)
+    assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
 def test_an_unknown_broker_can_not_be_unregistered() -> None:
     with pytest.raises(TidegaugeError, match="Broker ID 9 is not currently registered") as refusal:
         brokers.unregister(World().view, 9)

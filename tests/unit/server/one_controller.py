@@ -22,6 +22,7 @@ from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages import broker_heartbeat, broker_registration, create_topics
 from tidegauge.principal import ANONYMOUS, Principal
+from tidegauge_broker.log.files import DISK, Disk
 from tidegauge_broker.metadata_log.formatting import Formatting
 from tidegauge_broker.server.clock import Clock
 from tidegauge_broker.server.quorum.calls import Call, Served
@@ -82,10 +83,11 @@ class OneController:
     Args:
         directory: of its files; formatted if it is empty.
         has_static_voters: whether its voter is in its settings, under kraft.version 0.
+        disk: of its metadata log.
         settings: beside ``SETTINGS``.
     """
 
-    def __init__(self, directory: Path, *, has_static_voters: bool = False, **settings: str) -> None:
+    def __init__(self, directory: Path, *, has_static_voters: bool = False, disk: Disk = DISK, **settings: str) -> None:
         dotted = {name.replace("_", "."): value for name, value in settings.items()}
         if has_static_voters:
             dotted["controller.quorum.voters"] = f"{NODE_ID}@localhost:9000"
@@ -97,7 +99,7 @@ class OneController:
                 (directory / name).parent.mkdir(exist_ok=True)
                 (directory / name).write_bytes(data)
         self._clock = Clock()
-        self.store = HeldStore(directory, self.settings.values, self._clock)
+        self.store = HeldStore(directory, self.settings.values, self._clock, disk)
         opened = self.store.open(self.settings.static_voters)
         self.node = RaftNode(
             quorum_config(self.settings, CLUSTER, KEY.directory_id or b""),
@@ -200,10 +202,10 @@ async def until(condition: Callable[[], object]) -> None:
 
 @contextlib.asynccontextmanager
 async def controller_at(
-    directory: Path, *, has_static_voters: bool = False, **settings: str
+    directory: Path, *, has_static_voters: bool = False, disk: Disk = DISK, **settings: str
 ) -> AsyncIterator[OneController]:
     """A controller that is active, ended behind the block."""
-    one = OneController(directory, has_static_voters=has_static_voters, **settings)
+    one = OneController(directory, has_static_voters=has_static_voters, disk=disk, **settings)
     try:
         await one.begin()
         yield one

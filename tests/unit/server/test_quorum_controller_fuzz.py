@@ -11,10 +11,15 @@ import pytest
 from tests.unit.kafka.random_messages import random_struct
 from tests.unit.server.one_controller import CLUSTER, OneController, controller_at
 
+from tidegauge.errors import ErrorCode
 from tidegauge.kafka.frames import codec_of, joined
 from tidegauge.kafka.kraft import apis
 from tidegauge.kafka.kraft.apis import KRAFT_APIS, KRAFT_PROTOCOL
 from tidegauge.kafka.kraft.messages.envelope import EnvelopeRequest
+from tidegauge.principal import Principal
+from tidegauge_broker.server.quorum.controller.authorization import OF_CLUSTER
+from tidegauge_broker.server.quorum.requests_in import READERS
+from tidegauge_broker.server.wire.kafka.failed_responses import errors_in
 from tidegauge_controller.metadata.delta import replayed
 from tidegauge_controller.metadata.image import EMPTY, Provenance
 from tidegauge_controller.metadata.snapshot import snapshot_records
@@ -46,6 +51,9 @@ KEYS = [
     apis.ENVELOPE,
 ]
 PER_VERSION = 25
+OF_CONNECTIONS = {apis.SASL_HANDSHAKE, apis.SASL_AUTHENTICATE}
+"""Handled before a request has a principal."""
+STRANGER = Principal("User", "mallory")
 
 
 @pytest.fixture
@@ -131,3 +139,40 @@ async def test_an_envelope_with_a_damaged_request_is_refused_or_handled(key: int
         assert (response.error_code == 0) == (response.response_data is not None)
     assert one.controller.active is not None
     assert one.driver.failure is None
+
+
+async def test_every_api_of_the_listener_is_among_the_random_ones(one: OneController):
+    """Those of the quorum have random requests of their own, at nodes in each role."""
+    assert set(one.handlers) == {*KEYS, *READERS, *OF_CONNECTIONS}
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[OneController]:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    async with controller_at(tmp_path, super_users="User:ANONYMOUS", authorizer_class_name=authorizer) as found:
+        await found.register(0)
+        await found.create("t")
+        yield found
+
+
+@pytest.mark.parametrize("key", sorted({*KEYS, *READERS}), ids=lambda key: KRAFT_APIS[key].name)
+async def test_no_request_of_a_stranger_writes_anything(
+    key: int, guarded: OneController, caplog: pytest.LogCaptureFixture
+):
+    """ControllerApis: without CLUSTER_ACTION, or what else an API needs, it is refused in every version."""
+    api = KRAFT_APIS[key]
+    rng = random.Random(key)
+    image, epoch = guarded.controller.image, guarded.node.state.epoch
+    end = guarded.node.log.end_offset
+    for version in range(api.first, api.last + 1):
+        for number in range(PER_VERSION):
+            message = random_struct(KRAFT_PROTOCOL.message_class(key, response=False), version, rng)
+            if number % 2:
+                familiar(message, rng, guarded)
+            response = await guarded.ask(key, message, version, STRANGER)
+            if key in OF_CLUSTER:
+                assert errors_in(response) <= {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    assert "defect" not in caplog.text
+    assert (guarded.node.log.end_offset, guarded.node.state.epoch) == (end, epoch)
+    assert guarded.controller.image == image
+    assert guarded.controller.active is not None

@@ -21,7 +21,7 @@ from tidegauge.kafka.kraft.json_text import uuid_text
 from tidegauge.partition import TopicPartition
 from tidegauge.record_batch import read_header
 from tidegauge.settings import INT_MAX, LONG_MAX, Values
-from tidegauge_broker.log.files import DISK, Disk
+from tidegauge_broker.log.files import DISK, Disk, StorageError
 from tidegauge_broker.log.log_directory import LogDirectory
 from tidegauge_broker.log.log_state import LogSettings
 from tidegauge_broker.log.partition_log import PartitionLog
@@ -330,12 +330,22 @@ class MetadataStore:
         return 0 <= max_ms < wall_ms - self.snapshots.head_of(snapshots[0]).last_contained_ms
 
     def close(self) -> None:
-        """Close the log and release the directory. Blocks."""
+        """Close the log and release the directory. Blocks.
+
+        A disk that refuses has been reported when it did; the log is recovered at the next start.
+        """
         try:
             if self._log is not None and not self._log.is_closed:
-                self._log.close()
+                self._close_log(self._log)
         finally:
             self._log_directory.unlock()
+
+    @staticmethod
+    def _close_log(log: PartitionLog) -> None:
+        try:
+            log.close()
+        except StorageError:
+            log.give_up()
 
 
 def _log_settings(settings: Values) -> LogSettings:
