@@ -170,7 +170,7 @@ TUPLES = frozenset(
 )
 """NamedTuples that are never unpacked or used as keys: as plain classes they are made and read faster. mypy, which sees
 the copies, would complain of one that is used as a tuple."""
-BASES = frozenset({"Checker", "Compiler", "KafkaChannel", "MemoryZooKeeper", "TidegaugeError"})
+BASES = frozenset({"Checker", "Compiler", "History", "KafkaChannel", "MemoryZooKeeper", "TidegaugeError"})
 """Classes with subclasses in modules that are not compiled."""
 VALUES = frozenset({"tidegauge_broker/replica/effects.py", "tidegauge_broker/replica/messages.py"})
 """Modules whose dataclasses hold values only, though not all of them are frozen."""
