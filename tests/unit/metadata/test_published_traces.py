@@ -25,7 +25,7 @@ def test_a_member_that_returns_with_a_new_epoch_while_its_expansion_is_in_flight
 
 
 def test_a_member_that_left_below_min_isr_and_restarts_uncleanly_is_no_longer_eligible() -> None:
-    """Its log may lack what was acknowledged: it does not lead, though no other replica could."""
+    """Its log may lack acknowledged records: it does not lead, though no other replica could."""
     world = World()
     world.create("t", [0, 1], configs={MIN_ISR: "2"})
     world.take(alter(world, [0]))
@@ -41,7 +41,7 @@ def test_a_member_that_left_below_min_isr_and_restarts_uncleanly_is_no_longer_el
 
 
 def test_the_former_leader_of_an_elected_eligible_replica_returns_as_a_follower() -> None:
-    """What it proposes in its former epoch is refused; it joins when the new leader proposes it."""
+    """Its proposals in its former epoch are refused. It joins when the new leader proposes it."""
     world = World()
     world.create("t", [0, 1], configs={MIN_ISR: "2"})
     world.fence(1)

@@ -1,4 +1,4 @@
-"""A controller whose metadata log finds its disk full (StorageError ends a voter; what was committed is kept)."""
+"""A controller whose metadata log finds its disk full (StorageError ends a voter, and committed records are kept)."""
 
 from __future__ import annotations
 

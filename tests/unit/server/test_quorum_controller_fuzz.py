@@ -142,7 +142,7 @@ async def test_an_envelope_with_a_damaged_request_is_refused_or_handled(key: int
 
 
 async def test_every_api_of_the_listener_is_among_the_random_ones(one: OneController):
-    """Those of the quorum have random requests of their own, at nodes in each role."""
+    """The quorum's APIs have random requests of their own, at nodes in each role."""
     assert set(one.handlers) == {*KEYS, *READERS, *OF_CONNECTIONS}
 
 
