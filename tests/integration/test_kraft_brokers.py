@@ -294,6 +294,40 @@ def test_eligible_leader_replicas_save_what_was_acknowledged(cluster: Cluster):
 
 
 @pytest.mark.long
+def test_every_broker_and_controller_is_restarted_in_turn_and_a_stale_replica_elected_on_demand(cluster: Cluster):
+    """A rolling restart under acks=all loses nothing; while its only member is down, a topic gets an unclean leader."""
+    cluster.create("t", [0, 1, 2], [1, 2, 0], min_insync_replicas="2")
+    for node in cluster.brokers:
+        assert node.stop() in {0, 143}
+        cluster.produce("t")
+        node.start()
+        node.wait_started()
+        cluster.wait_isrs("t", {0, 1, 2}, {0, 1, 2})
+    for controller in cluster.quorum.nodes:
+        controller.kill()
+        cluster.quorum.wait_leader(other_than=controller.id)
+        cluster.produce("t")
+        controller.start()
+    cluster.create("stale", [0, 1])
+    cluster.produce("stale")
+    cluster.brokers[1].kill()
+    cluster.wait_isrs("stale", {0})
+    cluster.brokers[0].kill()
+    cluster.brokers[1].start()
+    cluster.brokers[1].wait_started()
+    cluster.wait_leaders("stale", -1)
+    parts = [elect_leaders.TopicPartitions("stale", [0])]
+    message = elect_leaders.ElectLeadersRequest(election_type=1, topic_partitions=parts)
+    elected = cluster.ask(apis.ELECT_LEADERS, message).replica_election_results[0].partition_result[0]
+    assert elected.error_code == ErrorCode.NONE
+    cluster.wait_leaders("stale", 1)
+    cluster.brokers[0].start()
+    cluster.brokers[0].wait_started()
+    cluster.wait_isrs("t", {0, 1, 2}, {0, 1, 2})
+    assert sorted(cluster.read("t")) == sorted(cluster.written["t"])
+
+
+@pytest.mark.long
 @pytest.mark.timeout(900 + KILL_SECONDS)
 def test_kills_of_brokers_and_controllers_lose_nothing(cluster: Cluster):
     """Rounds of kills with acks=all; each process that was killed returns. Acknowledged records are read in the end."""
