@@ -27,6 +27,20 @@ async def until_set(event: asyncio.Event, seconds: float | None) -> bool:
     return True
 
 
+def given_up(task: asyncio.Future[Any]) -> None:
+    """Cancel a task for which nothing waits any more; an error of it, then or before, is no report to the log.
+
+    A waiter may be cancelled in the very turn in which its task fails: the error would never be retrieved.
+    """
+    task.cancel()
+    task.add_done_callback(_retrieve)
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
 async def carried_out(work: Coroutine[Any, Any, None]) -> None:
     """Carry work out to its end, though the caller is cancelled meanwhile; the caller is cancelled then.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -126,3 +127,25 @@ async def test_a_request_that_has_no_response_in_time_closes_its_connection() ->
     assert (ended.value.code, nodes.closed) == (ErrorCode.REQUEST_TIMED_OUT, ["a"])
     assert (await channel.request(HEARTBEAT, None, 5)).error_code == 0
     assert nodes.closed == ["a"], "a connection that responds stays"
+
+
+async def test_an_error_that_comes_as_its_caller_gives_up_is_no_report_to_the_log() -> None:
+    """The wait is cancelled in the turn in which the request fails: its error would never be retrieved."""
+    reports: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reports.append(context))
+    response: asyncio.Future[Any] = loop.create_future()
+    nodes = Nodes(a=[response])
+    caller = loop.create_task(nodes.channel().request(HEARTBEAT, None, 5))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert nodes.asked == ["a"]
+    response.set_exception(TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "refused by the lab"))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait({caller})
+    assert caller.cancelled()
+    del response, nodes, caller
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reports == []

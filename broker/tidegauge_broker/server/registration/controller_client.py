@@ -17,6 +17,7 @@ from tidegauge.control import AlterPartitionRequest, AlterPartitionResponse, End
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.settings import Values
+from tidegauge.waits import given_up
 from tidegauge_broker.server.metadata.metadata_cache import MetadataCache
 from tidegauge_broker.server.registration.to_controller import NoResponse, ToController
 from tidegauge_controller.admin import NewTopic
@@ -80,7 +81,7 @@ class ControllerClient:
                     raise NoResponse(f"broker {controller_id} is no longer the controller")
             return call.result()
         finally:
-            call.cancel()
+            given_up(call)
 
     async def alter_partition(self, proposals: list[IsrProposal]) -> dict[TopicPartition, IsrVerdict]:
         """Return the controller's verdicts; retry until a controller responds."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.kafka_channel import KafkaChannel
+from tidegauge.waits import given_up
 
 LOG = logging.getLogger("tidegauge.controller-client")
 RETRY_SECONDS = 0.05
@@ -113,8 +114,9 @@ class ControllerChannel:
                     raise TidegaugeError(ErrorCode.NETWORK_EXCEPTION, "the controller changed before it responded")
             return response.result()
         finally:
-            if not response.done():
-                response.cancel()
+            is_late = not response.done()
+            given_up(response)
+            if is_late:
                 self.close()
 
     def _log(self, why: str) -> None:
