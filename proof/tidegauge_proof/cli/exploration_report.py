@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegauge_proof.exhaustive.explorer import Exploration
+from tidegauge_proof.exhaustive.breadth_first import Exploration
 
 
 def states_per_second(result: Exploration, seconds: float) -> int:

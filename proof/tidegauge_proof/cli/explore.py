@@ -38,9 +38,10 @@ from tidegauge_lab.timeline.drawing import draw
 from tidegauge_proof.cli.exploration_report import figures, states_per_second
 from tidegauge_proof.cli.explore_coordinators import explore_coordinators
 from tidegauge_proof.cli.progress import ProgressLine
+from tidegauge_proof.exhaustive.breadth_first import Exploration, Found
 from tidegauge_proof.exhaustive.cluster import KAFKA, MODEL, Bounds
 from tidegauge_proof.exhaustive.coordinated import GROUP, TRANSACTION, CoordinatorBounds
-from tidegauge_proof.exhaustive.explorer import Exploration, Explorer, Found
+from tidegauge_proof.exhaustive.explorer import Explorer
 from tidegauge_proof.exhaustive.live import Played
 from tidegauge_proof.exhaustive.words import picture, tell
 from tidegauge_proof.own_rules import OwnRuleError, OwnRules

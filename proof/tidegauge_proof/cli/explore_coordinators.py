@@ -24,8 +24,8 @@ from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOOL_FAIL
 from tidegauge.machine_code import IN_USE, VARIABLE
 from tidegauge_proof.cli.exploration_report import figures, states_per_second
 from tidegauge_proof.cli.progress import ProgressLine
+from tidegauge_proof.exhaustive.breadth_first import Exploration
 from tidegauge_proof.exhaustive.coordinated import GROUP, CoordinatorBounds, CoordinatorExplorer, words_of
-from tidegauge_proof.exhaustive.explorer import Exploration
 from tidegauge_proof.exhaustive.group_cluster import GroupCluster
 from tidegauge_proof.exhaustive.transaction_cluster import TransactionCluster
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-from tidegauge_proof.exhaustive.explorer import Exploration, Found
+from tidegauge_proof.exhaustive.breadth_first import Exploration, Found
 from tidegauge_proof.exhaustive.frozen import DIGEST_BYTES
 from tidegauge_proof.exhaustive.machines import Cell, Machines
 from tidegauge_proof.simulator.checker import Violation

@@ -1,19 +1,13 @@
-"""Breadth first through all states of a small quorum: the first schedule that breaks an invariant is a shortest one.
-
-The same bounds always give the same states, transitions and ``digest``.
-"""
+"""All states of a small quorum, breadth first (``BreadthFirst``), and its steps in words."""
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Iterable
 
-from tidegauge_proof.exhaustive.explorer import Exploration, Found
-from tidegauge_proof.exhaustive.frozen import DIGEST_BYTES
+from tidegauge_proof.exhaustive.breadth_first import BreadthFirst, Found
 from tidegauge_proof.exhaustive.quorum_small import Action, Call, QuorumState, SmallQuorum
 from tidegauge_proof.simulator.checker import Violation
 
-_RECENT = 200_000
-"""Maximum number of states of a level that are known without their hashes."""
 _WORDS = {
     "timeout": "a timer of node {0} runs out",
     "flush": "a flush of node {0} completes",
@@ -33,100 +27,36 @@ _WORDS_OF_CALLS = {
 }
 
 
-class QuorumExplorer:
+class QuorumExplorer(BreadthFirst[QuorumState]):
     """One exploration.
 
     Args:
         quorum: the quorum with its bounds.
         max_states: where to stop.
         fail_fast: stop at the first violation.
-
-    Attributes:
-        result: the findings so far; its counts are final at the end or at an interruption.
     """
 
     def __init__(self, quorum: SmallQuorum, *, max_states: int = 10_000_000, fail_fast: bool = False) -> None:
-        self._quorum, self._max_states, self._fail_fast = quorum, max_states, fail_fast
-        self._numbers: dict[bytes, int] = {}
-        self._parents = array("q")
-        self._actions: dict[Action, int] = {}
-        self._by = array("q")
-        self._digest = 0
-        self.result = Exploration()
+        super().__init__(max_states=max_states, fail_fast=fail_fast)
+        self._quorum = quorum
 
-    @property
-    def reached(self) -> int:
-        """How many states have been reached so far."""
-        return len(self._numbers)
+    def _begin(self) -> QuorumState:
+        return self._quorum.begin()
 
-    def run(self) -> Exploration:
-        """Explore until there is nothing new; an interruption leaves the findings in ``result``."""
-        first = self._quorum.begin()
-        self._enter(self._quorum.key(first), -1, ())
-        frontier, stopped = [(0, first)], False
-        self.result.complete = False
-        try:
-            while frontier and not stopped:
-                frontier, stopped = self._level(frontier)
-                self.result.depth += bool(frontier)
-            self.result.complete = not stopped
-        finally:
-            self.result.states = self.reached
-            self.result.digest = self._digest.to_bytes(DIGEST_BYTES, "big").hex()
-            self.result.executed = self._quorum.machines.executed
-        return self.result
+    def _possible(self, state: QuorumState) -> Iterable[Action]:
+        return self._quorum.actions(state)
 
-    def _level(self, frontier: list[tuple[int, QuorumState]]) -> tuple[list[tuple[int, QuorumState]], bool]:
-        quorum, numbers = self._quorum, self._numbers
-        after: list[tuple[int, QuorumState]] = []
-        recent: set[QuorumState] = set()
-        for number, state in frontier:
-            for action in quorum.actions(state):
-                try:
-                    reached = quorum.apply(state, action)
-                except Violation as broken:
-                    if self._note(broken, number, action) and self._fail_fast:
-                        return after, True
-                    continue
-                if reached is None or reached == state:
-                    continue
-                self.result.transitions += 1
-                if reached in recent:
-                    continue
-                if len(recent) >= _RECENT:
-                    recent.clear()
-                recent.add(reached)
-                key = quorum.key(reached)
-                if key in numbers:
-                    continue
-                if len(numbers) >= self._max_states:
-                    return after, True
-                after.append((self._enter(key, number, action), reached))
-        return after, False
+    def _apply(self, state: QuorumState, action: Action) -> QuorumState | None:
+        return self._quorum.apply(state, action)
 
-    def _enter(self, key: bytes, parent: int, action: Action) -> int:
-        number = self._numbers[key] = len(self._numbers)
-        self._parents.append(parent)
-        self._by.append(self._actions.setdefault(action, len(self._actions)))
-        self._digest ^= int.from_bytes(key, "big")
-        return number
+    def _key(self, state: QuorumState) -> bytes:
+        return self._quorum.key(state)
 
-    def _note(self, broken: Violation, number: int, action: Action) -> bool:
-        """Note a violation; return whether it is the first of this invariant."""
-        if any(found.invariant == broken.invariant for found in self.result.found):
-            return False
-        schedule = [*self.schedule_to(number), action]
-        self.result.found.append(Found(broken.invariant, schedule, str(broken), len(schedule)))
-        return True
+    def _executed(self) -> int:
+        return self._quorum.machines.executed
 
-    def schedule_to(self, number: int) -> list[Action]:
-        """Return a shortest schedule to a state, by its number."""
-        actions = list(self._actions)
-        schedule: list[Action] = []
-        while self._parents[number] >= 0:
-            schedule.append(actions[self._by[number]])
-            number = self._parents[number]
-        return schedule[::-1]
+    def _finding(self, broken: Violation, schedule: list[Action]) -> Found:
+        return Found(broken.invariant, schedule, str(broken), len(schedule))
 
 
 def words_of(action: Action) -> str:

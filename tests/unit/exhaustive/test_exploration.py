@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from tidegauge_proof.exhaustive.breadth_first import Exploration
 from tidegauge_proof.exhaustive.broker_machine import BrokerMachine
 from tidegauge_proof.exhaustive.cluster import KAFKA, Action, Bounds, Cluster, ClusterState
-from tidegauge_proof.exhaustive.explorer import Exploration, Explorer, Namer, survives
+from tidegauge_proof.exhaustive.explorer import Explorer, Namer, survives
 from tidegauge_proof.exhaustive.frozen import Cells, Exchange, Letter
 from tidegauge_proof.exhaustive.judge import Judge
 from tidegauge_proof.exhaustive.live import Live, Played

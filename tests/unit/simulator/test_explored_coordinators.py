@@ -20,9 +20,9 @@ from tests.unit.simulator import test_transaction_histories as of_transactions
 from tidegauge.machine_code import Use
 from tidegauge_proof.cli import explore_coordinators
 from tidegauge_proof.cli.explore import explore
+from tidegauge_proof.exhaustive.breadth_first import Exploration
 from tidegauge_proof.exhaustive.canonical import canonical
 from tidegauge_proof.exhaustive.coordinated import GROUP, TRANSACTION, CoordinatorBounds, CoordinatorExplorer, words_of
-from tidegauge_proof.exhaustive.explorer import Exploration
 from tidegauge_proof.exhaustive.group_cluster import GroupCluster
 from tidegauge_proof.exhaustive.machines import Cell, Machines
 from tidegauge_proof.exhaustive.snapshot import dump, load

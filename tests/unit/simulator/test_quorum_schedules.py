@@ -9,7 +9,7 @@ import pytest
 from tests.unit.simulator import quorum_mutants as mutants
 from tests.unit.simulator.quorum_mutants import Mutant
 
-from tidegauge_proof.exhaustive.explorer import Exploration
+from tidegauge_proof.exhaustive.breadth_first import Exploration
 from tidegauge_proof.exhaustive.quorum_explorer import QuorumExplorer, words_of
 from tidegauge_proof.exhaustive.quorum_small import QuorumBounds, QuorumState, SmallQuorum
 from tidegauge_proof.simulator.checker import Violation
