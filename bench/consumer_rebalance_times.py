@@ -14,16 +14,13 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from differential_kraft import ALONE, Side, note
+from differential_kraft import ALONE, Side, both_sides, note
 from measure import cpu_seconds
-from tests.clients.programs import Unavailable, kafka_classpath
-from tests.integration.quorum_nodes import KAFKA, OURS
+from tests.clients.programs import Unavailable
 from tests.wire_responses.probe import Peer, built
 
 from tidegauge.kafka.apis import CONSUMER_GROUP_HEARTBEAT
@@ -162,19 +159,14 @@ def main() -> int:
     parser.add_argument("--beats", type=int, default=6_000, help="heartbeats whose CPU is measured")
     options = parser.parse_args()
     try:
-        classpath = kafka_classpath()
-    except Unavailable as problem:
-        print(f"Apache Kafka can't be had here: {problem}")
-        return 1
-    with tempfile.TemporaryDirectory(prefix="consumer-rebalances-") as name:
-        sides = {kind: Side(Path(name) / kind, kind, classpath, SETTINGS) for kind in (KAFKA, OURS)}
-        with sides[KAFKA].cluster, sides[OURS].cluster:
-            for side in sides.values():
-                side.warm_up()
+        with both_sides("consumer-rebalances", SETTINGS) as sides:
             for count in options.members:
                 for kind, side in sides.items():
                     note(f"{kind}: {count} members")
                     print(json.dumps(measured(side, kind, count, options.times, options.beats)), flush=True)
+    except Unavailable as problem:
+        print(f"Apache Kafka can't be had here: {problem}")
+        return 1
     return 0
 
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,26 @@ class PlainRequests(OddRequests):
 def named(value: Any) -> Any:
     """Return the name of an array's item: itself, or its first field."""
     return repr(getattr(value, dataclasses.fields(value)[0].name) if dataclasses.is_dataclass(value) else value)
+
+
+@contextlib.contextmanager
+def both_sides(name: str, settings: Mapping[str, str]) -> Iterator[dict[str, Side]]:
+    """Run a cluster of each kind, warm, and yield them by kind.
+
+    Args:
+        name: begins the name of their directory.
+        settings: of the brokers.
+
+    Raises:
+        Unavailable: Apache Kafka can't be had here.
+    """
+    classpath = kafka_classpath()
+    with tempfile.TemporaryDirectory(prefix=f"{name}-") as at:
+        sides = {kind: Side(Path(at) / kind, kind, classpath, settings) for kind in (KAFKA, OURS)}
+        with sides[KAFKA].cluster, sides[OURS].cluster:
+            for side in sides.values():
+                side.warm_up()
+            yield sides
 
 
 class Side:

@@ -55,7 +55,7 @@ class Fuzz:
         self.problems: list[str] = []
 
     def run_quarter(self, number: int, requests: int, workers: int) -> None:
-        """Send so many requests by so many workers at a time, about topics that are made again if they were deleted."""
+        """Send requests by several workers at a time. Topics that earlier requests have deleted are made again."""
         rounds = OddRounds.on(self._cluster.kafka_bootstrap_servers, random.Random(), PROTOCOLS[self._mode])
         topics = rounds.topics
         rounds.close()

@@ -13,15 +13,12 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import confluent_kafka
 from coordinator_stories import PARTITIONS
-from differential_kraft import ALONE, Side, note
+from differential_kraft import ALONE, Side, both_sides, note
 from measure import cpu_seconds
-from tests.clients.programs import KAFKA_4, Unavailable, kafka_classpath, kafka_jars
-from tests.integration.quorum_nodes import KAFKA, OURS
+from tests.clients.programs import KAFKA_4, Unavailable, kafka_jars
 from tests.wire_responses.probe import built
 
 from tidegauge.java import java_program
@@ -87,26 +84,22 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     try:
-        classpath = kafka_classpath()
-    except Unavailable as problem:
-        print(f"Apache Kafka can't be had here: {problem}")
-        return 1
-    with tempfile.TemporaryDirectory(prefix="share-rates-") as name:
-        sides = {kind: Side(Path(name) / kind, kind, classpath, SETTINGS) for kind in (KAFKA, OURS)}
-        found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in sides}
-        with sides[KAFKA].cluster, sides[OURS].cluster:
+        with both_sides("share-rates", SETTINGS) as sides:
+            found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in sides}
             for side in sides.values():
-                side.warm_up()
                 fill(side, options.records)
             for number in range(options.rounds + 1):
                 for kind, side in sides.items():
                     note(f"{kind}: round {number}")
                     found[kind].append(read(side, f"group-{number}", options.records))
                     note(f"{kind}: {found[kind][-1]}")
-        for kind, rows in found.items():
-            rates, cpus = zip(*rows[1:], strict=True)
-            shown = {"side": kind, "records_per_second": round(statistics.median(rates))}
-            print(json.dumps(shown | {"cpu_us": round(statistics.median(cpus), 1), "rounds": len(rates)}))
+    except Unavailable as problem:
+        print(f"Apache Kafka can't be had here: {problem}")
+        return 1
+    for kind, rows in found.items():
+        rates, cpus = zip(*rows[1:], strict=True)
+        shown = {"side": kind, "records_per_second": round(statistics.median(rates))}
+        print(json.dumps(shown | {"cpu_us": round(statistics.median(cpus), 1), "rounds": len(rates)}))
     return 0
 
 

@@ -16,9 +16,11 @@ its standard input.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 POLL_MS = 2_000
@@ -77,13 +79,21 @@ def confluent(servers: str, group: str, topic: str, ended: threading.Event) -> N
                 read[message.partition()] = message.offset() + 1
         if not read:
             continue
-        offsets = [confluent_kafka.TopicPartition(topic, at, offset) for at, offset in read.items()]
-        try:
-            done = consumer.commit(offsets=offsets, asynchronous=False)
-        except confluent_kafka.KafkaException:
-            continue  # a rebalance, or a coordinator that moves
-        say(committed={one.partition: one.offset for one in done if one.error is None})
+        commit(consumer, topic, read)
     consumer.close()
+
+
+def commit(consumer: Any, topic: str, read: Mapping[int, int]) -> None:
+    """Commit librdkafka's positions by partition, and say which ones arrived.
+
+    A commit that meets a rebalance, or a coordinator that moves, is not repeated.
+    """
+    import confluent_kafka  # noqa: PLC0415 - one library in a process
+
+    offsets = [confluent_kafka.TopicPartition(topic, at, offset) for at, offset in read.items()]
+    with contextlib.suppress(confluent_kafka.KafkaException):
+        done = consumer.commit(offsets=offsets, asynchronous=False)
+        say(committed={one.partition: one.offset for one in done if one.error is None})
 
 
 def confluent_consumer(servers: str, group: str, topic: str, ended: threading.Event) -> None:
@@ -109,12 +119,7 @@ def confluent_consumer(servers: str, group: str, topic: str, ended: threading.Ev
         if not messages:
             continue
         read = {one.partition(): one.offset() + 1 for one in messages}
-        offsets = [confluent_kafka.TopicPartition(topic, at, offset) for at, offset in read.items()]
-        try:
-            done = consumer.commit(offsets=offsets, asynchronous=False)
-        except confluent_kafka.KafkaException:
-            continue  # a rebalance, or a coordinator that moves
-        say(committed={one.partition: one.offset for one in done if one.error is None})
+        commit(consumer, topic, read)
     consumer.close()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # it names no exports
 from tests.clients.programs import KAFKA_4, PLAIN, kafka_jars, tool
 from tests.clients.runs import Child
+from tests.integration.conftest import free_quorum_port
 from tests.integration.copiers import JVM
 from tests.kafka_requests import ask
 from tests.waiting import until
@@ -21,6 +23,7 @@ from tests.wire_responses.probe import message
 from tidegauge.java import java_program
 from tidegauge.kafka.apis import FIND_COORDINATOR
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.wanted import WantedQuorum
 
 LIMIT_SECONDS = 120.0
 CLIENTS = Path(__file__).parents[1] / "clients"
@@ -34,6 +37,18 @@ SETTINGS = {
     "group.consumer.assignment.interval.ms": "0",
 }
 """Of the brokers: the times of the group's members, and assignments at once."""
+
+
+@contextlib.contextmanager
+def three_brokers(directory: Path, base_port: int) -> Iterator[LocalCluster]:
+    """Run three brokers in KRaft mode; group.version is 1, as a new cluster has it."""
+    quorum = WantedQuorum(controllers=1, port=free_quorum_port())
+    made = LocalCluster.create(directory, 3, settings=SETTINGS, base_port=base_port, mode="kraft", quorum=quorum)
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down(grace_seconds=0)
 
 
 class Readers:

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.clients.programs import KAFKA_4, Unavailable, kafka_jars
-from tests.integration.conftest import free_quorum_port
-from tests.integration.group_readers import GROUP, LIMIT_SECONDS, PARTITIONS, SETTINGS, Readers
+from tests.integration.group_readers import GROUP, LIMIT_SECONDS, PARTITIONS, Readers, three_brokers
 
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.local.wanted import WantedQuorum
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -26,15 +24,8 @@ def cluster(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[Local
         kafka_jars(KAFKA_4)
     except Unavailable as problem:
         pytest.skip(f"kafka-clients can't be had here: {problem}")
-    quorum = WantedQuorum(controllers=1, port=free_quorum_port())
-    made = LocalCluster.create(
-        tmp_path / "cluster", 3, settings=SETTINGS, base_port=next_base_port(), mode="kraft", quorum=quorum
-    )
-    try:
-        made.up()
+    with three_brokers(tmp_path / "cluster", next_base_port()) as made:
         yield made
-    finally:
-        made.down(grace_seconds=0)
 
 
 def test_a_group_goes_over_to_the_consumer_protocol_through_a_killed_coordinator(

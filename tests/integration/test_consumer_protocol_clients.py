@@ -12,8 +12,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from tests.clients.programs import KAFKA_4, Unavailable, go_client, kafka_jars, rust_client
-from tests.integration.conftest import free_quorum_port
-from tests.integration.group_readers import GROUP, LIMIT_SECONDS, SETTINGS, TOPIC, Readers
+from tests.integration.group_readers import GROUP, LIMIT_SECONDS, TOPIC, Readers, three_brokers
 from tests.kafka_requests import ask
 from tests.waiting import until
 
@@ -22,7 +21,6 @@ from tidegauge.kafka.kraft.broker_apis import KRAFT_BROKER_PROTOCOL
 from tidegauge.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.local.wanted import WantedQuorum
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -71,15 +69,8 @@ def start(request: pytest.FixtureRequest, record_property: Callable[[str, object
 @pytest.fixture
 def cluster(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCluster]:
     """Three brokers in KRaft mode; group.version is 1, as a new cluster has it."""
-    quorum = WantedQuorum(controllers=1, port=free_quorum_port())
-    made = LocalCluster.create(
-        tmp_path / "cluster", 3, settings=SETTINGS, base_port=next_base_port(), mode="kraft", quorum=quorum
-    )
-    try:
-        made.up()
+    with three_brokers(tmp_path / "cluster", next_base_port()) as made:
         yield made
-    finally:
-        made.down(grace_seconds=0)
 
 
 def members(readers: Readers, cluster: LocalCluster) -> list[str]:

@@ -199,7 +199,7 @@ def _form_of_node(node: RaftNode, disk: QuorumDisk, flushes: tuple[tuple[int, in
 
 
 class _Cut(Dice):
-    """Dice of a power loss: so many of the unflushed batches, or of truncations, have reached the disk."""
+    """Dice of a power loss after which the disk has a given number of the unflushed batches, or of truncations."""
 
     def __init__(self, kept: int) -> None:
         super().__init__(0)
