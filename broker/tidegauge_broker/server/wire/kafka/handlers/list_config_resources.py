@@ -18,11 +18,12 @@ from tidegauge.kafka.kraft.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from tidegauge.with_turns import with_turns
 from tidegauge_broker.server.configs.resource_types import ConfigResourceType
 from tidegauge_broker.server.wire.kafka.authorization import whole
 from tidegauge_broker.server.wire.kafka.request import Context
 from tidegauge_broker.server.wire.kafka.served_api import ServedApi
-from tidegauge_broker.server.wire.kafka.turns import converted
+from tidegauge_broker.server.wire.kafka.turns import ITEMS_PER_TURN
 
 _WITH_KINDS = 1
 _OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
@@ -35,7 +36,9 @@ async def handle(request: ListConfigResourcesRequest, context: Context) -> ListC
     kinds = set(request.resource_types) or set(ConfigResourceType)
     if not kinds <= set(ConfigResourceType):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(config_resources=await converted(lambda one: one, _resources(kinds, context)))
+    return ListConfigResourcesResponse(
+        config_resources=[one async for one in with_turns(_resources(kinds, context), ITEMS_PER_TURN)]
+    )
 
 
 def _resources(kinds: set[int], context: Context) -> Iterator[ConfigResource]:
