@@ -31,6 +31,17 @@ def test_constraints_are_name_and_version_only():
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line)] == []
 
 
+LARGEST_BYTES = 200_000
+
+
+def test_no_file_of_a_build_or_a_measurement_is_tracked():
+    """Wheels, coverage data and archives are made again when they are needed; a clone carries sources."""
+    made = {".whl", ".coverage", ".so", ".pyc", ".zip", ".tar", ".jar", ".tgz"}
+    files = tracked()
+    assert [path for path in files if path.suffix in made or path.name.startswith(".coverage")] == []
+    assert [path for path in files if path.stat().st_size > LARGEST_BYTES] == []
+
+
 EXTRAS_OF = {"broker": (), "spark": ("spark", "demo"), "action": ("spark",)}
 
 
