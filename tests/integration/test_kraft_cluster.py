@@ -300,7 +300,7 @@ def test_a_leader_whose_proposals_fail_keeps_its_isr(kraft: LocalCluster) -> Non
 def test_a_broker_ends_with_its_metadata_directory_and_lives_on_without_another(kraft: LocalCluster) -> None:
     """ReplicaManager.handleLogDirFailure: whatever fails in the metadata directory, the broker ends with it.
 
-    What fails is an append to a partition; the metadata log of the same directory could still be written.
+    Appends to a partition fail, while the metadata log of the same directory could still be written.
     """
     kraft.stop(1)
     data = layout.broker_data(kraft.directory, 1)
