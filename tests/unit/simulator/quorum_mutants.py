@@ -237,6 +237,17 @@ def every_end_matches(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogView, "match", lambda _, offset, epoch: (Match.VALID, OffsetAndEpoch(offset, epoch)))
 
 
+# Snapshots
+
+
+def a_log_behind_a_snapshot_has_no_last_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogView, "last_epoch", property(lambda self: self.epochs[-1].epoch if self.epochs else 0))
+
+
+def the_log_does_not_begin_behind_an_installed_snapshot(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogView, "restart_at", lambda self, snapshot: self.add_snapshot(snapshot))
+
+
 # Voters
 
 
