@@ -111,9 +111,9 @@ def use(cluster: LocalCluster) -> None:
     verb(cluster, "wait", "--fenced", "1")
     verb(cluster, "wait", "--fenced", "2")
     cluster.start(1, 2)
-    cluster.add_controller()
     verb(cluster, "disable-feature", "--feature", "share.version")
     verb(cluster, "upgrade-features", "--feature", "share.version=1")
+    cluster.add_controller()
 
 
 def metadata_files(cluster: LocalCluster) -> list[Path]:
