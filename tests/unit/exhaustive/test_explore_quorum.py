@@ -59,7 +59,7 @@ def test_a_violation_is_printed_as_a_shortest_schedule(monkeypatch: pytest.Monke
     assert violation["message"] == "Q1: epoch 1 has the leaders 0 and 1"
 
 
-def test_it_says_where_it_was_bounded() -> None:
+def test_a_search_that_was_bounded_says_so() -> None:
     assert "Bounded at 50 states: there are more within the bounds." in run("--max-states", "50").stdout
 
 
@@ -74,7 +74,7 @@ def test_it_says_where_it_was_bounded() -> None:
         ("--world replication --snapshots 1", "--world replication takes no --snapshots"),
     ],
 )
-def test_what_would_have_no_effect_is_refused(words: str, said: str) -> None:
+def test_options_without_effect_are_refused(words: str, said: str) -> None:
     result = run(*words.split())
     assert result.exit_code == 2
     assert said in result.stderr

@@ -1,4 +1,4 @@
-"""What ``tidegauge status`` says of a controller: a voter is an id with a directory (KIP-853)."""
+"""The place of a controller in ``tidegauge status``: a voter is an id with a directory (KIP-853)."""
 
 from __future__ import annotations
 

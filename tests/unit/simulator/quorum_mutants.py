@@ -1,7 +1,8 @@
-"""Rules of the Raft node, each taken away once: a history of ``--world quorum`` or a schedule must notice.
+"""Rules of the Raft node, each taken away once: a history, a schedule or the search of a small quorum must notice.
 
 ``BY_HISTORY`` has those that are missed soon, with a seed, the number of steps and the invariant that breaks there;
-``BY_SCHEDULE`` the others, each with the schedule of ``tests/unit/raft``, made by hand, that fails without the rule.
+``BY_SCHEDULE`` others, each with the schedule of ``tests/unit/raft``, made by hand, that fails without the rule.
+``MISSED`` of ``test_quorum_schedules`` has the searches.
 """
 
 from __future__ import annotations
