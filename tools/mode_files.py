@@ -159,6 +159,7 @@ KRAFT_ALONE = frozenset(
         "test_kraft_projects",
         "test_kraft_security",
         "test_metadata_log_kafka",
+        "test_metadata_log_tools",
         "test_mixed_kraft",
         "test_mixed_quorum",
         "test_offset_records",
