@@ -56,6 +56,7 @@ PLAYED = frozenset(
         "poll",
         "commit",
         "wait_commit",
+        "wait_consumer_error",
         "close_consumer",
         "kill_consumer",
         "wait_group",

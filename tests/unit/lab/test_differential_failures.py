@@ -40,6 +40,8 @@ PLAYED_IN_KRAFT_ALONE = {
     "elr-all-unclean",
     "elr-off-loses",
     "elr-saves",
+    "pattern-on-the-broker",
+    "protocol-migration",
     "quorum-leader-removed",
     "quorum-lost-disk",
     "quorum-majority-lost",
@@ -48,6 +50,8 @@ PLAYED_IN_KRAFT_ALONE = {
     "share-lock-ends",
     "share-poison-record",
     "share-reset-surprises",
+    "static-member-unreleased",
+    "uniform-and-range",
 }
 
 

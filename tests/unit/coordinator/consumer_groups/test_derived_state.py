@@ -1,4 +1,4 @@
-"""What a group's image keeps beside its records, so that a large group costs no look at all members, follows from them."""
+"""The image of a group keeps totals, so that a heartbeat costs no look at all members; they follow from the records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegauge_broker.coordinator.consumer_group.image import GroupImage
 
 
 def check(image: GroupImage) -> None:
-    """Compare what is kept with what the members say."""
+    """Compare the totals with the members."""
     members = image.members.values()
     assert image.behind == {one.member_id for one in members if not one.is_reconciled_to(image.assignment_epoch)}
     assert image.regex_members == Counter(one.topic_regex for one in members if one.topic_regex)

@@ -22,7 +22,7 @@ _HASH_BITS = 0xFFFFFFFF
 LOAD = 0.75
 _KNOWN_STRINGS = 16_384
 _hash_of_string = lru_cache(_KNOWN_STRINGS)(java_hash)
-"""``java_hash``, once for each id of a member or name of a topic: each target asks for those of all members."""
+"""``java_hash``, computed once for each member id and topic name: each target needs the hashes of all members."""
 
 
 def hash_of(key: str | bytes | int | tuple[bytes, int]) -> int:
