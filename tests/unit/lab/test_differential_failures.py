@@ -40,8 +40,6 @@ PLAYED_IN_KRAFT_ALONE = {
     "elr-all-unclean",
     "elr-off-loses",
     "elr-saves",
-    "pattern-on-the-broker",
-    "protocol-migration",
     "quorum-leader-removed",
     "quorum-lost-disk",
     "quorum-majority-lost",
@@ -50,8 +48,6 @@ PLAYED_IN_KRAFT_ALONE = {
     "share-lock-ends",
     "share-poison-record",
     "share-reset-surprises",
-    "static-member-unreleased",
-    "uniform-and-range",
 }
 
 
