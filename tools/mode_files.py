@@ -166,6 +166,7 @@ KRAFT_ALONE = frozenset(
         "test_quorum",
         "test_quorum_secured",
         "test_rolling_swap",
+        "test_chaos_shares",
         "test_share_fetch",
         "test_share_groups",
         "test_share_instruments",
