@@ -2,8 +2,8 @@
 
 ``KafkaClusterTestKit.java`` writes a line for each command, its words between tabs: ``set NAME VALUE``,
 ``feature NAME LEVEL``, ``start BROKERS CONTROLLERS``, ``stop BROKER``, ``restart BROKER``. A start is responded to with
-the addresses of brokers and controllers and the cluster's id, the end or start of a broker with ``done``; what can't
-be had with ``refused REASON``. The cluster is removed at the end of the input.
+the addresses of brokers and controllers, the cluster's id and the brokers' log directories, the end or start of a
+broker with ``done``; what can't be had with ``refused REASON``. The cluster is removed at the end of the input.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.kafka.kraft.features import LATEST
 from tidegauge.settings import BROKER_SETTINGS, KRAFT_BROKER_SETTINGS
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.layout import broker_data
 from tidegauge_lab.local.wanted import WantedQuorum
 
 ABSENT = {"streams.version": "groups of the streams protocol"}
@@ -78,7 +79,9 @@ class Kit:
         made = self._cluster = self._begun(brokers, controllers)
         while (view := made.quorum()) is None:
             time.sleep(0.1)
-        return "\t".join((",".join(made.kafka_bootstrap_servers), ",".join(made.file.controllers()), view.cluster_id))
+        directories = [str(broker_data(made.directory, broker_id)) for broker_id in range(brokers)]
+        servers, voters = made.kafka_bootstrap_servers, made.file.controllers()
+        return "\t".join((",".join(servers), ",".join(voters), view.cluster_id, ",".join(directories)))
 
     def _begun(self, brokers: int, controllers: int) -> LocalCluster:
         """Start a cluster; another program may take a port at the same moment, so it is tried on other ports, too."""

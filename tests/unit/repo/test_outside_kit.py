@@ -22,6 +22,7 @@ class Cluster:
     problems: ClassVar[list[TidegaugeError]] = []
 
     def __init__(self, brokers: int, settings: dict[str, str], quorum: Any) -> None:
+        self.directory = Path("/kept")
         self.brokers, self.settings, self.quorum_wanted = brokers, dict(settings), quorum
         self.happened: list[str] = []
         self.kafka_bootstrap_servers = [f"h:{number}" for number in range(brokers)]
@@ -84,7 +85,7 @@ def test_a_cluster_is_what_the_test_wants(kit: Any, tmp_path: Path, capsys: pyte
         "stop\t1",
         "restart\t1",
     )
-    assert lines == ["h:0,h:1\tc:1\tid", "done", "done"]
+    assert lines == ["h:0,h:1\tc:1\tid\t/kept/broker-0/data,/kept/broker-1/data", "done", "done"]
     [cluster] = Cluster.made
     assert cluster.settings == {"auto.create.topics.enable": "false", "1:broker.rack": "a"}
     assert (cluster.brokers, cluster.quorum_wanted.controllers) == (2, 1)
@@ -94,7 +95,7 @@ def test_a_cluster_is_what_the_test_wants(kit: Any, tmp_path: Path, capsys: pyte
 
 def test_a_port_that_is_taken_costs_a_try(kit: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Cluster.problems = [BUSY, BUSY]
-    assert said(kit, tmp_path, capsys, "start\t1\t1") == ["h:0\tc:1\tid"]
+    assert said(kit, tmp_path, capsys, "start\t1\t1") == ["h:0\tc:1\tid\t/kept/broker-0/data"]
     assert [one.happened for one in Cluster.made] == [["down True"], ["down True"], ["up", "down True"]]
     [settings] = {str(one.settings) for one in Cluster.made}
     assert settings == "{'auto.create.topics.enable': 'true'}", "Kafka's default, and not the lab's"
