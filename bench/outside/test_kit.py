@@ -21,6 +21,7 @@ from tidegauge.settings import BROKER_SETTINGS, KRAFT_BROKER_SETTINGS
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.layout import broker_data
 from tidegauge_lab.local.wanted import WantedQuorum
+from tidegauge_lab.pytest_plugin.cluster import PORT_IS_TAKEN
 
 ABSENT = {"streams.version": "groups of the streams protocol"}
 """Features that a cluster here does not have; tests get one without, and those that need it fail."""
@@ -104,7 +105,7 @@ class Kit:
                 made.up()
             except TidegaugeError as problem:
                 made.down(purge=True)
-                if number + 1 == TRIES or "can't be bound" not in problem.message:
+                if number + 1 == TRIES or not any(said in problem.message for said in PORT_IS_TAKEN):
                     raise
             else:
                 return made

@@ -13,6 +13,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 
 BENCH = Path(__file__).parents[3] / "bench"
 BUSY = TidegaugeError(ErrorCode.INVALID_CONFIG, "broker-0 ended while it started: 127.0.0.1:1 can't be bound")
+IN_USE = TidegaugeError(ErrorCode.INVALID_CONFIG, "port 1 of controller 3000 is in use by python (process 7)")
 
 
 class Cluster:
@@ -94,7 +95,7 @@ def test_a_cluster_is_what_the_test_wants(kit: Any, tmp_path: Path, capsys: pyte
 
 
 def test_a_port_that_is_taken_costs_a_try(kit: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Cluster.problems = [BUSY, BUSY]
+    Cluster.problems = [BUSY, IN_USE]
     assert said(kit, tmp_path, capsys, "start\t1\t1") == ["h:0\tc:1\tid\t/kept/broker-0/data"]
     assert [one.happened for one in Cluster.made] == [["down True"], ["down True"], ["up", "down True"]]
     [settings] = {str(one.settings) for one in Cluster.made}
