@@ -91,20 +91,22 @@ class Kit:
             base = random.randrange(*PORTS, PORTS_EACH)
             quorum = WantedQuorum(controllers=controllers, features=features, port=base + 2 * PORTS_EACH // 3)
             directory = self._directory / f"cluster-{number}"
-            made = LocalCluster.create(
-                directory,
-                brokers,
-                "kafka",
-                self._settings,
-                base_port=base,
-                kafka_port=base + PORTS_EACH // 3,
-                mode="kraft",
-                quorum=quorum,
-            )
+            made: LocalCluster | None = None
             try:
+                made = LocalCluster.create(
+                    directory,
+                    brokers,
+                    "kafka",
+                    self._settings,
+                    base_port=base,
+                    kafka_port=base + PORTS_EACH // 3,
+                    mode="kraft",
+                    quorum=quorum,
+                )
                 made.up()
             except TidegaugeError as problem:
-                made.down(purge=True)
+                if made is not None:
+                    made.down(purge=True)
                 if number + 1 == TRIES or not any(said in problem.message for said in PORT_IS_TAKEN):
                     raise
             else:

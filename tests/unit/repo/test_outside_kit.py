@@ -21,6 +21,7 @@ class Cluster:
 
     made: ClassVar[list[Cluster]] = []
     problems: ClassVar[list[TidegaugeError]] = []
+    refused: ClassVar[list[TidegaugeError]] = []
 
     def __init__(self, brokers: int, settings: dict[str, str], quorum: Any) -> None:
         self.directory = Path("/kept")
@@ -32,6 +33,8 @@ class Cluster:
     @classmethod
     def create(cls, _: Path, brokers: int, __: str, settings: dict[str, str], *, quorum: Any, **ports: Any) -> Cluster:
         assert ports["mode"] == "kraft"
+        if Cluster.refused:
+            raise Cluster.refused.pop(0)
         cls.made.append(cls(brokers, settings, quorum))
         return cls.made[-1]
 
@@ -95,7 +98,7 @@ def test_a_cluster_is_what_the_test_wants(kit: Any, tmp_path: Path, capsys: pyte
 
 
 def test_a_port_that_is_taken_costs_a_try(kit: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Cluster.problems = [BUSY, IN_USE]
+    Cluster.problems, Cluster.refused = [BUSY, BUSY], [IN_USE]
     assert said(kit, tmp_path, capsys, "start\t1\t1") == ["h:0\tc:1\tid\t/kept/broker-0/data"]
     assert [one.happened for one in Cluster.made] == [["down True"], ["down True"], ["up", "down True"]]
     [settings] = {str(one.settings) for one in Cluster.made}
