@@ -209,7 +209,7 @@ EXPLAINED: tuple[Explained, ...] = (
         "registration did, it leads in its former epoch again, and notes that; here Kafka's did for half a second",
     ),
     Explained(
-        r"elr-all-unclean, line 31, .*: broker 2: (HW|LSO)",
+        r"(elr-all-unclean, line 31|unclean-election, line 28), .*: broker 2: (HW|LSO)",
         "0|1",
         "0|1",
         "a broker that was killed starts with the high watermark of its checkpoint, written every 5 s: this one "
