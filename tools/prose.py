@@ -47,7 +47,7 @@ _RETURN = re.compile(r'"""Returns? ([^\n]*)')
 _GENERATED = re.compile(
     r"proto/tidegauge/(?:v1|kafka/messages|kafka/coordinator|kafka/kraft/messages|kafka/kraft/control_messages"
     r"|kafka/metadata_records)/|.*/sync(?:_admin|_cluster)?\.py$|.*_snapshot\.|docs/zh/|docs/adr/|docs/gallery/"
-    r"|lab/tidegauge_lab/(?:scenario|watch|labs)/(?:texts|sentences)_zh|client/tidegauge_client/explanations_zh"
+    r"|lab/tidegauge_lab/(?:scenario|watch|labs|accountant)/(?:texts|sentences|findings)_zh|client/tidegauge_client/explanations_zh"
     r"|tests/unit/repo/prose_baseline|tools/prose\.py|tests/unit/repo/test_prose\.py"
 )
 _BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
