@@ -38,7 +38,7 @@ def test_a_controller_that_lost_its_disk_is_an_observer_and_not_the_voter_that_i
     assert (found[0].log_end_offset, found[1]) == (end, role)
 
 
-def test_a_node_that_fetches_from_nobody_has_no_place() -> None:
+def test_a_node_that_does_not_fetch_has_no_place() -> None:
     assert place_of(VIEW, 3001, NEW) is None
     assert place_of(VIEW, 3009, None) is None
 
