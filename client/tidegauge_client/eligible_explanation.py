@@ -14,7 +14,7 @@ from tidegauge_client.sentences import Sentence
 
 
 def has_eligible_leaders(facts: Facts) -> bool:
-    """Return whether a leaderless partition has an empty ISR and remembers who may lead, or who led last."""
+    """Whether a partition has an empty ISR and remembers who may lead, or who led last."""
     return not facts.isr and bool(facts.elr or facts.last_known_elr)
 
 

@@ -36,7 +36,7 @@ def said(facts: Facts) -> list[tuple[str, str]]:
     return [(one.text, one.rule) for one in explain(facts) if one.about == "leader"]
 
 
-def test_without_an_isr_the_eligible_replica_is_named_and_who_is_none() -> None:
+def test_without_an_isr_each_replica_is_called_eligible_or_not() -> None:
     assert said(ALONE) == [
         ("There is no leader, the ISR is empty, and no eligible replica is alive.", RULE_ELIGIBLE),
         (
