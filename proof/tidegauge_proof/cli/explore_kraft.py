@@ -68,7 +68,7 @@ def explore_kraft_world(world: str, bounds: KRaftBounds, *, max_states: int, fai
 
 
 def _words_of(found: KRaftFound) -> list[str]:
-    """Return a schedule, a step a line; the acts of one step precede any reaction."""
+    """Return a schedule in words, a line for each step."""
     return [", and at once ".join(map(str, step)) for step in found.schedule]
 
 
