@@ -185,6 +185,7 @@ BY_THEMSELVES = frozenset(
         "test_differential",
         "test_kafka_applications",
         "test_kafka_connect",
+        "test_kafka_debezium",
         "test_kafka_programs",
         "test_operators",
         "test_scenarios",

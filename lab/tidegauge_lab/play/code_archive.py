@@ -21,7 +21,8 @@ from tidegauge_lab.play.bytecode import carried_hash, hash_of
 ENTRY = "tidegauge_proof.hand.desk"
 """The module whose ``Desk`` is the worker's whole interface. It is named, not imported: the lab knows no proofs."""
 LATER = tuple(
-    f"tidegauge_proof.hand.{name}" for name in ("applications", "coordinator_facts", "share_leaders", "share_members")
+    f"tidegauge_proof.hand.{name}"
+    for name in ("applications", "client_processes", "coordinator_facts", "share_leaders", "share_members")
 )
 """Modules that the worker imports when a cluster has coordinators, or share groups."""
 _OURS = (

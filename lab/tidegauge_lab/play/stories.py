@@ -7,6 +7,7 @@ compares them.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -19,6 +20,7 @@ from tidegauge_lab.scenario.themes import theme_of, themes
 
 Json = dict[str, Any]
 _RULE = "replica.truncation.rule"
+_OF_KAFKA_4 = "groups-of-kafka-4"
 _ABOUT_THE_LOSS = frozenset({"expect", "verify", "wait_hw", "wait_leo"})
 
 
@@ -44,7 +46,7 @@ def stories() -> list[Json]:
     for name in texts["plays"]:
         scenario = yaml.safe_load(files.joinpath(f"{name}.yaml").read_text(encoding="utf-8"))
         story = _story(name, scenario, {"en": scenario["title"].strip(), "zh": title_in_chinese(name)}, cures.get(name))
-        story["theme"] = theme_of(name).name
+        story |= {"theme": theme_of(name).name, "shipped": True}
         found.append(story)
         cured = cures.get(name)
         if cured is not None and cured not in texts["plays"]:
@@ -54,11 +56,11 @@ def stories() -> list[Json]:
 
 def _by_theme(found: list[Json]) -> list[Json]:
     """Return the stories by theme, a cure after its loss; the tour first."""
-    places = {"first": -3, "labs": -2, "groups": -1} | {theme.name: place for place, theme in enumerate(themes())}
+    places = {"first": -3, "labs": -2, _OF_KAFKA_4: -1} | {theme.name: place for place, theme in enumerate(themes())}
     order = [name for theme in themes() for name in theme.scenarios]
 
     def place(story: Json) -> tuple[int, int]:
-        if story["theme"] in {"labs", "groups"}:
+        if story["theme"] in {"labs", _OF_KAFKA_4}:
             return places[story["theme"]], 0
         name = story["name"].removesuffix("-cured") if story["name"] not in order else story["name"]
         return places[story["theme"]], order.index(name) if name in order else -1
@@ -93,7 +95,7 @@ def _of_groups(one: Json) -> Json:
     """Return a story of a Kafka 4 group, with a schedule's settings and actions."""
     scenario = {"settings": one["settings"], "steps": one["steps"]}
     named = {name: one[name] for name in ("name", "title", "intro")}
-    return {**named, "theme": "groups", "scenario": scenario, "cure": None}
+    return {**named, "theme": _OF_KAFKA_4, "scenario": scenario, "cure": None}
 
 
 def labs_elsewhere() -> Json:
@@ -111,10 +113,20 @@ def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:
 
 
 def _in_both(step: Json) -> Json:
-    """Return a step whose note is in English and Chinese."""
+    """Return a step with its note in English and Chinese."""
+    step = _renamed(step)
     if "note" not in step:
         return step
     return {**step, "note": {"en": " ".join(step["note"].split()), "zh": note_in_chinese(step["note"])}}
+
+
+def _renamed(value: Any) -> Any:
+    """Return plain values with ``orders-0`` for ``story-0``."""
+    if isinstance(value, dict):
+        return {_renamed(key): _renamed(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_renamed(one) for one in value]
+    return f"orders-{value[6:]}" if isinstance(value, str) and re.fullmatch(r"story-\d", value) else value
 
 
 def _cured(story: Json, name: str, of_today_zh: str) -> Json:
@@ -127,4 +139,4 @@ def _cured(story: Json, name: str, of_today_zh: str) -> Json:
         "en": f"{story['title']['en']} The same steps by today's rule.",
         "zh": f"{story['title']['zh']}{of_today_zh}",
     }
-    return {**story, "name": name, "title": title, "scenario": scenario, "cure": None}
+    return {**story, "name": name, "title": title, "scenario": scenario, "cure": None, "shipped": False}

@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegauge_client.packaged_texts import packaged_texts
 from tidegauge_client.translation import Translation
+from tidegauge_lab.accountant.chinese import findings_in_chinese
 from tidegauge_lab.scenario.loader import load, shipped_names
 from tidegauge_lab.scenario.themes import themes
 
@@ -48,7 +49,7 @@ def notes_in_chinese() -> dict[str, str]:
 def sentences_of_steps() -> dict[str, str]:
     """Return the sentences of steps, expectations and outcomes by English pattern."""
     found: dict[str, str] = packaged_texts(_PACKAGE, "sentences_zh.yaml")
-    return found
+    return findings_in_chinese() | found
 
 
 @cache

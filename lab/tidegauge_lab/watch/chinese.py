@@ -6,6 +6,7 @@ from functools import cache
 
 from tidegauge_client.languages import CHINESE
 from tidegauge_client.packaged_texts import packaged_texts
+from tidegauge_lab.accountant.chinese import findings_in_chinese
 from tidegauge_lab.labs.catalogue import LABS
 from tidegauge_lab.labs.chinese import sentences_of_labs
 from tidegauge_lab.labs.texts import text_of
@@ -16,7 +17,7 @@ from tidegauge_lab.scenario.chinese import sentences_of_scenarios
 def sentences_of_views() -> dict[str, str]:
     """Return the sentences of views, events and buttons: all for recordings."""
     found: dict[str, str] = packaged_texts("tidegauge_lab.watch", "sentences_zh.yaml")
-    return found
+    return findings_in_chinese() | found
 
 
 @cache

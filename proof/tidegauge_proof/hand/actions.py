@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidegauge.near_names import did_you_mean
-from tidegauge_proof.hand.settings import Settings
+from tidegauge_proof.hand.settings import MOST_PARTITIONS, Settings
 
 MOST_RECORDS = 20
 MOST_MS = 120_000
@@ -19,6 +19,8 @@ MOST_CLIENTS = 4
 """Transactional producers: two for each of two transactional ids, so that one can fence the other."""
 MOST_MEMBERS = 4
 MOST_OFFSET = 99_999
+MOST_PROCESSES = 9
+"""Clients of stories, of each kind."""
 ACKS = (0, 1, -1)
 """Acknowledgements by their number in a schedule: none, the leader's, all in-sync replicas'."""
 
@@ -63,6 +65,11 @@ _CLIENT = Parameter("client", 1, MOST_CLIENTS)
 _MEMBER = Parameter("member", 1, MOST_MEMBERS)
 _OFFSET = Parameter("offset", 0, MOST_OFFSET)
 _MESSAGE = Parameter("message", 1, MOST_MESSAGES)
+_PROCESS = Parameter("client", 1, MOST_PROCESSES)
+_PARTITION = Parameter("partition", 0, MOST_PARTITIONS - 1)
+_COUNT = Parameter("count", 1, MOST_RECORDS)
+_API = Parameter("api", 0, 9)
+_GROUP = Parameter("group", 1, MOST_PROCESSES)
 _TABLE = (
     Kind(
         "produce",
@@ -125,10 +132,58 @@ _TABLE = (
     Kind("renew", "Y", (_MEMBER, _OFFSET), "it renews its lock on a record (KIP-1222)"),
     Kind("leave_share_group", "W", (_MEMBER,), "it closes: what it has is released, and it leaves"),
     Kind("stop_share_member", "Z", (_MEMBER,), "it is killed: its connections close, which releases what it has"),
+    Kind(
+        "start_producer",
+        "ba",
+        (
+            _PROCESS,
+            Parameter("id", 1, MOST_PROCESSES),
+            Parameter("timeout_ms", 0, MOST_MS),
+            Parameter("request_ms", 0, MOST_MS),
+        ),
+        "a process with a producer takes a transactional id over; timeouts of transactions and requests, 0: Kafka's",
+    ),
+    Kind("begin_transaction_of", "bb", (_PROCESS,), "the producer begins a transaction"),
+    Kind("send_in_transaction", "bc", (_COUNT, _PROCESS, _PARTITION), "it sends a batch in its transaction"),
+    Kind("send_offsets", "bd", (_PROCESS, _GROUP, _PARTITION, _OFFSET), "it commits an offset in its transaction"),
+    Kind("end_transaction", "be", (_PROCESS, Parameter("commit", 0, 1)), "it commits (1) or aborts (0)"),
+    Kind("kill_producer", "bf", (_PROCESS,), "the producer's process is killed"),
+    Kind("pause_producer", "bg", (_PROCESS,), "the producer's process is stopped by SIGSTOP"),
+    Kind("resume_producer", "bh", (_PROCESS,), "it continues"),
+    Kind(
+        "start_consumer",
+        "bi",
+        (
+            _PROCESS,
+            _GROUP,
+            Parameter("session_ms", 0, MOST_MS),
+            Parameter("max_poll_ms", 0, MOST_MS),
+            Parameter("instance", 0, MOST_PROCESSES),
+            Parameter("auto_commit", 0, 2),
+            Parameter("committed", 0, 1),
+        ),
+        "a process with a consumer joins a group; 0: Kafka's timeouts, a dynamic member, no auto-commit, uncommitted",
+    ),
+    Kind("take_records", "bj", (_COUNT, _PROCESS, Parameter("busy", 0, 1)), "it takes records; 1: and polls no more"),
+    Kind("commit_of_consumer", "bk", (_PROCESS,), "it commits what it has got"),
+    Kind("poll_of_consumer", "bl", (_PROCESS,), "a busy consumer polls again"),
+    Kind("kill_consumer", "bm", (_PROCESS,), "the consumer's process is killed"),
+    Kind("close_consumer", "bn", (_PROCESS,), "the consumer is closed"),
+    Kind(
+        "hold_requests",
+        "bo",
+        (_BROKER, _API, Parameter("after", 0, 1), Parameter("once", 0, 1)),
+        "a broker holds requests of an API, or (after) its responses to them; once: the next one alone",
+    ),
+    Kind("release_requests", "bp", (_BROKER,), "what a broker holds goes on"),
+    Kind("break_response", "bq", (_BROKER, _API), "the next response of an API is lost: its connection breaks"),
+    Kind("read_partition", "br", (_PARTITION, Parameter("committed", 0, 1)), "a consumer reads a partition"),
+    Kind("abort_hanging", "bs", (_PARTITION, Parameter("start", 0, MOST_OFFSET)), "an open transaction is aborted"),
 )
 KINDS: Mapping[str, Kind] = {one.name: one for one in _TABLE}
 BY_LETTER: Mapping[str, Kind] = {one.letter: one for one in _TABLE}
-OF_COORDINATORS = frozenset(one.name for one in _TABLE if one.letter.isupper())
+OF_STORIES = frozenset(one.name for one in _TABLE if len(one.letter) > 1)
+OF_COORDINATORS = OF_STORIES | frozenset(one.name for one in _TABLE if one.letter.isupper())
 OF_SHARE_GROUPS = frozenset(one.name for one in _TABLE if one.letter in "STFNUXYWZ")
 ABOUT_MESSAGES = frozenset({"deliver", "lose", "repeat", "delay"})
 

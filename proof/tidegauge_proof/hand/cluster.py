@@ -16,23 +16,32 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, cast
 
-from tidegauge.partition import INTERNAL_TOPICS, partition_named
+from tidegauge.partition import INTERNAL_TOPICS, TopicPartition, partition_named
 from tidegauge_broker.replica.messages import CoreSettings, TopicRules
 from tidegauge_controller.rules.election import Choose
 from tidegauge_proof.hand import messages as kinds
 from tidegauge_proof.hand.messages import CLIENT, LOST, Message
 from tidegauge_proof.hand.post import Post
-from tidegauge_proof.hand.settings import LAG_TIME_MAX_MS, RULE_NAMES, SESSION_TIMEOUT_MS, WITH_SHARE_GROUPS, Settings
+from tidegauge_proof.hand.settings import (
+    LAG_TIME_MAX_MS,
+    RULE_NAMES,
+    SESSION_TIMEOUT_MS,
+    WITH_SHARE_GROUPS,
+    Settings,
+    placed_at,
+)
 from tidegauge_proof.simulator.clients import Produced
 from tidegauge_proof.simulator.controllers import chosen
 from tidegauge_proof.simulator.controllers.ports import Store, Term
 from tidegauge_proof.simulator.follower_rounds import FETCH_WAIT_MS
 from tidegauge_proof.simulator.memory_broker import AT
-from tidegauge_proof.simulator.sim_partition import SimPartition
+from tidegauge_proof.simulator.sim_partition import FIRST_NUMBER, SimPartition
 from tidegauge_proof.simulator.witness import Witness
 from tidegauge_proof.simulator.world import World
 
@@ -40,11 +49,12 @@ _PRODUCE_TIMEOUT_MS = 30_000
 _MOST_ARRIVALS = 2_000
 """Messages that may arrive in one action: far more than any needs, so that no action lasts for ever."""
 _MOST_WAITS = 12
+_RECORD = re.compile(r"\bm(\d+)\b")
 
 
 _RESPONSES = frozenset({kinds.FETCH_RESPONSE, kinds.VERDICT, kinds.COORDINATOR_RESPONSE})
 """A response takes the way of its call."""
-_INTERNAL = tuple(
+INTERNAL = tuple(
     partition_named(one, 0) for one in ("__transaction_state", "__consumer_offsets", "__share_group_state")
 )
 """Partitions of internal topics, the last of which only a cluster with share groups has."""
@@ -53,7 +63,7 @@ _INTERNAL = tuple(
 class _Configured:
     """A store whose topics have settings, and whose controllers may elect by a rule that is tried."""
 
-    def __init__(self, store: Store, config: Mapping[str, str], election: Choose | None) -> None:
+    def __init__(self, store: Store, config: Callable[[str], Mapping[str, str]], election: Choose | None) -> None:
         self._store = store
         self._config = config
         self._election = election
@@ -64,7 +74,7 @@ class _Configured:
 
     def add_topic(self, topic: str, assignment: Mapping[int, Sequence[int]]) -> str:
         """Store a new topic with these settings."""
-        return self._store.add_topic(topic, assignment, self._config)
+        return self._store.add_topic(topic, assignment, self._config(topic))
 
     def __getattr__(self, name: str) -> Any:
         """Return everything else of the store."""
@@ -88,6 +98,7 @@ class HandCluster:
         world: the simulated world.
         post: the messages.
         events: what event logs would have, in order; ``time_ms`` is virtual.
+        data: the partitions of ``orders``.
         produced: the clients' batches, in the order in which they were sent.
         reads: what consumers have read.
         held: the followers whose fetches are held.
@@ -99,18 +110,18 @@ class HandCluster:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        internal = _INTERNAL[: settings.coordinators + 1] if settings.coordinators else ()
-        count = 1 + len(internal)
-        self.checkers = [Witness(settings.min_insync_replicas, may_lose=not settings.flushes) for _ in range(count)]
+        internal = INTERNAL[: settings.coordinators + 1] if settings.coordinators else ()
+        names = [*(partition_named(AT.topic, place) for place in range(settings.partitions)), *internal]
+        minima = [self._min_insync(at.topic) for at in names]
+        self.checkers = [Witness(least, may_lose=not settings.flushes) for least in minima]
         self.checker = self.checkers[0]
-        config = {"unclean.leader.election.enable": "true"} if settings.unclean else {}
         election = None if settings.own is None else settings.own.election
         core = CoreSettings(
             replica_lag_time_max_ms=LAG_TIME_MAX_MS,
             replica_fetch_backoff_ms=100,
             truncation_rule=RULE_NAMES[settings.rule],
             tried=settings.own,
-            coordinator_topics=frozenset({AT.topic, *INTERNAL_TOPICS, _INTERNAL[-1].topic}),
+            coordinator_topics=frozenset({AT.topic, *INTERNAL_TOPICS, INTERNAL[-1].topic}),
             refuses_previous_incarnation=not chosen.trusts_restarted_brokers(),
         )
         rules = TopicRules(
@@ -121,13 +132,27 @@ class HandCluster:
             core,
             rules,
             *self.checkers,
-            names=(AT, *internal) if internal else None,
+            names=names if internal else None,
             controller=settings.controller,
-            controllers=lambda: cast("Store", _Configured(chosen.DEFAULT(), config, election)),
+            controllers=lambda: cast("Store", _Configured(chosen.DEFAULT(), self._config_of, election)),
+            assignments=self._assignments(internal) if settings.placed else None,
+            rules_of={
+                at.topic: replace(
+                    rules,
+                    min_insync_replicas=least,
+                    unclean_leader_election=bool(self._config_of(at.topic)),
+                )
+                for at, least in zip(names, minima, strict=True)
+            }
+            if settings.placed
+            else None,
         )
         for broker in self.world.brokers.values():
             broker.flushes = bool(settings.flushes)
         self.world.clients.numbers = 1  # records are m1, m2, ..., as in the stories
+        self.data = self.world.partitions[: settings.partitions]
+        for further in self.data[1:]:
+            further.clients.numbers += 1
         self.events = self.world.keep_events()
         self.post = Post(self.world, is_held=bool(settings.by_hand))
         self.produced: list[Produced] = []
@@ -139,11 +164,56 @@ class HandCluster:
         self.assertion = ""
         self.silent_since: dict[int, int] = {}
         self.outcomes: dict[int, str] = {}
+        self.names_of_batches: dict[int, list[str]] = {}
+        """The names of records of internal partitions, by the CRC of their batch."""
         self.coordination: Any = None
         self.applications: Any = None
+        self.processes: Any = None
         if settings.coordinators:
             self._begin_coordinators()
         self.guarded(lambda: self.rest(at_start=True))
+
+    def label(self, number: int) -> str:
+        """Return a record's name.
+
+        The story's name for it, else ``m3``, and ``m1.3`` on partition 1.
+        """
+        partition, place = divmod(number, FIRST_NUMBER)
+        known = self.settings.names.get("record", {}).get(number)
+        return known or (f"m{partition}.{place}" if partition else f"m{number}")
+
+    def labelled(self, text: str) -> str:
+        """Return a sentence with the story's names of records."""
+        return _RECORD.sub(lambda found: self.label(int(found[1])), text)
+
+    def number_of(self, batch_crc: int) -> int | None:
+        """Return the number of a batch's first record, if a client sent it."""
+        numbers = (one.clients.number_of.get(batch_crc) for one in self.data)
+        return next((number for number in numbers if number is not None), None)
+
+    def _config_of(self, topic: str) -> Mapping[str, str]:
+        """Return the settings of a topic.
+
+        With assignments of their own, internal topics keep Kafka's default.
+        """
+        is_unclean = self.settings.unclean and (topic == AT.topic or not self.settings.placed)
+        return {"unclean.leader.election.enable": "true"} if is_unclean else {}
+
+    def _min_insync(self, topic: str) -> int:
+        settings = self.settings
+        if not settings.placed or topic == AT.topic:
+            return settings.min_insync_replicas
+        return max(1, settings.min_insync_transactions) if topic == INTERNAL[0].topic else 1
+
+    def _assignments(self, internal: Sequence[TopicPartition]) -> list[tuple[int, ...]]:
+        """Return the assignment of each partition.
+
+        An internal topic without a place of its own is placed as another one.
+        """
+        settings = self.settings
+        transactions = settings.transactions_at or settings.offsets_at or settings.placed
+        places = (transactions, settings.offsets_at or transactions, transactions)
+        return [*settings.data_assignments, *(placed_at(one) for one in places[: len(internal)])]
 
     @property
     def broken(self) -> str:
@@ -154,9 +224,15 @@ class HandCluster:
     def _begin_coordinators(self) -> None:
         """Begin the coordinators and their clients; their modules are read when they are wanted, which takes time."""
         begin = import_module("tidegauge_proof.hand.coordination").Coordination
-        self.coordination = begin(self.world, self.post.send)
+        self.coordination = begin(self.world, self.post.send, transactions_v2=bool(self.settings.transactions_v2))
+        self.coordination.lose = self.post.lose
+        if self.settings.placed:
+            self.coordination.group_topic = AT.topic
         applications = import_module("tidegauge_proof.hand.applications").Applications
         self.applications = applications(self.coordination, self.has_sent, self.post.send)
+        processes = import_module("tidegauge_proof.hand.client_processes").ClientProcesses
+        self.processes = processes(self)
+        self.applications.add(self.processes)
         if self.settings.coordinators == WITH_SHARE_GROUPS:
             leaders = import_module("tidegauge_proof.hand.share_leaders").ShareLeaders(self.coordination)
             members = import_module("tidegauge_proof.hand.share_members").ShareMembers

@@ -10,7 +10,7 @@ This module is imported when a cluster has coordinators, not before: it takes a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast
@@ -19,8 +19,7 @@ from tidegauge.control import NO_LEADER
 from tidegauge.errors import ErrorCode
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import SharePartitionKey, ShareStateRequest, ShareStateResult
-from tidegauge.transaction_marker import make_marker
-from tidegauge.transactions import AddPartitionsToTxn, SupportedOperation
+from tidegauge.transactions import SupportedOperation
 from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import (
@@ -28,12 +27,12 @@ from tidegauge_broker.coordinator.effects import (
     ChangeShareStates,
     Effect,
     FindLeaders,
+    VerifyTransaction,
     WriteMarkers,
 )
 from tidegauge_broker.coordinator.events import (
     NO_BROKER,
     LeadersFound,
-    MarkersWritten,
     ProducerIdAllocated,
     RequestArrived,
     ShareStatesChanged,
@@ -49,7 +48,9 @@ from tidegauge_broker.share.partition import SharePartition
 from tidegauge_proof.hand import messages as kinds
 from tidegauge_proof.hand.coordinator_texts import text_of, text_of_response
 from tidegauge_proof.hand.group_names import OFFSETS, SHARE_STATES, TRANSACTIONS
-from tidegauge_proof.hand.messages import Coordinated
+from tidegauge_proof.hand.messages import Coordinated, Message
+from tidegauge_proof.hand.request_holds import RequestHolds
+from tidegauge_proof.hand.transaction_peers import Marked, TransactionPeers, is_completion
 from tidegauge_proof.simulator.clients import Produced
 from tidegauge_proof.simulator.consumer_groups.consumers import TOPIC, TOPIC_ID
 from tidegauge_proof.simulator.coordinator_world import (
@@ -60,7 +61,7 @@ from tidegauge_proof.simulator.coordinator_world import (
     Response,
     Sending,
 )
-from tidegauge_proof.simulator.exactly_once.driving import Awaited, drive
+from tidegauge_proof.simulator.exactly_once.driving import drive
 from tidegauge_proof.simulator.groups.members import PARTITIONS
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.traffic import Sent
@@ -77,8 +78,12 @@ TRANSACTION_TIMEOUT_MS = 60_000
 """transaction.timeout.ms of a producer by default."""
 _PRODUCE_TIMEOUT_MS = 30_000
 _RETENTION_MS = 1 << 50  # nothing expires while a person looks
+_LEAST_SESSION_MS = 1_000
+"""group.min.session.timeout.ms: below Kafka's default, for the stories whose consumers have short sessions."""
+_ABORT_INTERVAL_MS = 1_000
+"""transaction.abort.timed.out.transaction.cleanup.interval.ms: below Kafka's default, so that a person waits less."""
 _MOST_ROUNDS = 200
-Send = Callable[[str, int, int, str, Coordinated], object]
+Send = Callable[[str, int, int, str, Coordinated], Message]
 
 
 @dataclass(slots=True, eq=False)
@@ -96,14 +101,6 @@ class Call:
     request: Any
     done: Callable[[Any], None]
     lost: Callable[[], None] = lambda: None
-
-
-@dataclass(slots=True, eq=False)
-class _Marked:
-    """The token of an append of a marker."""
-
-    incarnation: int
-    done: Callable[[Sequence[ProduceResult]], None]
 
 
 class Unjudged:
@@ -147,7 +144,13 @@ class _Transactions(CoordinatorWorld[TransactionCoordinator]):
 
     def new_coordinator(self, broker: MemoryBroker) -> TransactionCoordinator:
         """Return the coordinator of a new process."""
-        settings = TransactionSettings(partitions=1, transactional_id_expiration_ms=_RETENTION_MS)
+        settings = TransactionSettings(
+            partitions=1,
+            transactional_id_expiration_ms=_RETENTION_MS,
+            abort_timed_out_interval_ms=_ABORT_INTERVAL_MS,
+            transaction_version=2 if self.owner.transactions_v2 else 0,
+            is_kafka_4=self.owner.transactions_v2,
+        )
         return TransactionCoordinator(settings, self.world.now_ms, broker.wall)
 
     def event_of(self, token: Arrived[TransactionCoordinator]) -> object:
@@ -163,7 +166,7 @@ class _Transactions(CoordinatorWorld[TransactionCoordinator]):
         elif isinstance(effect, FindLeaders):
             process.events.append(LeadersFound(effect.lookup_id, self.owner.leaders_known(process.broker, effect)))
         elif isinstance(effect, WriteMarkers):
-            self.owner.send_markers(process, effect)
+            self.owner.peers.send_markers(process, effect)
 
 
 class _Groups(CoordinatorWorld[GroupCoordinator]):
@@ -180,6 +183,7 @@ class _Groups(CoordinatorWorld[GroupCoordinator]):
             partitions=1,
             offsets_retention_ms=_RETENTION_MS,
             offsets_retention_check_interval_ms=1 << 40,
+            group_min_session_timeout_ms=_LEAST_SESSION_MS,
             serves_consumer_groups=True,
             serves_share_groups=SHARE_STATES in self.owner.partitions,
         )
@@ -194,8 +198,10 @@ class _Groups(CoordinatorWorld[GroupCoordinator]):
         return RequestArrived(token, token.call.request, f"{self._member_ids}")
 
     def carry_out_other(self, process: Process[GroupCoordinator], effect: Effect) -> None:
-        """Have the share coordinator begin the states of share partitions."""
-        if isinstance(effect, ChangeShareStates):
+        """Have transactional offsets verified, and the share coordinator begin the states of share partitions."""
+        if isinstance(effect, VerifyTransaction):
+            self.owner.peers.verify_offsets(process, effect)
+        elif isinstance(effect, ChangeShareStates):
             self.owner.change_share_states(process, effect)
 
 
@@ -205,19 +211,31 @@ class Coordination:
     Args:
         world: has the partitions ``NAMES``.
         send: puts a message into flight (``Post.send``).
+        transactions_v2: whether transaction.version is 2, which Kafka has in KRaft mode alone.
     """
 
-    def __init__(self, world: World, send: Send) -> None:
+    def __init__(self, world: World, send: Send, *, transactions_v2: bool = False) -> None:
         self.world = world
+        self.transactions_v2 = transactions_v2
         self.producer_ids = 0
-        self._send = send
+        self.send = send
         self.partitions = {partition.at: partition for partition in world.partitions}
         self.transactions = _Transactions(self, world)
         self.groups = _Groups(self, world)
         self._of: dict[TopicPartition, CoordinatorWorld[Any]] = {TRANSACTIONS: self.transactions, OFFSETS: self.groups}
         self._open: dict[Call, Process[Any]] = {}
         """Requests that have arrived and have no response yet."""
+        self.group_topic = TOPIC
+        """The topic that classic groups read."""
         self.shares: Shares | None = None
+        self.peers = TransactionPeers(self)
+        self.holds = RequestHolds()
+        self.connections: list[tuple[int, Callable[[], None]]] = []
+        """Requests that a broker has taken and not responded to, with what their loss does (rule 1)."""
+        self.watch: Callable[[], None] = lambda: None
+        """Called when the work inside the processes is done: clients look whether they have their responses."""
+        self.lose: Callable[[Message], object] = lambda _: None
+        """Loses a message (``Post.lose``)."""
         world.coordinators = self
         self.settle()
 
@@ -236,7 +254,7 @@ class Coordination:
 
     def produced(self, broker: MemoryBroker, token: object, results: Sequence[ProduceResult]) -> None:
         """Hand the outcome of an append to whoever waits for it."""
-        if isinstance(token, _Marked):
+        if isinstance(token, Marked):
             if token.incarnation == broker.incarnation:
                 token.done(results)
             return
@@ -260,8 +278,12 @@ class Coordination:
         for one in kinds_of:
             responses, one.responses = one.responses, []
             for response in responses:
-                self._respond(response)
+                if is_completion(response.call):
+                    response.call.done(response.result)
+                else:
+                    self._respond(response)
         self._end_calls()
+        self.watch()
 
     def _end_calls(self) -> None:
         """Break the connections of requests whose process has ended without a response."""
@@ -295,8 +317,26 @@ class Coordination:
         """Return the leader of a partition; -1: there is none."""
         return self.partitions[at].state_now.leader
 
-    def _in_flight(self, kind: str, ends: tuple[int, int], text: str, arrive: Callable[[], str], lose: Any) -> None:
-        self._send(kind, *ends, text, Coordinated(arrive, lose))
+    def in_flight(self, kind: str, ends: tuple[int, int], text: str, arrive: Callable[[], str], lose: Any) -> None:
+        """Put a message into flight; it may be held, or lost at once (``RequestHolds``)."""
+        message = self.send(kind, *ends, text, Coordinated(arrive, lose))
+        if self.holds.look_at(message):
+            self.lose(message)
+
+    def process_ended(self, broker_id: int) -> None:
+        """Break the connections of a broker whose process has ended."""
+        for message in self.holds.process_ended(broker_id):
+            self.lose(message)
+        ended = [lost for broker, lost in self.connections if broker == broker_id]
+        self.connections = [one for one in self.connections if one[0] != broker_id]
+        for lost in ended:
+            lost()
+
+    def ask_from(
+        self, source: int, at: TopicPartition, request: Any, done: Callable[[Any], None], lost: Callable[[], None]
+    ) -> bool:
+        """Send a request of a broker or of a client to a coordinator; return whether there is one."""
+        return self.ask(at, Call(source, request, done, lost))
 
     def ask(self, at: TopicPartition, call: Call) -> bool:
         """Send a request to the coordinator that leads a partition; return whether there is one."""
@@ -314,7 +354,7 @@ class Coordination:
             call.lost()
             return f"broker {broker_id} does not take connections"
 
-        self._in_flight(kinds.COORDINATOR_REQUEST, (call.source, broker_id), text_of(call.request), arrive, call.lost)
+        self.in_flight(kinds.COORDINATOR_REQUEST, (call.source, broker_id), text_of(call.request), arrive, call.lost)
         return True
 
     def _respond(self, response: Response) -> None:
@@ -328,26 +368,33 @@ class Coordination:
 
         ends = (response.process.broker.broker_id, call.source)
         text = text_of_response(call.request, response.result)
-        self._in_flight(kinds.COORDINATOR_RESPONSE, ends, text, arrive, call.lost)
+        self.in_flight(kinds.COORDINATOR_RESPONSE, ends, text, arrive, call.lost)
 
     # Transactional batches
 
-    def arrive_produce(self, broker_id: int, transactional_id: str, produced: Produced) -> None:
+    def arrive_produce(
+        self,
+        broker_id: int,
+        transactional_id: str,
+        produced: Produced,
+        at: TopicPartition = AT,
+        operation: SupportedOperation = SupportedOperation.GENERIC_ERROR_SUPPORTED,
+    ) -> None:
         """Deliver a transactional batch: the broker has it verified by the coordinator, then appends it."""
         broker = self.world.brokers[broker_id]
-        request = ProduceRequest(ACKS_ALL, _PRODUCE_TIMEOUT_MS, [ProducePartition(AT, produced.data)])
+        request = ProduceRequest(ACKS_ALL, _PRODUCE_TIMEOUT_MS, [ProducePartition(at, produced.data)])
         verification = ProduceVerification(
-            lambda at, batch: broker.core.begin_verification(at, batch, self.world.now_ms),
-            partial(self._verify, broker),
+            lambda one, batch: broker.core.begin_verification(one, batch, self.world.now_ms),
+            partial(self.peers.verify, broker),
         )
-        found = verification.of(request, transactional_id, SupportedOperation.GENERIC_ERROR_SUPPORTED)
+        found = verification.of(request, transactional_id, operation)
         incarnation = broker.incarnation
 
         def go_on(verified: Verified) -> None:
             if broker.incarnation != incarnation or not broker.is_running:
                 return
             if verified.refused:
-                self.world.clients.responded(produced, verified.refused[0].error, -1, at_once=False)
+                self.partitions[at].clients.responded(produced, verified.refused[0].error, -1, at_once=False)
             else:
                 broker.execute(broker.core.produce(verified.request, Sent([produced]), self.world.now_ms))
             self.settle()
@@ -356,32 +403,6 @@ class Coordination:
             go_on(found)
         else:
             drive(found, go_on)
-
-    async def _verify(
-        self,
-        broker: MemoryBroker,
-        wanted: AddPartitionsToTxn,
-        _: SupportedOperation,
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        errors: Mapping[TopicPartition, ErrorCode] = await Awaited(partial(self._ask_coordinator, broker, wanted))
-        return errors
-
-    def _ask_coordinator(
-        self, broker: MemoryBroker, wanted: AddPartitionsToTxn, responded: Callable[[Any], None]
-    ) -> None:
-        """Verify at the coordinator, as ``PartitionVerifier`` does (its rules 3 and 4)."""
-        is_over: list[bool] = []
-
-        def end(result: Any) -> None:
-            if is_over:
-                return  # a repeated response
-            is_over.append(True)
-            known = {E.PRODUCER_FENCED: E.INVALID_PRODUCER_EPOCH}
-            errors = dict.fromkeys(wanted.partitions, E.NETWORK_EXCEPTION) if result is None else result.partitions
-            responded({at: known.get(error, error) for at, error in errors.items() if error is not E.NONE})
-
-        if not self.ask(TRANSACTIONS, Call(broker.broker_id, wanted, end, lambda: end(None))):
-            responded(dict.fromkeys(wanted.partitions, E.COORDINATOR_NOT_AVAILABLE))
 
     # Share groups
 
@@ -409,54 +430,3 @@ class Coordination:
             leader = NO_BROKER if state is None else state.leader
             found[at] = leader if leader >= 0 and broker.metadata.is_alive(leader) else NO_BROKER
         return found
-
-    def send_markers(self, process: Process[TransactionCoordinator], effect: WriteMarkers) -> None:
-        """Send a WriteTxnMarkers request; its response, or its loss, goes to the coordinator once."""
-        own, incarnation = process.broker, process.incarnation
-        is_over: list[bool] = []
-
-        def end(errors: Any) -> None:
-            alive = own.is_running and own.incarnation == incarnation
-            if not is_over and alive and self.transactions.processes.get(own.broker_id) is process:
-                process.events.append(MarkersWritten(effect.request_id, errors))
-                is_over.append(True)
-                self.settle()
-
-        def arrive() -> str:
-            if not self.world.is_up(effect.broker_id):
-                end(None)
-                return f"broker {effect.broker_id} does not take connections"
-            self._write_markers(self.world.brokers[effect.broker_id], effect, own.broker_id, end)
-            self.settle()
-            return ""
-
-        ends = (own.broker_id, effect.broker_id)
-        self._in_flight(kinds.COORDINATOR_REQUEST, ends, text_of(effect), arrive, lambda: end(None))
-
-    def _write_markers(
-        self, broker: MemoryBroker, effect: WriteMarkers, coordinator: int, end: Callable[[Any], None]
-    ) -> None:
-        found: dict[int, dict[TopicPartition, ErrorCode]] = {}
-        left = [len(effect.markers)]
-
-        def respond() -> str:
-            end(found)
-            return ""
-
-        def appended(producer_id: int, partitions: Sequence[TopicPartition], results: Sequence[ProduceResult]) -> None:
-            errors = dict.fromkeys(partitions, E.UNKNOWN_TOPIC_OR_PARTITION)
-            errors |= {result.topic_partition: result.error for result in results}
-            found.setdefault(producer_id, {}).update(errors)
-            left[0] -= 1
-            if not left[0]:
-                names = sorted({error.name for one in found.values() for error in one.values()})
-                text = f"WriteTxnMarkers response({', '.join(names)})"
-                ends = (broker.broker_id, coordinator)
-                self._in_flight(kinds.COORDINATOR_RESPONSE, ends, text, respond, lambda: end(None))
-
-        for one in effect.markers:
-            batch = make_marker(one.marker, broker.wall.at(self.world.now_ms))
-            items = [ProducePartition(at, batch) for at in one.partitions]
-            request = ProduceRequest(ACKS_ALL, _PRODUCE_TIMEOUT_MS, items, from_coordinator=True)
-            token = _Marked(broker.incarnation, partial(appended, one.marker.producer_id, one.partitions))
-            broker.execute(broker.core.produce(request, token, self.world.now_ms))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import NO_START_OFFSET
+from tidegauge.transaction_marker import read_marker
+from tidegauge_broker.coordinator.record_codec import read_batches
+from tidegauge_broker.coordinator.records import GroupKey, OffsetKey, read_group, read_key, read_offset
+from tidegauge_broker.coordinator.transaction.records import read_transaction, read_transaction_key
 from tidegauge_broker.share.viewing import viewed
 from tidegauge_proof.hand.group_names import CONSUMER_GROUP, OFFSETS, SHARE_GROUP, SHARE_STATES, TRANSACTIONS
+from tidegauge_proof.simulator.groups.members import TOPIC
 from tidegauge_proof.simulator.memory_broker import AT
 from tidegauge_proof.simulator.memory_log import START_MS
+from tidegauge_proof.simulator.stored_replica import StoredReplica
 
 if TYPE_CHECKING:
     from tidegauge_proof.hand.coordination import Coordination
@@ -24,6 +32,46 @@ def view_of(coordination: Coordination) -> Json:
         "shares": shares_of(coordination),
         "transactions": transactions_of(coordination),
     }
+
+
+def names_in_log(stored: StoredReplica, known: dict[int, list[str]]) -> list[list[Any]]:
+    """Return the short name and leader epoch of an internal partition's records.
+
+    Args:
+        stored: the replica.
+        known: the names of each batch by its CRC; batches that are missing are decoded and added.
+    """
+    log = stored.log
+    if any(one.batch_crc not in known for one in log.records):
+        data = log.read(0, log.log_end_offset, 1 << 30)
+        for batch in read_batches(data):
+            marker = read_marker(data, batch.header)
+            known[batch.header.crc] = (
+                [_name_of(stored.at, key, value) for key, value in batch.records]
+                if marker is None
+                else [marker.outcome.name]
+            )
+    return [[known[one.batch_crc][one.place], one.leader_epoch] for one in log.records]
+
+
+def _name_of(at: TopicPartition, key: bytes | None, value: bytes | None) -> str:
+    """Return the short name of a coordinator's record.
+
+    A transaction's state, a committed offset, or a group's generation.
+    """
+    if key is None or value is None:
+        return "null"
+    if at == TRANSACTIONS:
+        transactional_id = read_transaction_key(key)
+        assert isinstance(transactional_id, str), "the coordinators here write one version"
+        return re.sub("(?<=[a-z])(?=[A-Z])", " ", read_transaction(transactional_id, value).state.value)
+    if at == OFFSETS:
+        named = read_key(key)
+        if isinstance(named, OffsetKey):
+            return f"offset {read_offset(value).offset}"
+        if isinstance(named, GroupKey):
+            return f"gen. {read_group(value).generation}"
+    return "state"
 
 
 def transactions_of(coordination: Coordination) -> Json:
@@ -52,7 +100,7 @@ def groups_of(coordination: Coordination) -> Json:
     if process is None:
         return {}
     coordinator, broker_id = process.coordinator, process.broker.broker_id
-    found = {one.group_id: _group(one, broker_id) for one in coordinator.group_views()}
+    found = {one.group_id: _group(one, broker_id, coordination.group_topic) for one in coordinator.group_views()}
     if (consumers := coordinator.consumer_group_view(CONSUMER_GROUP)) is not None:
         found[CONSUMER_GROUP] = _consumer_group(consumers, broker_id)
     if coordination.shares is not None and (shared := coordinator.share_group_view(SHARE_GROUP)) is not None:
@@ -106,7 +154,7 @@ def _share(name: str, broker_id: int, share: Any, durable: int, coordination: Co
     }
 
 
-def _group(view: Any, coordinator: int) -> Json:
+def _group(view: Any, coordinator: int, topic: str) -> Json:
     state = view.state.value
     readers = {index: one.member_id for one in view.members for index in one.assignment}
     committed = {at.partition: one.offset for at, one in view.offsets.items()}
@@ -121,8 +169,8 @@ def _group(view: Any, coordinator: int) -> Json:
         "offsetsTopicPartition": "__consumer_offsets-0",
         "old": False,
         "reason": view.reason,
-        "members": [_member(one, view, state, readers) for one in view.members],
-        "partitions": _rows(readers, committed),
+        "members": [_member(one, view, state, readers, topic) for one in view.members],
+        "partitions": _rows(readers, committed, topic),
         "lag": None,
         "lagIsPart": False,
     }
@@ -211,11 +259,11 @@ def _plain_member(member_id: str, client_id: str, partitions: list[str]) -> Json
     }
 
 
-def _rows(readers: dict[int, str], committed: dict[int, int]) -> list[Json]:
-    """Return the partitions of topic ``t`` with readers, without lag."""
+def _rows(readers: dict[int, str], committed: dict[int, int], topic: str = TOPIC) -> list[Json]:
+    """Return the partitions of a topic with readers, without lag."""
     return [
         {
-            "partition": f"t-{index}",
+            "partition": f"{topic}-{index}",
             "committed": committed.get(index),
             "end": None,
             "lag": None,
@@ -226,7 +274,7 @@ def _rows(readers: dict[int, str], committed: dict[int, int]) -> list[Json]:
     ]
 
 
-def _member(one: Any, view: Any, state: str, readers: dict[int, str]) -> Json:
+def _member(one: Any, view: Any, state: str, readers: dict[int, str], topic: str) -> Json:
     awaited = "" if one.parked or view.in_initial_delay else _AWAITED.get(state, "")
     return {
         "id": one.member_id,
@@ -236,5 +284,5 @@ def _member(one: Any, view: Any, state: str, readers: dict[int, str]) -> Json:
         "leader": one.member_id == view.leader,
         "parked": one.parked,
         "awaited": awaited,
-        "partitions": [f"t-{index}" for index, reader in sorted(readers.items()) if reader == one.member_id],
+        "partitions": [f"{topic}-{index}" for index, reader in sorted(readers.items()) if reader == one.member_id],
     }

@@ -21,8 +21,12 @@ from tidegauge.groups import (
     LeaveGroupResult,
     OffsetCommit,
     OffsetCommitResult,
+    OffsetFetch,
+    OffsetFetchResult,
     SyncGroup,
     SyncGroupResult,
+    TxnOffsetCommit,
+    TxnOffsetCommitResult,
 )
 from tidegauge.share_groups import (
     NO_START_OFFSET,
@@ -37,6 +41,8 @@ from tidegauge.share_groups import (
     WriteShareState,
 )
 from tidegauge.transactions import (
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResult,
     AddPartitionsToTxn,
     AddPartitionsToTxnResult,
     EndTxn,
@@ -87,6 +93,14 @@ def _markers(effect: WriteMarkers) -> str:
         for one in effect.markers
     ]
     return f"WriteTxnMarkers({'; '.join(each)})"
+
+
+def _offsets(one: TxnOffsetCommit) -> str:
+    return ", ".join(f"{each.topic_partition} at {each.offset}" for each in one.offsets)
+
+
+def _fetched(one: OffsetFetchResult) -> str:
+    return ", ".join(f"{at} at {each.offset}" for at, each in one.offsets.items()) or "NONE"
 
 
 def _member(member_id: str) -> str:
@@ -168,6 +182,12 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     InitializeShareState: lambda one: f"InitializeShareGroupState({one.key.group_id}, state epoch {one.state_epoch})",
     ReadShareState: lambda one: f"ReadShareGroupState({one.key.group_id}, leader epoch {one.leader_epoch})",
     WriteShareState: _written,
+    AddOffsetsToTxn: lambda one: f"AddOffsetsToTxn({one.transactional_id}, epoch {one.producer_epoch})",
+    AddOffsetsToTxnResult: lambda one: f"AddOffsetsToTxn response({one.error.name})",
+    TxnOffsetCommit: lambda one: f"TxnOffsetCommit({one.transactional_id}, group {one.group_id}: {_offsets(one)})",
+    TxnOffsetCommitResult: lambda one: f"TxnOffsetCommit response({_errors(one.partitions)})",
+    OffsetFetch: lambda one: f"OffsetFetch({one.group_id})",
+    OffsetFetchResult: lambda one: _or_error("OffsetFetch", one.error, _fetched(one)),
     LeaveGroup: lambda one: f"LeaveGroup({one.group_id})",
     LeaveGroupResult: lambda one: f"LeaveGroup response({one.error.name})",
 }

@@ -130,6 +130,10 @@ class HandDriven(HandCluster):
         """Let the session of a dead process run out; a hold is in the process and ends with it."""
         self.silent_since.setdefault(broker_id, self.world.now_ms)
         self.held.discard(broker_id)
+        if self.coordination is not None:
+            self.coordination.process_ended(broker_id)
+        if self.settings.placed:
+            self.post.break_held_fetches(broker_id)
 
     def stop(self, action: Action) -> str:
         """Shut a process down in order."""
@@ -366,7 +370,7 @@ class HandDriven(HandCluster):
             raise ActionError(f"broker {broker_id} is {state}")
 
     def _need_replica(self, broker_id: int) -> None:
-        if broker_id not in self.world.replicas:
+        if not any(broker_id in one.replicas for one in self.world.partitions):
             raise ActionError(f"broker {broker_id} has no replica: it is the controller alone")
 
 

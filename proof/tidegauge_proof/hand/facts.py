@@ -19,7 +19,7 @@ from tidegauge_proof.hand.messages import IN_FLIGHT, Message
 from tidegauge_proof.hand.settings import SESSION_TIMEOUT_MS
 from tidegauge_proof.simulator.memory_broker import AT, MemoryBroker
 from tidegauge_proof.simulator.memory_log import START_MS, MemoryLog, RecordName
-from tidegauge_proof.simulator.sim_partition import SimPartition
+from tidegauge_proof.simulator.sim_partition import FIRST_NUMBER, SimPartition
 from tidegauge_proof.simulator.stored_replica import StoredReplica
 
 Json = dict[str, Any]
@@ -36,6 +36,7 @@ def view_of(cluster: HandDriven) -> Json:
         "problem": "",
         "waiting": _waiting(cluster),
         "switchable": True,
+        "stagesInternal": bool(cluster.settings.placed),
         "controller": world.elected,
         "controllerEpoch": None if term is None else term.epoch,
         "zookeeper": {"address": "in memory", "state": "up", "managed": False, "answers": True},
@@ -71,7 +72,7 @@ def _broker(cluster: HandDriven, broker: MemoryBroker) -> Json:
         "answers": world.is_up(broker_id),
         "controller": broker_id == world.elected,
         "leads": sum(replica.leads for replica in broker.replicas.values()),
-        "replicas": len(world.partitions) if broker_id in world.replicas else 0,
+        "replicas": sum(broker_id in one.replicas for one in world.partitions),
         "session": f"{world.sessions[broker_id]}" if has_session else None,
         "sessionText": _session_text(cluster, broker_id),
         "faults": [
@@ -122,7 +123,7 @@ def _partition(cluster: HandDriven, at: SimPartition) -> Json:
     return {
         "topic": at.at.topic,
         "partition": at.at.partition,
-        "internal": at.at != AT,
+        "internal": at.at.topic != AT.topic,
         "leader": None if leader == NO_LEADER else leader,
         "leaderEpoch": epoch,
         "assigned": list(at.replicas),
@@ -143,11 +144,12 @@ def _replica(cluster: HandDriven, stored: StoredReplica, *, in_isr: bool) -> Jso
     role = "unknown" if partition is None else partition.role.name.lower()
     lead = None if partition is None or not is_running else partition.leader_role
     has_transactions = cluster.coordination is not None and lead is not None and partition is not None
-    values = (
-        {}
-        if stored.at != AT
-        else {"records": [[value_of(cluster, log, name), name.leader_epoch] for name in log.records]}
-    )
+    values: Json = {}
+    if stored.at.topic == AT.topic:
+        values = {"records": [[value_of(cluster, log, name), name.leader_epoch] for name in log.records]}
+    elif cluster.settings.placed:
+        names_in_log = import_module("tidegauge_proof.hand.coordinator_facts").names_in_log
+        values = {"records": names_in_log(stored, cluster.names_of_batches)}
     return {
         "isr": in_isr,
         "held": broker_id in cluster.held,
@@ -174,9 +176,9 @@ def _replica(cluster: HandDriven, stored: StoredReplica, *, in_isr: bool) -> Jso
 
 def value_of(cluster: HandDriven, log: MemoryLog, name: RecordName) -> str:
     """Return a record's name on the page: ``m3``; a marker's: ``COMMIT`` or ``ABORT``."""
-    first = cluster.world.clients.number_of.get(name.batch_crc)
+    first = cluster.number_of(name.batch_crc)
     if first is not None:
-        return f"m{first + name.place}"
+        return cluster.label(first + name.place)
     data = log.read(0, log.log_end_offset, 1 << 30)
     header = next(one for one in iterate_headers(data) if one.crc == name.batch_crc)
     marker = read_marker(data, header)
@@ -209,23 +211,23 @@ def books_of(cluster: HandDriven) -> list[Json]:
     A record is lost if it was acknowledged (acks=1 or all) and no living or dead replica has it, and ``missing`` if
     the leader lacks it while another replica still has it.
     """
-    world = cluster.world
     holders: dict[int, list[int]] = {}
-    for broker_id in world.replicas:
-        for number in _numbers(cluster, broker_id):
-            if broker_id not in holders.setdefault(number, []):
-                holders[number].append(broker_id)
-    state = world.state_now
-    leads = state.leader != NO_LEADER and world.brokers[state.leader].replica.leads
+    for partition in cluster.data:
+        for broker_id in partition.replicas:
+            for number in _numbers(partition, broker_id):
+                if broker_id not in holders.setdefault(number, []):
+                    holders[number].append(broker_id)
+    leaders = {one.at.partition: _leader_of(one) for one in cluster.data}
     found = []
     for produced in cluster.produced:
         for place in range(produced.record_count):
             number = produced.first_number + place
-            held_by = holders.get(number, [])
+            held_by, leader = holders.get(number, []), leaders[number // FIRST_NUMBER]
             acknowledged = produced.outcome == "ok" and produced.acks != 0
             found.append(
                 {
-                    "value": f"m{number}",
+                    "value": cluster.label(number),
+                    "number": number,
                     "acks": "all" if produced.acks == ACKS_ALL else str(produced.acks),
                     "idempotent": produced.first_sequence >= 0,
                     "outcome": produced.outcome,
@@ -233,7 +235,7 @@ def books_of(cluster: HandDriven) -> list[Json]:
                     "offset": produced.base_offset + place if produced.base_offset >= 0 else None,
                     "holders": held_by,
                     "lost": acknowledged and not held_by,
-                    "missing": acknowledged and bool(held_by) and leads and state.leader not in held_by,
+                    "missing": acknowledged and bool(held_by) and leader is not None and leader not in held_by,
                 }
             )
     return found
@@ -255,19 +257,20 @@ def verdict_of(cluster: HandDriven) -> Json:
 def read_and_lost(cluster: HandDriven) -> list[str]:
     """Return the values that a consumer has read and that no replica holds."""
     read = {number for one in cluster.reads for number in one.numbers}
-    return [
-        f"m{number}" for number in sorted(read) if not any(_holds(cluster, b, number) for b in cluster.world.replicas)
-    ]
+    held = {number for one in cluster.data for broker_id in one.replicas for number in _numbers(one, broker_id)}
+    return [cluster.label(number) for number in sorted(read - held)]
 
 
-def _holds(cluster: HandDriven, broker_id: int, number: int) -> bool:
-    return number in _numbers(cluster, broker_id)
+def _leader_of(partition: SimPartition) -> int | None:
+    """Return the leader of a partition, if it knows that it leads."""
+    leader = partition.state_now.leader
+    return leader if leader != NO_LEADER and partition.brokers[leader].leads else None
 
 
-def _numbers(cluster: HandDriven, broker_id: int) -> list[int]:
+def _numbers(partition: SimPartition, broker_id: int) -> list[int]:
     """Return the numbers of clients' records in a replica, in log order."""
-    number_of = cluster.world.clients.number_of
-    names = cluster.world.brokers[broker_id].log.records
+    number_of = partition.clients.number_of
+    names = partition.brokers[broker_id].log.records
     return [number_of[name.batch_crc] + name.place for name in names if name.batch_crc in number_of]
 
 
@@ -275,7 +278,7 @@ def messages_of(cluster: HandDriven) -> list[Json]:
     """Return the newest messages: those in flight are handles, the others are drawn."""
     for message in cluster.post.in_flight():
         message.note = cluster.obstacle(message)
-    return [_message(one) for one in cluster.post.kept[-MOST_MESSAGES:]]
+    return [_message(one) | {"text": cluster.labelled(one.text)} for one in cluster.post.kept[-MOST_MESSAGES:]]
 
 
 def _message(message: Message) -> Json:

@@ -137,6 +137,12 @@ class Post:
             if follower == broker_id:
                 message.is_held = hold or self._is_held
 
+    def break_held_fetches(self, leader: int) -> None:
+        """Lose the responses of a leader whose process has ended that wait for followers whose fetches are held."""
+        for message in self.in_flight():
+            if message.kind == kinds.FETCH_RESPONSE and message.source == leader and message.is_held:
+                self.lose(message)
+
     def ask(self, broker_id: int) -> None:
         """Let a broker send the fetches that are due."""
         for exchange in self._world.ask(broker_id):

@@ -10,12 +10,27 @@ from collections.abc import Callable
 
 from tidegauge.control import NO_LEADER
 from tidegauge_proof.hand import facts
-from tidegauge_proof.hand.actions import ABOUT_MESSAGES, ACKS, Action
+from tidegauge_proof.hand.actions import ABOUT_MESSAGES, ACKS, KINDS, Action
+from tidegauge_proof.hand.client_scenario import (
+    KINDS_WITH_A_STEP,
+    client_of,
+    step_of,
+    step_that_waits,
+    topics_of,
+    waits_for,
+)
 from tidegauge_proof.hand.schedule import write_schedule
 from tidegauge_proof.hand.session import Session
+from tidegauge_proof.hand.settings import Settings
 
 TOPIC = "story"
 COMMAND = "tidegauge scenario run played.yaml"
+_OF_CLIENTS = [
+    "    group.min.session.timeout.ms: 1000",
+    "    transaction.abort.timed.out.transaction.cleanup.interval.ms: 1000",
+]
+"""Settings of the coordinators that are lower here than by default."""
+_V2 = ["  mode: kraft", "  controllers: 1", "  features: {transaction.version: 2}"]
 
 
 def as_scenario(session: Session) -> str:
@@ -36,20 +51,27 @@ def as_scenario(session: Session) -> str:
         "  settings:",
         f"    replica.truncation.rule: {settings.rule_name}",
         *(["    log.flush.interval.messages: 1"] if settings.flushes else []),
+        *(_OF_CLIENTS if settings.placed else []),
+        *(_V2 if settings.transactions_v2 else []),
         "topics:",
-        f"  - {{name: {TOPIC}, assignment: {list(settings.assignment)}, config: {{{', '.join(config)}}}}}",
+        *_topics(settings, config),
         "steps:",
     ]
     count = len(lines)
+    open_ends: set[tuple[str, int]] = set()
     for action in schedule.actions:
         leader = again.cluster.world.state_now.leader
-        number = again.cluster.world.clients.numbers
+        lines += _awaited(action, again, open_ends)
+        number = _next_number(action, again)
         said = again.do(action)
-        lines += _steps_of(action, number, said, again)
+        if action.kind != "wait":  # real time goes on by itself
+            lines += _steps_of(action, number, said, again, session)
+        if (client := waits_for(action, again.cluster)) is not None:
+            open_ends.add(client)
         now = again.cluster.world.state_now.leader
         if now not in {leader, NO_LEADER}:
             lines.append(f"  - wait_leader: {now}")
-    if len(lines) == count:
+    if all(one.startswith("  #") for one in lines[count:]):
         lines.append("  - expect: {leader: " + str(settings.assignment[0]) + "}")
     lines += _end(again)
     return "\n".join(lines) + "\n"
@@ -62,15 +84,39 @@ def _end(session: Session) -> list[str]:
     return [f"  # in the browser the logs were {{{', '.join(named)}}}"]
 
 
-def _steps_of(action: Action, number: int, said: str, session: Session) -> list[str]:
+def _awaited(action: Action, session: Session, open_ends: set[tuple[str, int]]) -> list[str]:
+    """Return the step that waits for a client's last outcome, if needed."""
+    client = client_of(action)
+    if client is None or client not in open_ends:
+        return []
+    open_ends.discard(client)
+    return [f"  - {step_that_waits(client, session.schedule.settings, session.cluster)}"]
+
+
+def _topics(settings: Settings, config: list[str]) -> list[str]:
+    if settings.placed:
+        return topics_of(settings, dict(one.split(": ") for one in config))
+    return [f"  - {{name: {TOPIC}, assignment: {list(settings.assignment)}, config: {{{', '.join(config)}}}}}"]
+
+
+def _next_number(action: Action, session: Session) -> int:
+    """Return the number of the next record of an action's partition."""
+    has_partition = "partition" in [one.name for one in KINDS[action.kind].parameters]
+    place = action.value("partition") if has_partition else 0
+    data = session.cluster.data
+    return data[place].clients.numbers if place < len(data) else 0
+
+
+def _steps_of(action: Action, number: int, said: str, session: Session, played: Session) -> list[str]:
+    if action.kind in KINDS_WITH_A_STEP:
+        return [f"  - {step_of(action, session.schedule.settings, session.cluster, number, played.cluster)}"]
     if action.kind in ABOUT_MESSAGES or action.kind not in _STEPS:
         return [f"  # {said} (no step does this to real processes)"]
     return [f"  - {step}" for step in _STEPS[action.kind](action, number, session)]
 
 
 def _produce(action: Action, number: int, session: Session) -> list[str]:
-    del session
-    values = [f"m{number + place}" for place in range(action.value("count"))]
+    values = [session.cluster.label(number + place) for place in range(action.value("count"))]
     acks = {0: "0", 1: "1", -1: "all"}[ACKS[action.value("acks")]]
     named = values[0] if len(values) == 1 else f"[{', '.join(values)}]"
     return [f"produce: {{values: {named}, acks: {acks}, via: {action.value('broker')}, answer: later}}"]

@@ -22,7 +22,7 @@ VERSION = 1
 MOST_ACTIONS = 400
 MOST_CHARACTERS = 8000
 _SETTING = re.compile(r"([a-z])(\d{1,6})")
-_ACTION = re.compile(r"([a-zA-Z])(\d{1,6}(?:-\d{1,6})*)?", re.ASCII)
+_ACTION = re.compile(r"(b[a-z]|[a-zA-Z])(\d{1,6}(?:-\d{1,6})*)?", re.ASCII)
 
 
 class ScheduleError(ValueError):
@@ -119,9 +119,14 @@ def read_settings(values: dict[str, object]) -> Settings:
         numbers[name] = value
     given: dict[str, Any] = dict(numbers)
     settings = Settings(**given)
-    if settings.min_insync_replicas > settings.replicas:
+    for one in (settings.placed, settings.second, settings.transactions_at, settings.offsets_at):
+        digits = str(one)
+        if one and (len(set(digits)) < len(digits) or not set(digits) <= set("12345")):
+            raise ScheduleError(f"{one} is no assignment: its digits are different brokers from 1 to 5")
+    replicas = min(map(len, settings.data_assignments)) if settings.placed else settings.replicas
+    if settings.min_insync_replicas > replicas:
         raise ScheduleError(
-            f"min.insync.replicas is {settings.min_insync_replicas}, and there are {settings.replicas} replicas: "
+            f"min.insync.replicas is {settings.min_insync_replicas}, and there are {replicas} replicas: "
             "acks=all would be refused for ever (NOT_ENOUGH_REPLICAS)"
         )
     if settings.order >= (most := factorial(settings.replicas)):

@@ -126,7 +126,7 @@ class Session:
         """
         if len(self.schedule.actions) >= MOST_ACTIONS:
             raise ActionError(f"a schedule has at most {MOST_ACTIONS} actions: begin again")
-        said = self.cluster.do(action)
+        said = self.cluster.labelled(self.cluster.do(action))
         self.schedule = self.schedule.then(action)
         self.sentences.append(said)
         self._take_events(action, said)
@@ -164,7 +164,7 @@ class Session:
         return {
             "schedule": write_schedule(self.schedule),
             "rule": self.schedule.settings.rule_name,
-            "settings": {one.name: getattr(self.schedule.settings, one.name) for one in FIELDS},
+            "settings": {one.name: getattr(self.schedule.settings, one.name) for one in FIELDS if one.is_shown},
             "actions": [
                 {"do": action.kind, "values": action.values, "said": said}
                 for action, said in zip(self.schedule.actions, self.sentences, strict=True)
@@ -191,7 +191,7 @@ class Session:
                 }
                 for kind in KINDS.values()
             },
-            "settings": [{"name": one.name, "least": one.least, "most": one.most} for one in FIELDS],
+            "settings": [{"name": one.name, "least": one.least, "most": one.most} for one in FIELDS if one.is_shown],
             "rules": list(RULE_NAMES),
         }
 

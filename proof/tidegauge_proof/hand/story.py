@@ -10,15 +10,21 @@ whose value is an action as a schedule writes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidegauge.control import NO_LEADER
 from tidegauge_proof.hand import facts
 from tidegauge_proof.hand.actions import Action, ActionError
+from tidegauge_proof.hand.client_steps import Said, unplayable_client_step, without_markers
+from tidegauge_proof.hand.client_steps import steps as client_steps
+from tidegauge_proof.hand.cluster import INTERNAL
+from tidegauge_proof.hand.driven import HandDriven
 from tidegauge_proof.hand.schedule import VERSION, ScheduleError, read_schedule, read_settings, write_settings
 from tidegauge_proof.hand.session import Session
-from tidegauge_proof.hand.settings import RULE_NAMES, Settings, orders
+from tidegauge_proof.hand.settings import MOST_PARTITIONS, RULE_NAMES, Settings, orders, placing
 
 Json = dict[str, Any]
 _IGNORED_SETTINGS = frozenset(
@@ -29,8 +35,18 @@ _IGNORED_SETTINGS = frozenset(
     }
 )
 """Here the high watermark is checkpointed by an action alone; a fetch waits, and a session lasts, as by default."""
+_OF_CLIENTS = frozenset(
+    {
+        "group.min.session.timeout.ms",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    }
+)
+"""Settings of coordinators that are lower here than by default, as the scenarios that set them have it."""
+_TRANSACTION_VERSION = "transaction.version"
+"""The feature of KRaft mode that a cluster here can have without a quorum."""
+_INTERNAL_CONFIG = frozenset({"cleanup.policy", "min.insync.replicas"})
 _EXPECTED = frozenset(
-    {"leader", "epoch", "isr", "leo", "hw", "remote_leo", "log", "epochs", "answers", "readable", "diverged"}
+    {"leader", "epoch", "isr", "leo", "hw", "lso", "remote_leo", "log", "epochs", "answers", "readable", "diverged"}
 )
 _OF_PRODUCE = frozenset({"values", "acks", "via", "answer", "error"})
 _MOST_VALUES = 20
@@ -44,20 +60,14 @@ def unplayable(scenario: Mapping[str, Any]) -> str:
     """Return why a scenario can't be played by hand; empty if it can."""
     if "settings" in scenario:
         return next((f"has a step {name}" for step in scenario["steps"] for name in step if name not in _OWN), "")
-    topics = scenario.get("topics", [])
-    if len(topics) != 1:
-        names = [one["name"] for one in topics if str(one["name"]).startswith("__")]
-        return f"needs {', '.join(names)}" if names else "has more than one topic"
-    assignment = topics[0].get("assignment")
-    if not assignment or isinstance(assignment[0], list):
-        return "has more than one partition"
-    config = topics[0].get("config", {})
-    if other := set(config) - {"min.insync.replicas", "unclean.leader.election.enable"}:
-        return f"sets {min(other)}"
     cluster = scenario.get("cluster", {})
-    if cluster.get("mode") == "kraft":
+    if INTERNAL[-1].topic in [one["name"] for one in scenario.get("topics", [])]:
+        return "has share groups with settings of their own"
+    if cluster.get("mode") == "kraft" and set(cluster.get("features", {})) != {_TRANSACTION_VERSION}:
         return "needs a quorum of controllers"
-    if other := set(cluster.get("settings", {})) - _IGNORED_SETTINGS - {"replica.truncation.rule"}:
+    if reason := _unplayable_topics(scenario.get("topics", [])):
+        return reason
+    if other := set(cluster.get("settings", {})) - _IGNORED_SETTINGS - _OF_CLIENTS - {"replica.truncation.rule"}:
         return f"sets {min(other)}"
     if _settings_of(scenario) is None:
         return "has an order of brokers that this cluster has not"
@@ -68,9 +78,42 @@ def unplayable(scenario: Mapping[str, Any]) -> str:
     return ""
 
 
+def _unplayable_topics(topics: Sequence[Mapping[str, Any]]) -> str:
+    own, internal = _topics(topics)
+    if len(own) != 1:
+        return "has more than one topic"
+    assignments = _assignments(own[0])
+    if not assignments or len(assignments) > MOST_PARTITIONS or len(set(assignments[1:])) > 1:
+        return "has other partitions than this cluster"
+    if len(assignments) > 1 and not internal:
+        return "has more than one partition"
+    config = own[0].get("config", {})
+    if other := set(config) - {"min.insync.replicas", "unclean.leader.election.enable"}:
+        return f"sets {min(other)}"
+    for one in internal.values():
+        if other := set(one.get("config", {})) - _INTERNAL_CONFIG:
+            return f"sets {min(other)}"
+    return ""
+
+
+def _topics(topics: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
+    """Return a scenario's own topics, and the internal ones by name."""
+    internal = {str(one["name"]): one for one in topics if str(one["name"]).startswith("__")}
+    return [one for one in topics if str(one["name"]) not in internal], internal
+
+
+def _assignments(topic: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    """Return the assignment of each of a topic's partitions."""
+    found = topic.get("assignment") or []
+    each = found if found and isinstance(found[0], list) else [found] if found else []
+    return [tuple(one) for one in each]
+
+
 def _unplayable_step(name: str, value: Any) -> str:
     if name not in _STEPS:
         return f"needs {name}"
+    if reason := unplayable_client_step(name, value):
+        return reason
     if name == "expect" and (other := set(value) - _EXPECTED):
         return f"expects {min(other)}"
     if name == "isolate" and (value.get("from") == "clients" or "delay_ms" in value or "drop" in value):
@@ -86,7 +129,10 @@ def _settings_of(scenario: Mapping[str, Any]) -> Settings | None:
     """Return the settings that give the same brokers their parts, if any."""
     if "settings" in scenario:
         return read_schedule(f"{VERSION}~{scenario['settings']}~").settings
-    cluster, topic = scenario["cluster"], scenario["topics"][0]
+    cluster, (own, internal) = scenario["cluster"], _topics(scenario["topics"])
+    if internal:
+        return _placed_settings(cluster, own[0], internal)
+    topic = own[0]
     assignment, controller = list(topic["assignment"]), cluster.get("controller", 0)
     config = topic.get("config", {})
     wanted = {
@@ -100,6 +146,32 @@ def _settings_of(scenario: Mapping[str, Any]) -> Settings | None:
     if tuple(assignment) not in orders(brokers):
         return None
     return read_settings({**wanted, "apart": apart, "order": orders(brokers).index(tuple(assignment))})
+
+
+def _placed_settings(
+    cluster: Mapping[str, Any], topic: Mapping[str, Any], internal: Mapping[str, Mapping[str, Any]]
+) -> Settings:
+    """Return the settings of a scenario's cluster with coordinators."""
+    config, assignments = topic.get("config", {}), _assignments(topic)
+    state = internal.get(INTERNAL[0].topic, {})
+    places = {
+        "transactions_at": _assignments(state),
+        "offsets_at": _assignments(internal.get(INTERNAL[1].topic, {})),
+    }
+    numbers: dict[str, object] = {
+        "coordinators": 1,
+        "transactions_v2": int(cluster.get("features", {}).get(_TRANSACTION_VERSION, 0) == 2),
+        "replicas": len(assignments[0]),
+        "placed": placing(assignments[0]),
+        "second": placing(assignments[1]) if len(assignments) > 1 else 0,
+        "partitions": len(assignments),
+        "min_insync_replicas": int(config.get("min.insync.replicas", 1)),
+        "unclean": int(bool(config.get("unclean.leader.election.enable", False))),
+        "rule": RULE_NAMES.index(cluster.get("settings", {}).get("replica.truncation.rule", RULE_NAMES[-1])),
+        "min_insync_transactions": int(state.get("config", {}).get("min.insync.replicas", 0)),
+        **{name: placing(found[0]) if found else 0 for name, found in places.items()},
+    }
+    return read_settings(numbers)
 
 
 class Story:
@@ -121,9 +193,10 @@ class Story:
         self._session = session
         self._steps: list[Json] = list(scenario["steps"])
         self._numbers: dict[str, int] = {}
+        self._names: dict[str, dict[int, str]] = {}
         self.place = 0
         self.failed = 0
-        session.begin(settings)
+        session.begin(replace(settings, names=self._names))
         self._schedule = session.schedule
 
     @property
@@ -139,7 +212,7 @@ class Story:
     def next(self) -> Json:
         """Do the next step; return what it found: ``done``, sentences, and ``wrong``, expectations that do not hold."""
         step = self._steps[self.place]
-        name, value = next((name, value) for name, value in step.items() if name not in _ASIDE)
+        name, value = next((name, _here(value)) for name, value in step.items() if name not in _ASIDE)
         said: list[str] = []
         wrong: list[str] = []
         try:
@@ -152,6 +225,47 @@ class Story:
         return {"done": said, "wrong": wrong, "place": self.place, "over": self.is_over}
 
     # Parts of steps
+
+    @property
+    def cluster(self) -> HandDriven:
+        """The cluster on which it is played."""
+        return self._session.cluster
+
+    @property
+    def view(self) -> Json:
+        """The cluster as the page shows it."""
+        return self._session.view
+
+    def act_once(self, kind: str, *values: int) -> str:
+        """Do an action; return its sentence."""
+        return self._act(kind, *values)
+
+    def number_of(self, kind: str, name: str) -> int:
+        """Return the number of a client, a group or an id, from 1."""
+        known = self._names.setdefault(kind, {})
+        found = next((number for number, one in known.items() if one == name), None)
+        if found is None:
+            found = len(known) + 1
+            known[found] = name
+        return found
+
+    def name_records(self, partition: int, names: Sequence[Any]) -> None:
+        """Name the records that are sent next to a partition."""
+        first = self.cluster.data[partition].clients.numbers
+        for place, name in enumerate(names):
+            self._numbers[str(name)] = first + place
+            self._names.setdefault("record", {})[first + place] = str(name)
+
+    def settled(self, holds: Callable[[], bool], words: str, pieces_ms: Sequence[int]) -> Said:
+        """Let time go on, piece by piece, until something holds."""
+        passed_ms = 0
+        for ms in pieces_ms:
+            if holds():
+                break
+            self._act("wait", ms)
+            passed_ms += ms
+        said = [f"{passed_ms / 1000:g} s passed."] if passed_ms else []
+        return said, [] if holds() else [f"{words} does not come"]
 
     def _act(self, kind: str, *values: int) -> str:
         return self._session.do(Action(kind, values))
@@ -179,7 +293,7 @@ class Story:
             via = wanted.get("via", self._view["leader"])
             if via is None:
                 raise ActionError("there is no leader to send records to")
-            self._numbers[str(name)] = self._session.cluster.world.clients.numbers
+            self.name_records(0, [name])
             said.append(self._act("produce", 1, acks, via))
         error = wanted.get("error")
         wrong = [one for one in _list(wanted["values"]) if error and self._outcome(one) != error]
@@ -191,7 +305,7 @@ class Story:
         kind = "release_fetch" if wanted.get("release") else "hold_fetch"
         held = self._session.cluster.held
         brokers = [one for one in _list(wanted["brokers"]) if (one in held) == (kind == "release_fetch")]
-        return self._each(kind, brokers), []
+        return self._each(kind, brokers), []  # all partitions: no scenario here has two that a follower fetches at once
 
     def step_fetch(self, value: Any) -> tuple[list[str], list[str]]:
         """Do one round of a held follower."""
@@ -241,8 +355,7 @@ class Story:
         return [said], [] if len(lost) == wanted else [f"expected {wanted} lost records, found {len(lost)}"]
 
     def _named(self, value: str) -> str:
-        names = {number: name for name, number in self._numbers.items()}
-        return names.get(int(value.removeprefix("m")), value)
+        return value
 
     def expect(self, value: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Compare the cluster with what the scenario expects."""
@@ -253,17 +366,22 @@ class Story:
         actual = self._actual(key, wanted)
         return "" if actual == _plain(key, wanted) else f"{key}: expected {wanted}, found {actual}"
 
-    def _actual(self, key: str, wanted: Any) -> Any:
-        view, cluster = self._view, self._session.cluster
+    def _actual(self, key: str, wanted: Any, at: str = "orders-0") -> Any:
+        view, cluster = facts.view_of(self._session.cluster)["partitions"][at], self._session.cluster
+        state = next(one.state_now for one in cluster.world.partitions if str(one.at) == at)
         replicas = view["replicas"]
         match key:
             case "leader":
-                leader = cluster.world.state_now.leader
+                leader = state.leader
                 return "none" if leader == NO_LEADER else leader
             case "epoch":
-                return cluster.world.state_now.leader_epoch
+                return state.leader_epoch
             case "isr":
                 return sorted(view["isr"])
+            case "lso":
+                stored = next(one.brokers for one in cluster.world.partitions if str(one.at) == at)
+                partitions = {one: stored[int(one)].partition for one in wanted}
+                return {one: None if found is None else found.last_stable_offset for one, found in partitions.items()}
             case "leo" | "hw":
                 return {one: replicas[str(one)][key] for one in wanted}
             case "remote_leo":
@@ -276,7 +394,7 @@ class Story:
                 return {
                     one: [
                         f"{self._named(r['value'])}@{r['epoch']}" if "@" in str(names[:1]) else self._named(r["value"])
-                        for r in logs[str(one)]
+                        for r in without_markers(logs[str(one)])
                     ]
                     for one, names in wanted.items()
                 }
@@ -289,8 +407,8 @@ class Story:
         return self._diverged()
 
     def _outcome(self, name: str) -> str:
-        wanted = f"m{self._numbers[str(name)]}"
-        book = next(one for one in facts.books_of(self._session.cluster) if one["value"] == wanted)
+        number = self._numbers[str(name)]
+        book = next(one for one in facts.books_of(self._session.cluster) if one["number"] == number)
         return "ack" if book["outcome"] == "ok" else str(book["error"] or "none")
 
     def _diverged(self) -> bool:
@@ -320,12 +438,14 @@ class Story:
     def wait_leader(self, value: Any) -> tuple[list[str], list[str]]:
         """Let time go on until a broker leads."""
         wanted = value["leader"] if isinstance(value, dict) else value
-        return self.wait_for(lambda: self._actual("leader", None) == wanted, f"leader {wanted}")
+        at = _partition(value)
+        return self.wait_for(lambda: self._actual("leader", None, at) == wanted, f"leader {wanted}")
 
     def wait_isr(self, value: Any) -> tuple[list[str], list[str]]:
         """Let time go on until the ISR is this one."""
         wanted = sorted(_list(value["isr"] if isinstance(value, dict) else value))
-        return self.wait_for(lambda: self._actual("isr", None) == wanted, f"ISR {wanted}")
+        at = _partition(value)
+        return self.wait_for(lambda: self._actual("isr", None, at) == wanted, f"ISR {wanted}")
 
     def wait_epoch(self, value: Any) -> tuple[list[str], list[str]]:
         """Let time go on until brokers know a leader epoch."""
@@ -342,7 +462,8 @@ class Story:
     def wait_offsets(self, key: str, value: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """Let time go on until replicas have these offsets."""
         wanted: Mapping[Any, int] = value.get(key, value)
-        return self.wait_for(lambda: self._actual(key, wanted) == _plain(key, wanted), f"{key} {dict(wanted)}")
+        at = _partition(value)
+        return self.wait_for(lambda: self._actual(key, wanted, at) == _plain(key, wanted), f"{key} {dict(wanted)}")
 
     def wait_response(self, value: Any) -> tuple[list[str], list[str]]:
         """Let time go on until clients have their responses."""
@@ -377,6 +498,20 @@ class Story:
         return [self._act("checkpoint", one) for one in world.brokers if world.brokers[one].is_running], []
 
 
+def _here(value: Any) -> Any:
+    """Return a step's value with ``orders-0`` for ``story-0``."""
+    if isinstance(value, Mapping):
+        return {_here(key): _here(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_here(one) for one in value]
+    return f"orders-{value[6:]}" if isinstance(value, str) and re.fullmatch(r"story-\d", value) else value
+
+
+def _partition(value: Any) -> str:
+    """Return the partition that a step names."""
+    return str(value.get("partition", "orders-0")) if isinstance(value, Mapping) else "orders-0"
+
+
 def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
@@ -408,10 +543,12 @@ _STEPS: dict[str, Callable[[Story, Any], tuple[list[str], list[str]]]] = {
     "wait_answer": Story.wait_response,
     "wait_checkpoint": Story.checkpoint,
     "wait_hw": lambda story, value: story.wait_offsets("hw", value),
+    "wait_lso": lambda story, value: story.wait_offsets("lso", value),
     "wait_leo": lambda story, value: story.wait_offsets("leo", value),
     "heal": lambda story, value: ([story._act("heal_links")], []),  # noqa: SLF001, ARG005 - the class's own table
     "elect": lambda story, value: ([story._act("elect")], []),  # noqa: SLF001, ARG005 - the class's own table
     "drop_unsynced": lambda story, value: (["It was lost with the power."], []),  # noqa: ARG005 - see kill
     "mark": lambda story, value: ([], []),  # noqa: ARG005 - the page has a table of its own
+    **client_steps(),
     "table": lambda story, value: ([], []),  # noqa: ARG005 - the page has a table of its own
 }

@@ -7,7 +7,7 @@ The page words it in its language (``stage.js``), so that a verdict is data: ``k
 | lost | acknowledged records that no replica holds |
 | missing | acknowledged records that the leader lacks, while another replica holds them |
 | unread | records that a consumer has read and that no replica holds |
-| broken | an invariant does not hold; ``text`` says which |
+| broken | an invariant does not hold; ``text`` says which, and ``by`` that the settings allow it |
 | kept | all acknowledged records, if none is lost or missing |
 """
 
@@ -49,7 +49,8 @@ class Verdicts:
         if unread := facts.read_and_lost(cluster):
             found.append({"kind": "unread", "values": unread})
         if cluster.broken:
-            found.append({"kind": "broken", "text": _with_values(cluster), "rule": cluster.settings.rule_name})
+            by = {"by": BY_UNCLEAN_ELECTION} if _was_unclean(cluster) else {}
+            found.append({"kind": "broken", "text": _with_values(cluster), "rule": cluster.settings.rule_name} | by)
         acknowledged = [one["value"] for one in books if one["outcome"] == "ok" and one["acks"] != "0"]
         if not found and acknowledged:
             found.append({"kind": "kept", "values": acknowledged, "holders": _holders_of_all(books)})
@@ -73,20 +74,34 @@ class Verdicts:
 
 def _with_values(cluster: HandDriven) -> str:
     """Return the broken invariant in words, with values in place of CRCs."""
-    number_of = cluster.world.clients.number_of
 
     def value(match: re.Match[str]) -> str:
-        first = number_of.get(int(match[1], 16))
-        return match[0] if first is None else f"(m{first + int(match[2])})"
+        first = cluster.number_of(int(match[1], 16))
+        return _marker(cluster, match) if first is None else f"({cluster.label(first + int(match[2]))})"
 
     return re.sub(r"\(CRC ([0-9a-f]+), place (\d+)\)", value, cluster.broken)
+
+
+def _marker(cluster: HandDriven, match: re.Match[str]) -> str:
+    """Return a marker's name, or its CRC if no replica has it."""
+    crc = int(match[1], 16)
+    for partition in cluster.data:
+        for replica in partition.brokers.values():
+            for name in replica.log.records:
+                if name.batch_crc == crc:
+                    return f"({facts.value_of(cluster, replica.log, name)})"
+    return match[0]
+
+
+def _was_unclean(cluster: HandDriven) -> bool:
+    return any(one.get("kind") == "election" and one.get("strategy") == "unclean" for one in cluster.events)
 
 
 def _cause(book: Json, cluster: HandDriven) -> str:
     """Return the cause of a record's loss: the strongest of the possible ones."""
     if book["acks"] != "all":
         return BY_ACKS
-    if any(one.get("kind") == "election" and one.get("strategy") == "unclean" for one in cluster.events):
+    if _was_unclean(cluster):
         return BY_UNCLEAN_ELECTION
     has_lost_power = any(one.get("kind") == "fault" and one.get("action") == "power-cut" for one in cluster.events)
     return BY_POWER if has_lost_power and cluster.settings.rule == len(RULE_NAMES) - 1 else BY_TRUNCATION

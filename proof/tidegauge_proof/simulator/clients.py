@@ -87,10 +87,25 @@ class Clients:
         return self.under_way
 
     def send_in_transaction(
-        self, record_count: int, producer_id: int, producer_epoch: int, first_sequence: int
+        self,
+        record_count: int,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        first_number: int | None = None,
     ) -> Produced:
-        """Return a batch of a transactional producer; it counts as sent once."""
-        values = range(self.numbers, self.numbers + record_count)
+        """Return a batch of a transactional producer; it counts as sent once.
+
+        Args:
+            record_count: of its records.
+            producer_id: of the producer.
+            producer_epoch: of the producer.
+            first_sequence: of its first record.
+            first_number: of its first record, if its numbers were taken before (``take_numbers``).
+        """
+        if first_number is None:
+            first_number = self.take_numbers(record_count)
+        values = range(first_number, first_number + record_count)
         data = encode_batch(
             [NewRecord(value.to_bytes(4, "big"), timestamp_ms=START_MS) for value in values],
             producer_id=producer_id,
@@ -98,12 +113,22 @@ class Clients:
             base_sequence=first_sequence,
             is_transactional=True,
         )
-        return self._send(ACKS_ALL, record_count, bytes(data))
+        return self._noted(Produced(ACKS_ALL, first_number, record_count, bytes(data), 0))
+
+    def take_numbers(self, count: int) -> int:
+        """Take the next numbers for records; return the first."""
+        first = self.numbers
+        self.numbers += count
+        return first
 
     def _send(self, acks: int, record_count: int, data: bytes, first_sequence: int = -1) -> Produced:
+        return self._noted(Produced(acks, self.take_numbers(record_count), record_count, data, 0, first_sequence))
+
+    def _noted(self, produced: Produced) -> Produced:
+        """Note a batch that is sent now."""
         self.now += 1
-        produced = Produced(acks, self.numbers, record_count, data, self.now, first_sequence)
-        self.numbers += record_count
+        produced.invoked = self.now
+        data = produced.data
         self.number_of[header_of(data).crc] = produced.first_number
         self._sent.append(produced)
         return produced

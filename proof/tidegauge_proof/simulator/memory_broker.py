@@ -11,7 +11,7 @@ other exception that leaves a port is a finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +129,7 @@ class MemoryBroker:
         failed_directories: those whose disk has failed; they stay so until they are mended.
         offline_directories: those that this process has found failed; they stay so until it ends.
         incarnation: the number of its process, from 1.
+        rules_of: the settings of topics that have others than ``rules``.
         flushes: whether it flushes every append before it goes on (log.flush.interval.messages=1).
         events: where its state changes are kept, if they are.
         inputs: the number of events that its cores were given.
@@ -149,6 +150,7 @@ class MemoryBroker:
         self.wall = WallTime()
         self.settings = settings
         self.rules = rules
+        self.rules_of: Mapping[str, TopicRules] = {}
         self.directories = directories
         self.replicas = {
             at: StoredReplica(self, at, (place + broker_id) % directories) for place, at in enumerate(partitions)
@@ -193,7 +195,7 @@ class MemoryBroker:
         self._new_core()
         self.core.set_broker_epoch(broker_epoch)
         for topic in dict.fromkeys(at.topic for at in self.replicas):
-            self.core.configure_topic(topic, self.rules)
+            self.core.configure_topic(topic, self.rules_of.get(topic, self.rules))
         self.reported = Reported()
 
     def kill(self) -> None:

@@ -14,7 +14,7 @@ from tidegauge_proof.simulator.memory_broker import MemoryBroker
 if TYPE_CHECKING:
     from tidegauge_proof.simulator.checker import Checker
 
-_FIRST_NUMBER = 1_000_000
+FIRST_NUMBER = 1_000_000
 """The records of partition P are numbered from P times this, so that none is taken for one of another partition."""
 
 
@@ -41,7 +41,7 @@ class SimPartition:
         self.replicas = replicas
         self.brokers = {broker_id: broker.replicas[at] for broker_id, broker in brokers.items()}
         self.store = store
-        self.clients = Clients(_FIRST_NUMBER * at.partition)
+        self.clients = Clients(FIRST_NUMBER * at.partition)
         self.state_now = Leadership(NO_LEADER, -1, replicas, recovering=False, partition_epoch=0, controller_epoch=0)
         self.checker = checker
         self._last_change = -1

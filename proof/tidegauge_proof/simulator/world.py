@@ -4,8 +4,8 @@ Nothing moves by itself. Every method is one event: a request is sent, arrives, 
 twice or never; a process is killed, a session ends, a controller decides one step further. Time is a number that
 ``pass_time`` raises. Messages between processes are in lists; the caller delivers them, or does not.
 
-One partition or more; all brokers hold a replica of each. After every event of a broker the checker of each partition
-looks at its replica.
+One partition or more; all brokers hold a replica of each, unless assignments say otherwise. After every event of a
+broker the checker of each partition looks at its replica.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class World(FollowerRounds):
         controller: a broker without a replica that is the controller; None: the first replica is.
         directories: the number of log directories of each broker.
         controllers: the kind of controllers: makes the store that they keep together.
+        assignments: of the partitions, in their order; None: all brokers have all, each led by another one in turn.
+        rules_of: the settings of topics that have others than ``rules``.
     """
 
     def __init__(
@@ -75,12 +77,15 @@ class World(FollowerRounds):
         directories: int = 1,
         names: Sequence[TopicPartition] | None = None,
         controllers: MakeStore = chosen.DEFAULT,
+        assignments: Sequence[Sequence[int]] | None = None,
+        rules_of: Mapping[str, TopicRules] | None = None,
     ) -> None:
         self.replicas = tuple(replicas)
         self.now_ms = START_MS
         self.store = controllers()
         first = self.replicas[0] if controller is None else controller
-        ids = sorted({first, *replicas})
+        placed = None if assignments is None else [tuple(one) for one in assignments]
+        ids = sorted({first, *replicas, *(b for one in placed or () for b in one)})
         if names is None:
             names = [partition_named(AT.topic, partition) for partition in range(len(checkers))]
         self.brokers = {
@@ -88,9 +93,13 @@ class World(FollowerRounds):
             for b in ids
         }
         self.partitions = [
-            SimPartition(at, rotated(self.replicas, place), self.brokers, self.store, checker)
+            SimPartition(
+                at, placed[place] if placed else rotated(self.replicas, place), self.brokers, self.store, checker
+            )
             for place, (at, checker) in enumerate(zip(names, checkers, strict=True))
         ]
+        for broker in self.brokers.values():
+            broker.rules_of = rules_of or {}
         self._by_name = {partition.at: partition for partition in self.partitions}
         for checker in checkers:
             checker.reports_leaderships = checker.at.topic in settings.coordinator_topics

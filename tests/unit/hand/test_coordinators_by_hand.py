@@ -166,6 +166,7 @@ def test_a_member_that_leaves_says_so_at_once() -> None:
 def test_a_cluster_without_coordinators_refuses_in_words(kind: str) -> None:
     session = Session()
     wanted = {"do": kind, "client": 1, "member": 1, "broker": 0, "count": 1, "offset": 0}
+    wanted |= {one.name: one.least for one in KINDS[kind].parameters if one.name not in wanted}
     names = ["do", *(one.name for one in KINDS[kind].parameters)]
     action = read_action({name: wanted[name] for name in names}, Settings())
     with pytest.raises(ActionError, match="has no coordinators"):

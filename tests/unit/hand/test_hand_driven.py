@@ -331,7 +331,7 @@ def test_forty_steps_fit_into_two_thousand_characters() -> None:
         ("2~~k0", "of version 2; this page reads version 1"),
         ("k0", "begins with a version number"),
         ("1~", "~ is missing"),
-        ("1~q7~", "can't be read from 'q7'"),
+        ("1~y7~", "can't be read from 'y7'"),
         ("1~b9~", "replicas is 9; it must be a whole number from 1 to 5"),
         ("1~b2i3~", "min.insync.replicas is 3"),
         ("1~~k7", "action 1 of this schedule: kill: broker is 7"),

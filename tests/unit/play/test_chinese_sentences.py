@@ -21,7 +21,10 @@ HAN = re.compile(r"[\u4e00-\u9fff]")
 SENTENCES = sentences_of_views()
 TRANSLATION = Translation(SENTENCES)
 HAND = Path(actions.__file__).parent
-SPEAKING = [HAND / f"{one}.py" for one in ("driven", "applications", "consumer_members", "share_members", "schedule")]
+SPEAKING = [
+    HAND / f"{one}.py"
+    for one in ("driven", "applications", "client_processes", "consumer_members", "share_members", "schedule")
+]
 NOTATION = re.compile(
     r"(HW|LEO|LSO|ISR) \S+ -> \S+( \(\w+\))?|\w+\(.*\)|\w+ response\(.*\)|[\w-]+|broker \d", re.DOTALL
 )

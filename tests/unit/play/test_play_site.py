@@ -173,7 +173,7 @@ def test_every_lab_plays_or_the_reason_stands_in_the_documentation() -> None:
 
 
 def test_every_story_of_a_group_of_kafka_4_stands_in_the_documentation() -> None:
-    rows = [f"| `{one['name']}` | {one['title']['en']} |" for one in stories() if one["theme"] == "groups"]
+    rows = [f"| `{one['name']}` | {one['title']['en']} |" for one in stories() if one["theme"] == "groups-of-kafka-4"]
     page = (Path(__file__).parents[3] / "docs" / "play.md").read_text()
     assert page.partition("<!-- groups -->\n")[2].partition("\n<!-- end of groups -->")[0].splitlines()[2:] == rows
 

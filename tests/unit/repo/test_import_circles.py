@@ -43,6 +43,10 @@ IN_ANNOTATIONS = {
         "a partition calls its checker, which looks at it",
     frozenset({SIMULATOR + "exactly_once.cluster", SIMULATOR + "exactly_once.stable_offsets"}):
         "a cluster holds the proofs in progress, which send by its network",
+    frozenset({"tidegauge_proof.hand.coordination", "tidegauge_proof.hand.transaction_peers"}):
+        "a cluster's coordinators hold the brokers' requests about transactions, which are sent by them",
+    frozenset({"tidegauge_proof.hand.client_steps", "tidegauge_proof.hand.story"}):
+        "a story has steps of clients, which act on the story",
 }  # fmt: skip
 
 

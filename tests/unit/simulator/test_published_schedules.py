@@ -3,7 +3,7 @@
 Vanlightly's TLA+ models explore them (raft-tlaplus: pull-raft, raft-and-fsync; kafka-tlaplus: kip_853, kip_996).
 Each is named by what happens. Others need one node alone and are in ``tests/unit/raft``: the split vote, figure 8 of
 the Raft paper, the leader that is removed, the newly added voter, the lost disk, the pre-vote with a higher epoch, the
-leader that no majority fetches from.
+leader that is partitioned.
 """
 
 from __future__ import annotations

@@ -81,6 +81,18 @@ async function beginStory(name, isAsked = true) {
   if (isAsked) tales.next.focus();
 }
 
+// Put the partition on the stage that a step is about; one that names none is about the first, if it is about records.
+const ABOUT_RECORDS = ["send", "produce", "consume", "expect", "expect_read", "start_producer", "start_consumer"];
+
+function stageWhatIsMeant(steps) {
+  const select = byId("stage-partition");
+  const isMeant = (step) => JSON.stringify(step).match(/"partition":"([^"]+)"/)?.[1] || (ABOUT_RECORDS.some((name) => name in step) ? "orders-0" : "");
+  const wanted = steps.map(isMeant).findLast(Boolean);
+  if (!wanted || select.value === wanted || ![...select.options].some((one) => one.value === wanted)) return;
+  select.value = wanted;
+  drawStage();
+}
+
 async function stepOn() {
   if (!atEnd(desk.story)) await storyTo(desk.story.place + 1);
 }
@@ -102,6 +114,7 @@ async function storyTo(place) {
   if (response.story.place) story.results[response.story.place - 1] = response.story;
   story.place = response.story.place;
   source.take(response);
+  stageWhatIsMeant(story.steps.slice(0, story.place));
   for (const button of [tales.next, tales.cure, tales.leave]) { // the one that was pressed may be hidden now
     if (document.activeElement !== document.body) break;
     button.focus();
@@ -242,8 +255,9 @@ function makeShare() {
   });
   const real = own(word("real"), async () => {
     const response = await source.ask({ op: "scenario" });
+    const shipped = desk.story && desk.story.shipped ? `# tidegauge scenario run ${desk.story.name}\n` : "";
     show(byId("scenario"), true);
-    write(byId("scenario"), response.error || `# ${response.command}\n${response.text}`);
+    write(byId("scenario"), response.error || `${shipped}# ${response.command}\n${response.text}`);
   });
   byId("share-buttons").append(copy, real);
 }

@@ -29,6 +29,8 @@ const STAGE_WORDS = {
     memberEpoch: "member epoch {0}", reads: "reads", revoking: "to give up", awaits: "waits for {0}",
     members: "A box is a partition of the group's topic. Dashed: the member reads it, and has yet to give it up. Dotted: it waits until the other has given it up.",
     shares: "Small print on the leader's boxes, of share group {0}: s1 has it, ↺ it is available again, ✓ acknowledged, ✕ archived, done: the group is past it; the number counts deliveries.", done: "done",
+    groupIs: "Group {0}: {1}, generation {2}", readsOf: "{0} reads {1}", nobody: "no member", committed: "committed: {0}",
+    transactionIs: "Transactional id {0}: {1}, epoch {2}, coordinator: broker {3}", inIt: "in it: {0}",
     legend: "A box is a record, its colour the leader epoch. Dashed: above this replica's high watermark (HW), so not known to be committed here. ▲ how far the leader knows a follower.",
   },
   zh: {
@@ -56,6 +58,8 @@ const STAGE_WORDS = {
     memberEpoch: "成员 epoch {0}", reads: "在读", revoking: "该交出", awaits: "等 {0}",
     members: "方框是组所读主题的一个分区。虚线：成员还在读，但该交出。点线：等另一个成员交出。",
     shares: "Leader 方框上的小字属于共享组 {0}：s1 正持有它，↺ 可再次投递，✓ 已确认，✕ 已归档，“完”表示组已越过它；数字是投递次数。", done: "完",
+    groupIs: "组 {0}：{1}，generation {2}", readsOf: "{0} 读 {1}", nobody: "没有成员", committed: "已提交的位移：{0}",
+    transactionIs: "transactional.id {0}：{1}，epoch {2}，协调者是 broker {3}", inIt: "事务里有 {0}",
     legend: "方框是一条记录，颜色是 Leader Epoch。虚线：高于该副本的高水位（HW），在这里还不知道是否已提交。▲ Leader 所知的 Follower 进度。",
   },
 };
@@ -74,6 +78,7 @@ const scene = { ...newScene("lanes"), steps: [], last: 0, said: "" };
 function gradeOf(one) {
   if (one.grade) return one.grade; // of a recording with a story
   if (one.kind === "kept") return "good";
+  if (one.kind === "broken" && one.by) return "warn";
   return ["broken", "unread", "told"].includes(one.kind) || (one.acks === "all" && one.by === "truncation") ? "bad" : "warn";
 }
 
@@ -84,7 +89,7 @@ function verdictLines(one) {
   const values = (one.values || []).join(", ");
   if (one.kind === "kept" && !values) return [phrase("keptAll")];
   if (one.kind === "kept") return [one.holders.length ? phrase("kept", values, one.holders.join(", ")) : phrase("keptElse", values)];
-  if (one.kind === "broken") return [phrase("broken", spokenHere(one.text)), ...(one.rule ? [phrase(one.rule)] : [])];
+  if (one.kind === "broken") return [phrase("broken", spokenHere(one.text)), ...(one.by || one.rule ? [phrase(one.by || one.rule)] : [])];
   if (one.kind === "told") return [one.text, phrase("audited", one.step)];
   if (one.kind === "unread") return [phrase("unread", values)];
   const what = one.kind === "lost" ? phrase("lost", values, one.acks, one.offset) : phrase("missing", values, one.acks, one.offset, one.leader, one.holders.join(", "));
@@ -116,7 +121,9 @@ function drawVerdictIn(node, all) {
 // --- The logs ------------------------------------------------------------------------------------------------------
 
 function stagedPartition() {
-  const names = Object.keys(view.partitions).filter((name) => !view.partitions[name].internal).sort(compare);
+  const isShown = (name) => view.stagesInternal || !view.partitions[name].internal;
+  const isInternal = (name) => Number(view.partitions[name].internal);
+  const names = Object.keys(view.partitions).filter(isShown).sort((one, other) => isInternal(one) - isInternal(other) || compare(one, other));
   const select = byId("stage-partition");
   if (scene.names !== names.join("\n")) {
     scene.names = names.join("\n");
@@ -138,6 +145,32 @@ function followsLast() {
   return follows;
 }
 
+// Who reads what in a group, and how far a transaction is: a line each, beside the records that they are about.
+const MOST_OWNERS = 4;
+
+function ownerLines() {
+  const found = [];
+  for (const one of Object.values(view.groups || {}).filter((each) => each.assignmentEpoch == null && (each.members.length || each.partitions.length))) {
+    const members = one.members.map((each) => phrase("readsOf", each.client || each.instance || each.id, each.partitions.join(", ") || "-"));
+    const offsets = one.partitions.filter((each) => each.committed !== null).map((each) => `${each.partition} ${each.committed}`);
+    found.push([phrase("groupIs", one.group, one.state, one.generation), members.join("; ") || phrase("nobody"), ...(offsets.length ? [phrase("committed", offsets.join(", "))] : [])]);
+  }
+  for (const one of Object.values(view.transactions || {})) {
+    const inIt = one.partitions.map((each) => each.partition).join(", ");
+    found.push([phrase("transactionIs", one.id, one.state, one.producerEpoch, one.coordinator), ...(inIt ? [phrase("inIt", inIt)] : [])]);
+  }
+  return found.slice(-MOST_OWNERS);
+}
+
+function drawOwners() {
+  const lines = ownerLines();
+  const said = JSON.stringify(lines);
+  if (said === scene.owners) return;
+  scene.owners = said;
+  show(byId("stage-owners"), lines.length > 0);
+  byId("stage-owners").replaceChildren(...lines.map(([first, ...rest]) => make("li", {}, make("b", {}, first), ...rest.map((one) => ` · ${one}`))));
+}
+
 function drawStage() {
   drawVerdict();
   const partition = stagedPartition();
@@ -145,6 +178,7 @@ function drawStage() {
   const follows = followsLast();
   if (!partition) return;
   write(byId("stage-state"), stateOf(partition));
+  drawOwners();
   const share = Object.values(view.shares || {}).find((one) => one.partition === `${partition.topic}-${partition.partition}`);
   const hasMembers = drawMemberLanes(partition.high === partition.low);
   show(byId("lanes"), !hasMembers);
@@ -303,7 +337,7 @@ function drawBoxes(lane, records, replica, follows) {
     const open = replica.hw !== null && one.offset >= replica.hw;
     write(box.node.lastChild, one.shared || `@${one.epoch}`);
     for (const state of [...Object.keys(SHARE_MARKS), "done"]) box.node.classList.toggle(state, one.state === state);
-    for (const [name, on] of [[`e${one.epoch % COLOURS}`, true], ["open", open], ["plain", one.plain], ["long", one.value.length > 4]]) box.node.classList.toggle(name, on);
+    for (const [name, on] of [[`e${one.epoch % COLOURS}`, true], ["open", open], ["plain", one.plain], ["long", one.value.length > 4], ["two", one.value.includes(" ")]]) box.node.classList.toggle(name, on);
     style(box.node, "--place", String(one.place));
     mark(box.node, "title", phrase("on", one.plain ? "" : one.value, one.epoch, one.offset));
   }
