@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 
 from tidegauge.counted import counted
 from tidegauge.in_sync import bounds_high_watermark, may_move, obstacle_to_joining
+from tidegauge_client.eligible_explanation import explain_beside_isr, explain_without_isr, has_eligible_leaders
 from tidegauge_client.explanation_facts import Facts, Led, Remote
 from tidegauge_client.explanation_rules import (
     RULE_ACKS,
@@ -97,6 +98,7 @@ def _leader(facts: Facts) -> Iterator[Sentence]:
             else "tidegauge elect-leaders --election-type preferred, when the first is in sync",
             facts.leader,
         )
+        yield from explain_beside_isr(facts)
     elif facts.leader in facts.kafka:
         yield from _kafka_leads(facts, facts.leader)
     elif facts.leader in facts.silent:
@@ -281,6 +283,9 @@ def _no_leader(facts: Facts) -> Iterator[Sentence]:
             RULE_ELECTION,
             "the controller elects by itself; if it stays so, look at its log",
         )
+        return
+    if has_eligible_leaders(facts):
+        yield from explain_without_isr(facts)
         return
     why = "; ".join(_whereabouts(facts, one) for one in facts.isr)
     if facts.unclean and usable:

@@ -85,6 +85,8 @@ class Facts:
         ends: how the processes of brokers that are down have ended, in a sentence each; empty if no directory of the
             cluster is at hand.
         words: the words for members in the cluster's mode.
+        elr: the eligible leader replicas, which are not in the ISR; empty in ZooKeeper mode.
+        last_known_elr: the broker that led last, if the partition has no leader; empty in ZooKeeper mode.
     """
 
     at: TopicPartition
@@ -112,6 +114,8 @@ class Facts:
     topic_ids: TopicIds = field(default_factory=TopicIds)
     ends: Mapping[int, str] = field(default_factory=dict)
     words: MembershipWords = ZOOKEEPER
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
     def refusal(self, broker: int | None, request: str) -> RefusedRequest | None:
         """Return the last refusal of a request of or at a broker."""

@@ -7,6 +7,20 @@ RULE_ELECTION = (
     "(PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection)"
 )
 RULE_UNCLEAN = "only unclean.leader.election.enable=true lets a replica lead that is not in the ISR (KIP-106)"
+RULE_ELIGIBLE = (
+    "a replica that leaves an ISR which is, or becomes, smaller than min.insync.replicas has every committed record "
+    "and stays eligible; if the ISR is empty the controller elects the first live eligible one in the order of the "
+    "assignment (KIP-966, PartitionChangeBuilder.isValidNewLeader)"
+)
+RULE_UNCLEAN_RESTART = (
+    "a broker that registers after a crash is no longer eligible, since its disk may have lost records (KIP-966, "
+    "ReplicationControlManager.handleBrokerUncleanShutdown)"
+)
+RULE_LAST_LEADER = (
+    "if neither the ISR nor the eligible replicas have a member, the last known leader is elected when it is alive, "
+    "whatever unclean.leader.election.enable says, and the partition counts as recovering (KIP-966, "
+    "PartitionChangeBuilder.canElectLastKnownLeader)"
+)
 RULE_HW = (
     "the HW is the smallest LEO over the leader, the maximal ISR, and live replicas that are caught up; it never falls "
     "(Partition.maybeIncrementLeaderHW)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -162,6 +163,7 @@ def test_a_controller_that_lost_its_disk_does_not_count_as_the_voter_that_it_was
     kraft.start(lost)
     described = CliRunner().invoke(root, ["describe-quorum", "-o", "json", "--dir", str(kraft.directory)])
     assert described.exit_code == 0, described.output
+    assert holds_within(lambda: controllers(kraft)[lost]["role"] == "observer", LIMIT_SECONDS)
     other = next(one for one in IDS if one not in {lost, kraft.status()["controller"]["id"]})
     kraft.pause(other)
     assert holds_within(lambda: kraft.status()["controller"]["id"] is None, LIMIT_SECONDS), "no majority is left"
@@ -348,6 +350,23 @@ def test_votes_and_committed_records_survive_a_power_loss_of_all(kraft: LocalClu
     wait(kraft, "--quorum-leader")
     assert epoch_of(kraft) > epoch
     assert kraft.status()["controllers"][0]["high_watermark"] >= committed
+
+
+def test_a_power_loss_before_the_rename_of_quorum_state_leaves_the_file_as_it_was(kraft: LocalCluster) -> None:
+    """A vote counts only when its file has its name (FileQuorumStateStore): until then no other node knows of it."""
+    leader, [slow, _] = leader_and_followers(kraft)
+    epoch = epoch_of(kraft)
+    file = layout.controller_data(kraft.directory, slow) / "__cluster_metadata-0" / "quorum-state"
+    before = file.read_bytes()
+    verb(kraft, "inject-disk", str(slow), "--delay-ms", "600000", "--path", "quorum-state")
+    kraft.kill(leader)
+    assert holds_within(lambda: re.search(r"met [1-9]", verb(kraft, "faults")) is not None, LIMIT_SECONDS)
+    assert kraft.status()["controller"]["id"] is None, "the one that is left has its own vote alone"
+    kraft.kill(slow)
+    assert file.read_bytes() == before
+    kraft.start(slow, after_power_cut=True)
+    wait(kraft, "--quorum-leader")
+    assert epoch_of(kraft) > epoch
 
 
 def test_a_dead_broker_is_fenced_at_once_if_the_kill_asks_for_it(

@@ -232,6 +232,8 @@ def facts_of(
         adding=part.adding_replicas,
         removing=part.removing_replicas,
         words=ZOOKEEPER if part.elr is None else KRAFT,
+        elr=part.elr or (),
+        last_known_elr=part.last_known_elr or (),
     )
 
 
@@ -296,8 +298,8 @@ def headline(facts: Facts) -> str:
     led = facts.led
     stable = "" if led is None or led.lso in {None, led.hw} else f"LSO {led.lso}, "
     ends = "HW and LEO unknown" if led is None else f"{stable}HW {led.hw}, LEO {led.leo}"
-    isr = facts.isr if led is None else led.isr
-    return f"{facts.at}: leader {leader}, epoch {facts.leader_epoch}, ISR {_ids(isr)} of {_ids(facts.replicas)}, {ends}"
+    isr = _ids(facts.isr if led is None else led.isr) or "(empty)"
+    return f"{facts.at}: leader {leader}, epoch {facts.leader_epoch}, ISR {isr} of {_ids(facts.replicas)}, {ends}"
 
 
 def _ids(brokers: Sequence[int]) -> str:

@@ -136,7 +136,9 @@ class BrokerSilentError(TidegaugeError):
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not respond: is it down or paused?")
+        super().__init__(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"{node_words(broker_id)} does not respond: is it down or paused?"
+        )
 
 
 def was_never_sent(problem: grpc.aio.AioRpcError) -> bool:
@@ -149,12 +151,13 @@ def from_problem(broker_id: int, problem: grpc.aio.AioRpcError) -> TidegaugeErro
     code, text = problem.code(), problem.details() or ""
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return TidegaugeError(
-            ErrorCode.UNSUPPORTED_VERSION, f"broker {broker_id} has no Lab service: it runs without lab.enable=true"
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{node_words(broker_id)} has no Lab service: it runs without lab.enable=true",
         )
     if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
         return TidegaugeError(ErrorCode.INVALID_REQUEST, text)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"broker {broker_id} did not respond in time")
+        return TidegaugeError(ErrorCode.REQUEST_TIMED_OUT, f"{node_words(broker_id)} did not respond in time")
     if code is grpc.StatusCode.UNAVAILABLE:
         return BrokerSilentError(broker_id)
     return TidegaugeError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id}: {code.name}: {text}")

@@ -7,7 +7,8 @@ first schedule of each broken invariant follows, none of which can be shorter. W
 "violations":[{"invariant","steps","schedule":[WORDS]}],"fault"}``, where ``fault`` is what went wrong in a rule of
 one's own; ``complete`` says that there is no other state within the
 bounds. ``--svg`` draws the first schedule. A terminal shows the progress; Ctrl-C prints the findings until then.
-``--world group`` and ``--world transaction`` are in ``explore_coordinators``, ``--world quorum`` in ``explore_quorum``.
+``--world group`` and ``--world transaction`` are in ``explore_coordinators``, ``--world quorum`` in ``explore_quorum``,
+``--world kraft`` in ``explore_kraft``.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_proof.cli.exploration_report import figures, states_per_second
 from tidegauge_proof.cli.explore_coordinators import explore_coordinators
+from tidegauge_proof.cli.explore_kraft import KRAFT, KRAFT_WITHOUT_ELR, explore_kraft_world, kraft_bounds_of
 from tidegauge_proof.cli.explore_quorum import MOST_NODES, QUORUM, bounds_of, explore_quorum
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.breadth_first import Exploration, Found
@@ -85,7 +87,13 @@ _REPLICATION = "replication"
 
 _BOUNDS = (
     ("--replicas", _DEFAULT.replicas, 1, 4, "Brokers, each with a replica."),
-    ("--records", _DEFAULT.records, 0, 32, "Records that are produced; of a quorum: 0 unless it is given."),
+    (
+        "--records",
+        _DEFAULT.records,
+        0,
+        32,
+        "Records that are produced; of a quorum 0, of a cluster in KRaft mode 1 unless it is given.",
+    ),
     ("--elections", _DEFAULT.elections, 0, 16, "The highest leader epoch."),
     ("--messages", 0, 0, 4, "Messages that may be on their way at a time; 0: request and response are one step."),
     ("--crashes", 0, 0, 4, "Processes that die; with --controller kafka, or in another world than replication."),
@@ -95,7 +103,7 @@ _BOUNDS = (
         0,
         4,
         "Power losses: the same, and unflushed records are lost that were reported to no other process; of a quorum: "
-        "any that were not flushed.",
+        "any that were not flushed; of a cluster in KRaft mode: all of them, and 1 unless it is given.",
     ),
     ("--sessions", 0, 0, 4, "Sessions that end though the process lives; with --controller kafka."),
     ("--min-isr", 1, 1, 4, "min.insync.replicas."),
@@ -129,6 +137,12 @@ _QUORUM_BOUNDS = (
     ("--snapshots", 0, 0, 4, "Snapshots that a controller writes and then begins its log behind."),
 )
 """Of a quorum of controllers: name, default, least, most, meaning."""
+_KRAFT_BOUNDS = (
+    ("--stops", 1, 4, "Controlled shutdowns of brokers."),
+    ("--flushes", 0, 4, "Flushes of a broker's logs."),
+)
+"""Of a cluster in KRaft mode: name, default, most, meaning."""
+_OF_KRAFT = frozenset({"records", "crashes", "power_cuts", "stops", "flushes"})
 _OF_COORDINATORS = frozenset({"crashes", "resignations", "failures", "losses", "duplicates", "ticks", "restarts"})
 _OF_WORLDS = {
     _REPLICATION: frozenset(
@@ -139,12 +153,19 @@ _OF_WORLDS = {
     TRANSACTION: _OF_COORDINATORS | {"transactions", "producers"},
     QUORUM: frozenset({"records", "crashes", "power_cuts", "losses", "split"})
     | {name.removeprefix("--").replace("-", "_") for name, *_ in _QUORUM_BOUNDS},
+    KRAFT: _OF_KRAFT,
+    KRAFT_WITHOUT_ELR: _OF_KRAFT,
 }
 """The options that each world takes; all others concern every world."""
 
 
 def _bounded(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that are numbers."""
+    for name, default, most, words in reversed(_KRAFT_BOUNDS):
+        help_ = f"With --world {KRAFT} or {KRAFT_WITHOUT_ELR}. {words}"
+        command = click.option(name, type=click.IntRange(0, most), default=default, show_default=True, help=help_)(
+            command
+        )
     for name, default, least, most, words in reversed(_QUORUM_BOUNDS):
         number = click.IntRange(min=least, max=most)
         help_ = f"With --world {QUORUM}. {words}"
@@ -167,7 +188,8 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
     default=_REPLICATION,
     show_default=True,
     help="What is explored: replicas; a consumer group of two members, or a transactional producer and its successor, "
-    "on a coordinator that dies and is loaded again; a Raft quorum of controllers.",
+    "on a coordinator that dies and is loaded again; a Raft quorum of controllers; a cluster in KRaft mode of a "
+    "controller and two brokers, with eligible leader replicas (KIP-966) or without.",
 )
 @click.option(
     "--truncation",
@@ -235,6 +257,11 @@ def explore(
         own["records"] = own["records"] if _is_given("records") else 0
         quorum = bounds_of(own, split=split)
         raise SystemExit(explore_quorum(quorum, max_states=max_states, fail_fast=fail_fast, output=output))
+    if world in {KRAFT, KRAFT_WITHOUT_ELR}:
+        smallest = kraft_bounds_of(world, own, frozenset(name for name in own if _is_given(name)))
+        raise SystemExit(
+            explore_kraft_world(world, smallest, max_states=max_states, fail_fast=fail_fast, output=output)
+        )
     if world != _REPLICATION:
         small = CoordinatorBounds(world, **own)
         raise SystemExit(explore_coordinators(small, max_states=max_states, fail_fast=fail_fast, output=output))

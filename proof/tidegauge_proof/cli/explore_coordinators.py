@@ -33,7 +33,7 @@ from tidegauge_proof.exhaustive.transaction_cluster import TransactionCluster
 def explore_coordinators(bounds: CoordinatorBounds, *, max_states: int, fail_fast: bool, output: str) -> int:
     """Explore a world with a coordinator, print the findings, and return the exit code."""
     if IN_USE.is_compiled:
-        _run_interpreted()
+        run_interpreted("a coordinator")
     world = GroupCluster(bounds) if bounds.world == GROUP else TransactionCluster(bounds)
     explorer = CoordinatorExplorer(world, max_states=max_states, fail_fast=fail_fast)
     begun = time.monotonic()
@@ -56,9 +56,9 @@ def explore_coordinators(bounds: CoordinatorBounds, *, max_states: int, fail_fas
     return EXIT_FAILED if result.found else EXIT_OK
 
 
-def _run_interpreted() -> NoReturn:
-    """Put the same command, interpreted, in the place of this process."""
-    say("Interpreted, since the functions that a coordinator keeps for later can't be copied when they are compiled.")
+def run_interpreted(machine: str) -> NoReturn:
+    """Put the same command, interpreted, in the place of this process, since a kind of machine can't be copied else."""
+    say(f"Interpreted, since the functions that {machine} keeps for later can't be copied when they are compiled.")
     command = [sys.executable, *sys.orig_argv[1:]]
     os.execve(sys.executable, command, {**os.environ, VARIABLE: "off"})  # noqa: S606 - our own command, once more
 

@@ -15,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple, TypeVar
 
@@ -257,9 +257,23 @@ def _broker(world: KRaftWorld, broker: SimBroker) -> tuple[Hashable, list[tuple[
     )
 
 
-def explore_kraft(bounds: KRaftBounds, *, max_states: int = 100_000, fail_fast: bool = False) -> KRaftExploration:
-    """Try every schedule within the bounds, the shortest first; each step goes on from a copy of the cluster before."""
-    result = KRaftExploration(states=1)
+def explore_kraft(
+    bounds: KRaftBounds,
+    *,
+    max_states: int = 100_000,
+    fail_fast: bool = False,
+    result: KRaftExploration | None = None,
+) -> KRaftExploration:
+    """Try every schedule within the bounds, the shortest first; each step goes on from a copy of the cluster before.
+
+    Args:
+        bounds: how far schedules may go.
+        max_states: where to stop.
+        fail_fast: stop at the first violation.
+        result: is filled in the course of the search; an interruption leaves the findings until then.
+    """
+    result = KRaftExploration() if result is None else result
+    result.states, result.complete = 1, False
     first = begun(bounds)
     known = {state_of(first, ())}
     frontier: list[tuple[tuple[Step, ...], bytes]] = [((), dump(first))]
@@ -273,7 +287,7 @@ def explore_kraft(bounds: KRaftBounds, *, max_states: int = 100_000, fail_fast: 
                 except Violation as broken:
                     _note(result, broken, longer)
                     if fail_fast:
-                        return replace(result, complete=False)
+                        return result
                     continue
                 if not could:
                     continue
@@ -282,13 +296,14 @@ def explore_kraft(bounds: KRaftBounds, *, max_states: int = 100_000, fail_fast: 
                 if state in known:
                     continue
                 if len(known) >= max_states:
-                    return replace(result, complete=False)
+                    return result
                 known.add(state)
                 result.states += 1
                 result.acknowledged += any(world.checker.acknowledged.values())
                 following.append((longer, dump(world)))
         result.depth += bool(following)
         frontier = following
+    result.complete = True
     return result
 
 
