@@ -25,6 +25,8 @@ from tidegauge_lab.pytest_plugin.cluster import PORT_IS_TAKEN
 
 ABSENT = {"streams.version": "groups of the streams protocol"}
 """Features that a cluster here does not have; tests get one without, and those that need it fail."""
+OPTIONAL = ("eligible.leader.replicas.version", "group.version", "share.version", "transaction.version")
+"""Features that a cluster has at level 0 if the levels that a test names are without them."""
 OF_KAFKA = {"auto.create.topics.enable": "true"}
 """Kafka's defaults of settings for which the lab has others."""
 TRIES = 5
@@ -86,7 +88,8 @@ class Kit:
 
     def _begun(self, brokers: int, controllers: int) -> LocalCluster:
         """Start a cluster; another program may take a port at the same moment, so it is tried on other ports, too."""
-        features = {name: level for name, level in self._features.items() if name not in ABSENT}
+        levels = dict.fromkeys(OPTIONAL, 0) | self._features if self._features else {}
+        features = {name: level for name, level in levels.items() if name not in ABSENT}
         for number in range(TRIES):
             base = random.randrange(*PORTS, PORTS_EACH)
             quorum = WantedQuorum(controllers=controllers, features=features, port=base + 2 * PORTS_EACH // 3)

@@ -158,7 +158,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
         boolean[] runs = {true};
         BrokerOutside outside = new BrokerOutside(id, servers.split(",")[id], List.of(directories[id]), runs);
         BrokerServer broker = Mockito.mock(BrokerServer.class, call -> switch (call.getMethod().getName()) {
-            case "brokerState" -> runs[0] ? BrokerState.RUNNING : BrokerState.NOT_RUNNING;
+            case "brokerState" -> runs[0] ? BrokerState.RUNNING : BrokerState.SHUTTING_DOWN;
             case "isShutdown" -> !runs[0];
             case "clusterId" -> clusterId;
             case "metadataCache" -> metadataOf(id);
