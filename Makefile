@@ -141,6 +141,7 @@ test-long: whole ## What takes longer: repetitions and soaks, and all examples o
 
 chaos: .venv java ## The matrix of faults and Kafka clients in pieces: make chaos N=2 SECONDS=3600 (continues tests/chaos_runs.jsonl; writes docs/results/chaos.md; KRAFT=1: in KRaft mode).
 	$(if $(KRAFT),TIDEGAUGE_TEST_MODE=kraft) $(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_kafka.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS))
+	$(if $(KRAFT),TIDEGAUGE_TEST_MODE=kraft $(BIN)/python -m pytest -m long --timeout 3600 tests/integration/test_chaos_shares.py --record-chaos $(or $(N),1) $(if $(SECONDS),--chaos-seconds $(SECONDS)))
 
 kraft-kills: .venv java ## Kills of brokers of Apache Kafka 4.3 and of the controllers they run on, in turn; acknowledged records are read in the end: make kraft-kills SECONDS=600 SEED=7 (needs Maven).
 	KILL_SECONDS=$(or $(SECONDS),1800) KILL_SEED=$(or $(SEED),7) $(BIN)/python -m pytest -s -m long --timeout 0 tests/integration/test_kraft_brokers.py -k kills_of_brokers

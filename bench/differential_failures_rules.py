@@ -81,6 +81,8 @@ PLAYED = frozenset(
 """Verbs that both clusters can play."""
 OF_KRAFT = frozenset(step.verb for step in (*SHARE_STEPS, *QUORUM_STEPS))
 """Verbs about share groups and the quorum, which both clusters can play in KRaft mode."""
+OF_CONSUMER_PROTOCOL = frozenset({"wait_consumer_error"})
+"""Verbs of groups that this comparison does not read (``why_not_in_kraft``)."""
 INSIDE_A_BROKER = frozenset(
     {"hold_fetch", "step_fetch", "hold_requests", "wait_held", "release_requests", "inject_error", "inject_disk"}
 )
@@ -117,7 +119,7 @@ def _why_not(scenario: Scenario, played: frozenset[str]) -> str:
     verbs = {step.verb for step in scenario.steps}
     if inside := sorted(verbs & INSIDE_A_BROKER):
         return f"no switch inside of a broker of Apache Kafka does what {', '.join(inside)} do"
-    if strange := sorted(verbs - played - LEFT_OUT.keys()):
+    if strange := sorted(verbs - played - OF_CONSUMER_PROTOCOL - LEFT_OUT.keys()):
         return f"{', '.join(strange)} can't be played on Apache Kafka"
     if scenario.name in TOO_SLOW:
         return TOO_SLOW[scenario.name]
@@ -132,6 +134,8 @@ def why_not_in_kraft(scenario: Scenario) -> str:
         return "it is a story of ZooKeeper mode"
     if why := _why_not(scenario, PLAYED | OF_KRAFT):
         return why
+    if any((getattr(step, "settings", None) or {}).get("group.protocol") == "consumer" for step in scenario.steps):
+        return "a group is read from records of the classic protocol here, and its group has others (KIP-848)"
     verbs = sorted({step.verb for step in scenario.steps} & OF_ZOOKEEPER_SIDES)
     return f"{', '.join(verbs)} would need a gate between each node and the controllers" if verbs else ""
 
@@ -205,7 +209,7 @@ EXPLAINED: tuple[Explained, ...] = (
         "registration did, it leads in its former epoch again, and notes that; here Kafka's did for half a second",
     ),
     Explained(
-        r"elr-all-unclean, line 31, .*: broker 2: (HW|LSO)",
+        r"(elr-all-unclean, line 31|unclean-election, line 28), .*: broker 2: (HW|LSO)",
         "0|1",
         "0|1",
         "a broker that was killed starts with the high watermark of its checkpoint, written every 5 s: this one "

@@ -104,8 +104,7 @@ def newest_connector(spark_version: str) -> tuple[str, list[Path]]:
 
 SPRING_KAFKA = "4.0.0"
 FLINK, FLINK_CONNECTOR = "2.2.0", "5.0.0-2.2"
-DEBEZIUM, DEBEZIUM_CONNECT = "3.4.0.Final", "4.1.1"
-"""The release of Debezium, and of the Kafka Connect on which it stands."""
+DEBEZIUM = "3.6.1.Final"
 _SILENT = Artifact("org.slf4j", "slf4j-nop", "2.0.17")
 
 
@@ -139,11 +138,10 @@ def flink_jars() -> Path:
 
 
 def debezium_jars() -> Path:
-    """Return the directory with Debezium's core and its stores in Kafka; Unavailable as ``kafka_jars``."""
+    """Return the directory with Debezium's stores in Kafka; Unavailable as ``kafka_jars``."""
+    names = ("debezium-embedded", "debezium-storage-kafka")
     artifacts = (
-        Artifact("io.debezium", "debezium-storage-kafka", DEBEZIUM),
-        Artifact("io.debezium", "debezium-core", DEBEZIUM),
-        Artifact("org.apache.kafka", "connect-runtime", DEBEZIUM_CONNECT),
-        _SILENT,
+        *(Artifact("io.debezium", name, DEBEZIUM) for name in names),
+        Artifact("org.slf4j", "slf4j-nop", "1.7.36"),
     )
     return resolve(f"debezium-{DEBEZIUM}", artifacts)

@@ -13,6 +13,7 @@ from tools.mode_files import FILES, LONG, QUICK, ZOOKEEPER_ALONE
 from tidegauge.page_sections import with_section
 from tidegauge_client.cluster_file import KRAFT_MODE
 from tidegauge_lab.labs.catalogue import LABS
+from tidegauge_lab.scenario.group_steps import StartConsumer
 from tidegauge_lab.scenario.loader import load, shipped_names
 from tidegauge_lab.scenario.model import Scenario
 from tidegauge_lab.scenario.share_steps import StartMember
@@ -166,4 +167,6 @@ def _why_kraft(scenario: Scenario) -> str:
         return "it is about a share group, which no release of Kafka has in ZooKeeper mode"
     if any(isinstance(step, StartProducer) for step in scenario.steps):
         return "it is about transactions v2, which no release of Kafka has in ZooKeeper mode"
+    if any(isinstance(step, StartConsumer) for step in scenario.steps):
+        return "it is about the consumer protocol (KIP-848), which no release of Kafka has in ZooKeeper mode"
     return "it is about a quorum, or about eligible leader replicas"

@@ -294,7 +294,8 @@ CONNECT = Classes(
 )
 _HOW = (
     "Tidegauge's clusters are started outside of the test's JVM; `bench/outside/java/KafkaClusterTestKit.java` stands "
-    "in for Kafka's test kit. A test that looks into a broker's process is skipped."
+    "in for Kafka's test kit, and asks brokers over the protocol for logs, leaders and offsets in the metadata log. A "
+    "test that looks deeper into a broker's process is skipped."
 )
 SUITES = (
     (

@@ -2,8 +2,8 @@
 
 ``KafkaClusterTestKit.java`` writes a line for each command, its words between tabs: ``set NAME VALUE``,
 ``feature NAME LEVEL``, ``start BROKERS CONTROLLERS``, ``stop BROKER``, ``restart BROKER``. A start is responded to with
-the addresses of brokers and controllers and the cluster's id, the end or start of a broker with ``done``; what can't
-be had with ``refused REASON``. The cluster is removed at the end of the input.
+the addresses of brokers and controllers, the cluster's id and the brokers' log directories, the end or start of a
+broker with ``done``; what can't be had with ``refused REASON``. The cluster is removed at the end of the input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.kafka.kraft.features import LATEST
 from tidegauge.settings import BROKER_SETTINGS, KRAFT_BROKER_SETTINGS
 from tidegauge_lab.local.cluster import LocalCluster
+from tidegauge_lab.local.layout import broker_data
 from tidegauge_lab.local.wanted import WantedQuorum
+from tidegauge_lab.pytest_plugin.cluster import PORT_IS_TAKEN
 
 ABSENT = {"streams.version": "groups of the streams protocol"}
 """Features that a cluster here does not have; tests get one without, and those that need it fail."""
@@ -78,7 +80,9 @@ class Kit:
         made = self._cluster = self._begun(brokers, controllers)
         while (view := made.quorum()) is None:
             time.sleep(0.1)
-        return "\t".join((",".join(made.kafka_bootstrap_servers), ",".join(made.file.controllers()), view.cluster_id))
+        directories = [str(broker_data(made.directory, broker_id)) for broker_id in range(brokers)]
+        servers, voters = made.kafka_bootstrap_servers, made.file.controllers()
+        return "\t".join((",".join(servers), ",".join(voters), view.cluster_id, ",".join(directories)))
 
     def _begun(self, brokers: int, controllers: int) -> LocalCluster:
         """Start a cluster; another program may take a port at the same moment, so it is tried on other ports, too."""
@@ -87,21 +91,23 @@ class Kit:
             base = random.randrange(*PORTS, PORTS_EACH)
             quorum = WantedQuorum(controllers=controllers, features=features, port=base + 2 * PORTS_EACH // 3)
             directory = self._directory / f"cluster-{number}"
-            made = LocalCluster.create(
-                directory,
-                brokers,
-                "kafka",
-                self._settings,
-                base_port=base,
-                kafka_port=base + PORTS_EACH // 3,
-                mode="kraft",
-                quorum=quorum,
-            )
+            made: LocalCluster | None = None
             try:
+                made = LocalCluster.create(
+                    directory,
+                    brokers,
+                    "kafka",
+                    self._settings,
+                    base_port=base,
+                    kafka_port=base + PORTS_EACH // 3,
+                    mode="kraft",
+                    quorum=quorum,
+                )
                 made.up()
             except TidegaugeError as problem:
-                made.down(purge=True)
-                if number + 1 == TRIES or "can't be bound" not in problem.message:
+                if made is not None:
+                    made.down(purge=True)
+                if number + 1 == TRIES or not any(said in problem.message for said in PORT_IS_TAKEN):
                     raise
             else:
                 return made

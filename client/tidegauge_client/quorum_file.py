@@ -105,6 +105,11 @@ def node_name(node_id: int) -> str:
     return f"{'Controller' if node_id >= FIRST_CONTROLLER_ID else 'Broker'} {node_id}"
 
 
+def node_words(node_id: int) -> str:
+    """Return ``controller 3000`` or ``broker 0``, for the middle of a sentence."""
+    return node_name(node_id).lower()
+
+
 def read_quorum(value: Any) -> QuorumEntry | None:
     """Return the quorum in a cluster's JSON; None in ZooKeeper mode.
 

@@ -21,6 +21,7 @@ import jars as _jars  # isort: skip
 
 SPRING_KAFKA: str = _jars.SPRING_KAFKA
 FLINK: str = _jars.FLINK
+DEBEZIUM: str = _jars.DEBEZIUM
 FLINK_CONNECTOR: str = _jars.FLINK_CONNECTOR
 OPEN = ("--add-opens", "java.base/java.util=ALL-UNNAMED", "--add-opens", "java.base/java.lang=ALL-UNNAMED")
 """Packages that Flink looks into."""
@@ -131,3 +132,8 @@ def connect_worker(version: str) -> list[str]:
     """Return the command of a worker of Kafka Connect, without its file of settings; Unavailable as ``tool``."""
     jars = _jars.connect_jars(version)
     return [java_program(), *JVM, "-cp", f"{jars}/*", "org.apache.kafka.connect.cli.ConnectDistributed"]
+
+
+def debezium_stores() -> list[str]:
+    """Return the command of Debezium's stores, without servers and name; Unavailable as ``tool``."""
+    return [java_program(), *JVM, "-cp", f"{_jars.debezium_jars()}/*", str(HERE / "java" / "DebeziumStores.java")]

@@ -130,7 +130,8 @@ CAUSES = (
         _LEADERS,
     ),
     Cause(
-        "Brokers that were connecting to a controller as it was paused send no heartbeat for 10 s, and are fenced.",
+        "The active controller is paused: a broker looks for the next one at controllers that it draws at random, and "
+        "each that it draws the paused one costs it 2 s (``controller.quorum.request.timeout.ms``). Some are fenced.",
         "ReplicaManager",
         r"Error processing append operation on partition \S+ .*NotEnoughReplicasException: The size of the current ISR",
         frozenset({"pause"}),

@@ -184,7 +184,7 @@ def ask_odd_requests(cluster: LocalCluster, seed: int, protocol: Protocol = BROK
     assert not [log.name for log in cluster.logs.iterdir() if "Traceback" in log.read_text()]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_odd_requests_that_are_well_formed_leave_the_brokers_as_they_were(make_cluster: Any, seed: int) -> None:
     """Things named twice, null, unknown beside known, numbers at the ends: each request has a response or a closed
     connection, but for those that wait for others; no broker ends, and none meets an exception that it did not expect.
@@ -193,7 +193,7 @@ def test_odd_requests_that_are_well_formed_leave_the_brokers_as_they_were(make_c
     ask_odd_requests(cluster, seed)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_odd_requests_leave_a_cluster_in_kraft_mode_as_it_was(
     tmp_path: Path, next_base_port: Callable[[], int], seed: int
 ) -> None:

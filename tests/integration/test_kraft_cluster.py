@@ -297,6 +297,36 @@ def test_a_leader_whose_proposals_fail_keeps_its_isr(kraft: LocalCluster) -> Non
     wait(kraft, "--in-sync", "orders")
 
 
+def test_a_broker_ends_with_its_metadata_directory_and_lives_on_without_another(kraft: LocalCluster) -> None:
+    """ReplicaManager.handleLogDirFailure: whatever fails in the metadata directory, the broker ends with it.
+
+    Appends to a partition fail, while the metadata log of the same directory could still be written.
+    """
+    kraft.stop(1)
+    data = layout.broker_data(kraft.directory, 1)
+    for name in ("data-2", "data-3"):
+        data.with_name(name).mkdir()
+    kraft.start(1)
+    wait(kraft, "--unfenced", "1")
+    verb(kraft, "create-topic", "orders", "--replica-assignment", "1,1,1")
+    process = kraft.processes()[1]
+
+    def fail_in(directory: Path) -> None:
+        [home] = directory.glob("orders-*")
+        verb(kraft, "inject-disk", "1", "--errno", "EIO", "--operation", "append", "--path", home.name)
+        verb(kraft, "produce", "orders", "--count", "1", "--partition", home.name[-1], "--acks", "0")
+
+    fail_in(data.with_name("data-2"))
+    assert holds_within(lambda: "Stopping serving logs in dir" in process.log_file.read_text(), LIMIT_SECONDS)
+    verb(kraft, "describe-topic", "orders")
+    assert process.state is ProcessState.UP
+    fail_in(data)
+    assert holds_within(lambda: process.state is ProcessState.DOWN, LIMIT_SECONDS)
+    log = process.log_file.read_text()
+    assert f"Shutdown broker because the metadata log dir {data} has failed" in log
+    assert "Traceback" not in log
+
+
 def test_held_votes_keep_a_quorum_without_leader(kraft: LocalCluster) -> None:
     """A candidate needs the votes of a majority; with the responses of both others held there is none."""
     leader, followers = leader_and_followers(kraft)

@@ -9,28 +9,20 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from tests.clients.programs import KAFKA_4, Unavailable, java_program_of
+from tests.clients.programs import Unavailable
 from tests.waiting import until
 
-from tidegauge.partition import TopicPartition
-from tidegauge_client.operation_history import OperationHistory
 from tidegauge_client.sync_admin import SyncAdmin
 from tidegauge_lab.accountant.shares.findings import Breach
-from tidegauge_lab.cli.verify import verify
 from tidegauge_lab.local.cluster import LocalCluster
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
-from confluent_kafka import Producer  # noqa: E402 - it may be missing
-from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402 - likewise
+from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402 - it may be missing
+from tests.integration.share_books import AT, GROUP, LIMIT_SECONDS, Books, end_member, start_member  # noqa: E402 - it imports it
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
-LIMIT_SECONDS = 180.0
-AT = TopicPartition("jobs", 0)
-GROUP = "workers"
 
 
 @pytest.fixture
@@ -47,69 +39,11 @@ def kraft(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCl
         made.down(grace_seconds=0)
 
 
-class Books:
-    """The history: lines that the test writes, beside the members' own."""
-
-    def __init__(self, cluster: LocalCluster, path: Path) -> None:
-        self.path = path
-        self._servers = ",".join(cluster.kafka_bootstrap_servers)
-        self._bootstrap = cluster.bootstrap_servers
-        self._own = OperationHistory(path)
-        self._producer = Producer({"bootstrap.servers": self._servers, "acks": "all", "enable.idempotence": True})
-        self.acknowledged: set[str] = set()
-
-    def begin_group(self) -> None:
-        number = self._own.invoke("alter-offsets", group=GROUP, offsets={str(AT): 0})
-        with SyncAdmin(self._bootstrap) as admin:
-            assert admin.alter_share_offsets(GROUP, {AT: 0}) == {AT: None}
-        self._own.end(number, "ok")
-
-    def send(self, value: str) -> None:
-        number = self._own.invoke("send", topic=AT.topic, partition=AT.partition, value=value)
-
-        def done(error: Any, message: Any) -> None:
-            if error is None:
-                self.acknowledged.add(value)
-                self._own.end(number, "ok", offset=message.offset())
-            else:
-                self._own.end(number, "info")
-
-        self._producer.produce(AT.topic, value, partition=AT.partition, on_delivery=done)
-        self._producer.flush(LIMIT_SECONDS)
-
-    def start_offset(self) -> int:
-        """Return the group's start offset, and write it down."""
-        number = self._own.invoke("read-starts", group=GROUP)
-        with SyncAdmin(self._bootstrap) as admin:
-            start = admin.share_offsets(GROUP)[AT].start_offset or 0
-        self._own.end(number, "ok", offsets={str(AT): start})
-        return start
-
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.path.read_text().splitlines()]
-
-    def given(self) -> set[str]:
-        """Return the values that members were given."""
-        return {record[3] for line in self.lines() for record in line.get("records", ()) if len(record) == 5}
-
-    def judged(self) -> tuple[int, dict[str, Any]]:
-        done = CliRunner().invoke(verify, ["--shares", str(self.path), "-o", "json"], catch_exceptions=False)
-        return done.exit_code, json.loads(done.output)["shares"]
-
-
 def member(cluster: LocalCluster, mode: str, history: Path, name: str) -> subprocess.Popen[str]:
-    servers = ",".join(cluster.kafka_bootstrap_servers)
     try:
-        command = java_program_of(KAFKA_4, "ShareMember")
+        return start_member(cluster, mode, history, name)
     except Unavailable as missing:
         pytest.skip(str(missing))
-    return subprocess.Popen(
-        [*command, servers, GROUP, AT.topic, mode, str(history), name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
 
 
 def test_javas_share_consumers_keep_every_guarantee_through_a_killed_leader_and_a_spoilt_history_does_not(
@@ -152,7 +86,7 @@ def test_javas_share_consumers_keep_every_guarantee_through_a_killed_leader_and_
     finally:
         for one in members:
             if one.poll() is None:
-                end(one)
+                end_member(one)
     code, found = books.judged()
     assert (code, found["clean"]) == (0, True), found
     assert not any("passed-over" in why for why in found["not_checked"]), found
@@ -160,15 +94,6 @@ def test_javas_share_consumers_keep_every_guarantee_through_a_killed_leader_and_
     assert group["records"] >= len(books.acknowledged)
     assert group["after_release"] > 0, "the explicit member releases"
     spoil(books)
-
-
-def end(one: subprocess.Popen[str]) -> None:
-    """Close a member; one that does not end is killed."""
-    try:
-        one.communicate("\n", timeout=60)
-    finally:
-        one.kill()
-        one.wait(60)
 
 
 def spoil(books: Books) -> None:

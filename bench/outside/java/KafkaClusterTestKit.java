@@ -36,6 +36,7 @@ import org.opentest4j.TestAbortedException;
  * that looks into the process of a broker or of a controller is aborted, so it counts as skipped, with the reason.
  */
 public class KafkaClusterTestKit implements AutoCloseable {
+    private static final int FIRST_CONTROLLER = 3000;
     private final TestKitNodes nodes;
     private final Map<String, String> settings;
     private final Map<Integer, BrokerServer> brokers = new TreeMap<>();
@@ -47,6 +48,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
     private String servers = "";
     private String controllers = "";
     private String clusterId = "";
+    private String[] directories = {};
 
     private KafkaClusterTestKit(TestKitNodes nodes, Map<String, String> settings) {
         this.nodes = nodes;
@@ -113,6 +115,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
             servers = words[0];
             controllers = words[1];
             clusterId = words[2];
+            directories = words[3].split(",");
         } catch (IOException problem) {
             throw new IllegalStateException(problem);
         }
@@ -150,14 +153,21 @@ public class KafkaClusterTestKit implements AutoCloseable {
         received();
     }
 
-    /** Returns a broker of which a test may ask its state, its metadata of topics, its end and its start. */
+    /** Returns a broker of which a test may ask its state, its metadata and logs of topics, its end and its start. */
     private BrokerServer broker(int id) {
         boolean[] runs = {true};
+        BrokerOutside outside = new BrokerOutside(id, servers.split(",")[id], List.of(directories[id]), runs);
         BrokerServer broker = Mockito.mock(BrokerServer.class, call -> switch (call.getMethod().getName()) {
             case "brokerState" -> runs[0] ? BrokerState.RUNNING : BrokerState.NOT_RUNNING;
             case "isShutdown" -> !runs[0];
             case "clusterId" -> clusterId;
             case "metadataCache" -> metadataOf(id);
+            case "config" -> outside.config();
+            case "logManager" -> outside.logManager();
+            case "replicaManager" -> outside.replicaManager();
+            case "groupCoordinator" -> outside.groupCoordinator();
+            case "boundPort" -> outside.port();
+            case "sharedServer" -> outside.sharedServer();
             case "dataPlaneRequestProcessor" -> Mockito.mock(KafkaApis.class, asked ->
                 asked.getMethod().getName().equals("isConsumerGroupProtocolEnabled")
                     ? true : aborted("it looks into broker " + id + ": " + asked.getMethod().getName()));
@@ -231,8 +241,9 @@ public class KafkaClusterTestKit implements AutoCloseable {
         return controllers;
     }
 
+    /** Returns the quorum as one controller, of which a test may ask the end of the metadata log. */
     public Map<Integer, ControllerServer> controllers() {
-        return new TreeMap<>();
+        return servers.isEmpty() ? Map.of() : Map.of(FIRST_CONTROLLER, new QuorumOutside(servers).controller());
     }
 
     public Controller waitForActiveController() {

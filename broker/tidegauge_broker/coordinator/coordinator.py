@@ -76,6 +76,7 @@ from tidegauge_broker.coordinator.describing import counted, described, listed, 
 from tidegauge_broker.coordinator.driven import Driven
 from tidegauge_broker.coordinator.events import (
     Event,
+    GroupDefaultsChanged,
     GroupSettingsChanged,
     PartitionsDeleted,
     RegexesResolved,
@@ -140,6 +141,7 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
             PartitionsDeleted: self._on_partitions_deleted,
             TopicsChanged: self._on_topics_changed,
             GroupSettingsChanged: self._on_group_settings_changed,
+            GroupDefaultsChanged: self._on_group_defaults_changed,
             RegexesResolved: self._on_regexes_resolved,
             ShareStatesChanged: self._on_share_states_changed,
             TransactionVerified: self._transactional.verified,
@@ -288,6 +290,10 @@ class GroupCoordinator(Driven[GroupRuntime, Event]):
     def _on_group_settings_changed(self, event: GroupSettingsChanged) -> None:
         self._runtime.set_times(event.group_id, event.times)
         self._share_groups.set_times(event.group_id, event.share_times)
+
+    def _on_group_defaults_changed(self, event: GroupDefaultsChanged) -> None:
+        settings = self._runtime.settings
+        self._runtime.settings = replace(settings, consumer_times=event.times, share_times=event.share_times)
 
     def _on_regexes_resolved(self, event: RegexesResolved) -> None:
         self._runtime.arrived(event.resolution_id, "RegularExpressions", event.found, event.version, event.problem)

@@ -144,6 +144,19 @@ class GroupSettingsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupDefaultsChanged:
+    """The broker's settings of groups have changed: they count for groups without settings of their own.
+
+    Attributes:
+        times: of consumer groups.
+        share_times: of share groups.
+    """
+
+    times: ConsumerGroupTimes
+    share_times: ConsumerGroupTimes
+
+
+@dataclass(frozen=True, slots=True)
 class RegexesResolved:
     """The outcome of a ``ResolveRegexes``.
 
@@ -281,6 +294,7 @@ Event = (
     | PartitionsDeleted
     | TopicsChanged
     | GroupSettingsChanged
+    | GroupDefaultsChanged
     | RegexesResolved
     | ShareStatesChanged
     | TransactionVerified

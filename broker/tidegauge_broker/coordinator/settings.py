@@ -21,7 +21,8 @@ _DEFAULT_TIMES = ConsumerGroupTimes()
 class GroupSettings:
     """A broker's settings as far as its group coordinator needs them; names and defaults are Kafka's.
 
-    The shell makes it from the broker's settings (``offsets.retention.minutes`` in ms). All are static in Kafka.
+    The shell makes it from the broker's settings (``offsets.retention.minutes`` in ms). All are static in Kafka but the
+    assignment intervals.
 
     Attributes:
         partitions: of __consumer_offsets: of the topic if it exists, else offsets.topic.num.partitions.

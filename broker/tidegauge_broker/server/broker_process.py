@@ -183,8 +183,8 @@ class BrokerProcess:
         self._assemble()
         resources.push_async_callback(self._close_replicas)
         resources.push_async_callback(self._close_coordinators)
-        changed = self._group_runner.settings_changed
-        self._configs.follow(InForce(self._settings, self._replicas, self._controller, self._advertise, changed))
+        parts = (self._replicas, self._controller, self._advertise, self._group_runner)
+        self._configs.follow(InForce(self._settings, *parts))
         resources.push_async_callback(self._metrics.close)
         self._listeners = self._bind()
         resources.push_async_callback(self._stop_listeners)

@@ -8,7 +8,7 @@ from tidegauge.errors import ErrorCode
 from tidegauge_controller.raft import describing, elections, following, leading, membership
 from tidegauge_controller.raft.config import CLEANING_INTERVAL_MS, QuorumConfig
 from tidegauge_controller.raft.connections import Connections
-from tidegauge_controller.raft.core import Core
+from tidegauge_controller.raft.core import FIRST_BOOTSTRAP_ID, Core
 from tidegauge_controller.raft.effects import CleanSnapshots, Effect, ShutDownCompleted, StateChanged
 from tidegauge_controller.raft.events import (
     ElectionPersisted,
@@ -322,6 +322,8 @@ class RaftNode:
             core.connections.back_off(node_id, core.now_ms)
             return True
         reason = f"response of node {node_id}"
+        if node_id <= FIRST_BOOTSTRAP_ID:
+            reason = "response of a bootstrap server"
         elsewhere = response.error in {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
         if response.epoch > state.epoch or elsewhere:
             if not core.learn(response.epoch, response.leader_id, response.endpoints, reason):

@@ -18,6 +18,7 @@ from tidegauge.faults.actions import HOLD_FETCH, RELEASE_FETCH, STEP_FETCH
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2
 from tidegauge_client.cli.common import PartitionType
+from tidegauge_client.quorum_file import node_words
 from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.declared_options import declared_option
 from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, taken_roles
@@ -68,9 +69,9 @@ def hold_fetch(
     done = "Released" if release else "Held"
     for broker_id in wanted:
         if broker_id in changed:
-            print_text(f"{done} {partition} on broker {broker_id}.")
+            print_text(f"{done} {partition} on {node_words(broker_id)}.")
         else:
-            say(f"{partition} on broker {broker_id} is {'free' if release else 'held'} already")
+            say(f"{partition} on {node_words(broker_id)} is {'free' if release else 'held'} already")
     if not wanted:
         say(f"{partition} is held nowhere")
 
@@ -151,7 +152,7 @@ def _show(step: Step) -> None:
     width = max((len(change.attribute) for change in step.changes), default=0)
     for change in step.changes:
         print_text(
-            f"  broker {change.broker_id} ({change.role + '):':9} {change.attribute:{width}}  "
+            f"  {node_words(change.broker_id)} ({change.role + '):':9} {change.attribute:{width}}  "
             f"{change.before} -> {change.after}"
         )
     if not step.changes and step.error is ErrorCode.NONE:

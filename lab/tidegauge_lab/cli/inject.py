@@ -16,6 +16,7 @@ from tidegauge.faults.actions import EXPIRE_SESSION, RELEASE_REQUESTS, SYNC
 from tidegauge.faults.table import HOLD_REQUESTS, INJECT_DISK, INJECT_ERROR, SKEW_CLOCK
 from tidegauge.partition import TopicPartition
 from tidegauge_client.cli.common import INT32_MAX, PartitionType
+from tidegauge_client.quorum_file import node_name
 from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.declared_options import declared_option
 from tidegauge_lab.cli.fault_targets import (
@@ -90,9 +91,9 @@ def release_requests(
         print_json({"broker": broker_id, "released": [fault_as_json(fault) for fault in ended]})
         return
     for fault in ended:
-        print_text(f"Broker {broker_id}: {fault.text}: released {fault.held}.")
+        print_text(f"{node_name(broker_id)}: {fault.text}: released {fault.held}.")
     if not ended:
-        say(f"Broker {broker_id} holds no requests")
+        say(f"{node_name(broker_id)} holds no requests")
 
 
 @click.command(EXPIRE_SESSION.words, help=f"{EXPIRE_SESSION.meaning}.")

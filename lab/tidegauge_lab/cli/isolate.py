@@ -16,7 +16,7 @@ from tidegauge.cli import print_json, print_line, print_text, say, verb_options
 from tidegauge.faults.actions import CLEAR_FAULTS, HEAL
 from tidegauge.faults.table import BY_MESSAGE, ISOLATE
 from tidegauge.partition import TopicPartition
-from tidegauge_client.quorum_file import node_name
+from tidegauge_client.quorum_file import node_name, node_words
 from tidegauge_lab.cli.common import TargetType
 from tidegauge_lab.cli.fault_targets import Target, resolved_all, role_options, taken_roles
 from tidegauge_lab.cli.fault_verbs import fault_as_json, fault_verb
@@ -72,7 +72,7 @@ def _tell_ended(
     for fault in ended:
         print_text(f"{node_name(fault.broker_id)}: {fault.text}: ended.")
     for broker_id, at in released:
-        print_text(f"Released {at} on broker {broker_id}.")
+        print_text(f"Released {at} on {node_words(broker_id)}.")
     for broker_id, rule in rules:
         print_text(f"Broker {broker_id}: rule {rule.rule_id}: {rule.text}: ended.")
     if not ended and not released and not rules:

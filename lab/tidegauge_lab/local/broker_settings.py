@@ -143,16 +143,16 @@ def check_settings(settings: Mapping[str, str], profile: str, mode: str = ZOOKEE
     decided = DECIDED_BY_UP | DECIDED_IN_KRAFT if mode == KRAFT_MODE else DECIDED_BY_UP
     for given in settings:
         _, name = _scope_of(given)
+        if mode == KRAFT_MODE and name.startswith(OF_ZOOKEEPER):
+            raise TidegaugeError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} can't be set: the cluster is in KRaft mode, whose nodes have no ZooKeeper; leave it out",
+            )
         if name in decided:
             node = "node" if mode == KRAFT_MODE else "broker"
             raise TidegaugeError(
                 ErrorCode.INVALID_CONFIG,
                 f"{name} can't be set: `tidegauge up` gives each {node} its own value; {decided[name]}",
-            )
-        if mode == KRAFT_MODE and name.startswith(OF_ZOOKEEPER):
-            raise TidegaugeError(
-                ErrorCode.INVALID_CONFIG,
-                f"{name} can't be set: the cluster is in KRaft mode, whose nodes have no ZooKeeper; leave it out",
             )
         of_controllers = setting_in(CONTROLLER_SETTINGS, name) if mode == KRAFT_MODE else None
         if of_controllers is not None:

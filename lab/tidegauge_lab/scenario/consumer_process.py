@@ -3,8 +3,10 @@
     python -m tidegauge_lab.scenario.consumer_process ERRORS '{"library": ..., "topic": ..., "settings": {...}}'
 
 Commands are JSON objects on standard input, one a line: ``{"do": "consume", "count": 2, "limit_seconds": 60}``,
-``commit``, ``busy``, ``poll``, ``close``. Each gets one line of JSON: ``{"values": [...]}``, ``{"committed": {...}}``,
-``{"error": NAME, "message": ...}`` or ``{}``. The process ends when its standard input does, or after ``close``.
+``commit`` (``"offsets": {"story-0": 1}``: these), ``busy``, ``poll``, ``problem``, ``close``. Each gets one line of
+JSON: ``{"values": [...]}``, ``{"committed": {...}}``, ``{"error": NAME, "message": ...}`` or ``{}``. ``problem`` waits
+for the fatal error with which the client ends its work. The process ends when its standard input does, or after
+``close``.
 
 Between commands the client polls with its partitions paused, so that it takes part in rebalances; after ``busy``, and
 after ``consume`` with ``busy``, it polls no more until the next command.
@@ -18,9 +20,14 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 POLL_SECONDS = 0.1
+_FATAL = "Fatal error: "
+"""librdkafka's words before the description of the error that is fatal."""
+_ERROR_CODES = 150
+"""Kafka's error codes are below it."""
 
 
 class Failed(Exception):
@@ -41,12 +48,16 @@ class Client(Protocol):
         """Poll once for at most so many records; return their values."""
         ...
 
-    def commit(self) -> dict[str, int]:
-        """Commit the positions and wait for the response; return them by partition.
+    def commit(self, offsets: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Commit the positions, or these offsets by partition, and return the committed offsets by partition.
 
         Raises:
             Failed: the commit failed.
         """
+        ...
+
+    def problem(self) -> Failed | None:
+        """Return the fatal error that the client has reported, if it has."""
         ...
 
     def close(self) -> None:
@@ -59,41 +70,73 @@ class Confluent:
     def __init__(self, topic: str, settings: dict[str, Any]) -> None:
         self._library: Any = importlib.import_module("confluent_kafka")
         self._is_idle = True
-        self._consumer = self._library.Consumer(settings)
+        self._is_incremental = settings.get("group.protocol") == "consumer"
+        self._problem: Failed | None = None
+        self._consumer = self._library.Consumer({**settings, "error_cb": self._noted})
         self._consumer.subscribe([topic], on_assign=self._assigned)
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
         # Before the poll in which they are assigned returns a record of them.
-        consumer.assign(partitions)
+        if self._is_incremental:
+            consumer.incremental_assign(partitions)
+        else:
+            consumer.assign(partitions)
         if self._is_idle:
             consumer.pause(partitions)
+
+    def _noted(self, error: Any) -> None:
+        is_fatal = error.fatal() or error.code() == self._library.KafkaError._FATAL  # noqa: SLF001 - its public name
+        if is_fatal and self._problem is None:
+            self._problem = Failed(self._cause(error.str()) or error.name(), error.str())
+
+    def _cause(self, message: str) -> str:
+        """Name the broker's error in a fatal error's message, which has its description alone."""
+        made = (self._library.KafkaError(code) for code in range(1, _ERROR_CODES))
+        return next((one.name() for one in made if f"{_FATAL}{one.str()}" in message), "")
+
+    def problem(self) -> Failed | None:
+        """Return the client's first fatal error."""
+        return self._problem
 
     def idle(self) -> None:
         """Pause assigned partitions, and poll."""
         self._is_idle = True
         self._consumer.pause(self._consumer.assignment())
-        self._consumer.consume(1, POLL_SECONDS)
+        self._polled(1)
 
     def poll(self, count: int) -> list[str]:
-        """Resume assigned partitions, and poll; errors are events such as a session that has ended."""
+        """Resume assigned partitions, and poll."""
         self._is_idle = False
         self._consumer.resume(self._consumer.assignment())
-        return [
-            message.value().decode()
-            for message in self._consumer.consume(count, POLL_SECONDS)
-            if message.error() is None
-        ]
+        return self._polled(count)
 
-    def commit(self) -> dict[str, int]:
-        """Commit the positions."""
+    def _polled(self, count: int) -> list[str]:
+        """Poll once; errors are events, such as a session that has ended, unless they are fatal."""
+        values: list[str] = []
+        for message in self._consumer.consume(count, POLL_SECONDS):
+            if message.error() is None:
+                values.append(message.value().decode())
+            else:
+                self._noted(message.error())
+        return values
+
+    def commit(self, offsets: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Commit the positions, or these offsets."""
         try:
-            done = self._consumer.commit(asynchronous=False)
+            done = self._consumer.commit(
+                offsets=None if offsets is None else [self._offset(at, one) for at, one in offsets.items()],
+                asynchronous=False,
+            )
         except self._library.KafkaException as problem:
             raise Failed(problem.args[0].name(), problem.args[0].str()) from None
         for one in done:
             if one.error is not None:
                 raise Failed(one.error.name(), one.error.str())
         return {f"{one.topic}-{one.partition}": one.offset for one in done if one.offset >= 0}
+
+    def _offset(self, partition: str, offset: int) -> Any:
+        topic, _, number = partition.rpartition("-")
+        return self._library.TopicPartition(topic, int(number), offset)
 
     def close(self) -> None:
         """Leave the group."""
@@ -144,8 +187,18 @@ class KafkaPython:
         found = self._consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=count)
         return [record.value.decode() for records in found.values() for record in records]
 
-    def commit(self) -> dict[str, int]:
-        """Commit the positions."""
+    def problem(self) -> Failed | None:
+        """Return None: this client raises its errors from the call that fails."""
+        return None
+
+    def commit(self, offsets: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Commit the positions.
+
+        Raises:
+            Failed: the commit failed, or offsets are given.
+        """
+        if offsets is not None:
+            raise Failed("UnsupportedOperation", "offsets of one's own are committed by confluent-kafka alone here")
         try:
             self._consumer.commit()
         except self._error as problem:
@@ -185,6 +238,14 @@ def _consume(client: Client, count: int, limit_seconds: float) -> dict[str, Any]
     return {"values": values}
 
 
+def _problem(client: Client, limit_seconds: float) -> dict[str, Any]:
+    """Poll until the client has reported a fatal error; return it, or nothing if it is late."""
+    deadline = time.monotonic() + limit_seconds
+    while (found := client.problem()) is None and time.monotonic() < deadline:
+        client.idle()
+    return {} if found is None else {"error": found.name, "message": str(found)}
+
+
 def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
     """Do what a command says; return its response."""
     try:
@@ -192,7 +253,9 @@ def obey(client: Client, command: dict[str, Any]) -> dict[str, Any]:
             case "consume":
                 return _consume(client, command["count"], command["limit_seconds"])
             case "commit":
-                return {"committed": client.commit()}
+                return {"committed": client.commit(command.get("offsets"))}
+            case "problem":
+                return _problem(client, command["limit_seconds"])
             case "close":
                 client.close()
     except Failed as problem:

@@ -26,6 +26,23 @@ SETTINGS = {
     },
 }
 """Settings that every consumer has, unless its step says otherwise."""
+CLASSIC_ALONE = ("partition.assignment.strategy", "heartbeat.interval.ms", "session.timeout.ms")
+"""Settings that a client refuses with ``group.protocol=consumer`` (KIP-848), as the coordinator decides on them."""
+
+
+def settings_of(library: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a consumer.
+
+    Its own take the place of common ones; common ones that its protocol refuses are left out.
+
+    Args:
+        library: the client's name.
+        own: by Kafka's names.
+    """
+    common = SETTINGS[library]
+    if own.get("group.protocol") == "consumer":
+        common = {name: value for name, value in common.items() if name not in CLASSIC_ALONE}
+    return {**common, **own}
 
 
 def check_installed(library: str) -> None:
@@ -75,4 +92,4 @@ class Consumers(Clients[Consumer]):
         check_installed(library)
         own = {"bootstrap.servers": self._servers(), "group.id": group, "client.id": name}
         errors = self._directory / f"consumer-{name}.log"
-        self._running[name] = Consumer(library, topic, {**SETTINGS[library], **own, **settings}, errors)
+        self._running[name] = Consumer(library, topic, settings_of(library, {**own, **settings}), errors)

@@ -80,7 +80,8 @@ class GroupPlayer:
 
     @do.register
     def _commit(self, step: steps.Commit) -> None:
-        self._consumers[step.consumer].send(do="commit")
+        offsets = {} if step.offsets is None else {"offsets": dict(step.offsets)}
+        self._consumers[step.consumer].send(do="commit", **offsets)
         if step.answer == "now":
             self._check_commit(step.consumer, step.error)
 
@@ -96,6 +97,13 @@ class GroupPlayer:
                 f"the commit of {consumer} ended with {found}, not {wanted or 'no error'}. "
                 f"{response.get('message', '')}".strip()
             )
+
+    @do.register
+    def _wait_error(self, step: steps.WaitConsumerError) -> None:
+        self._consumers[step.consumer].send(do="problem", limit_seconds=CONSUME_SECONDS)
+        found = self._response(step.consumer).get("error", "no fatal error")
+        if found != step.error:
+            raise StepFailed(f"{step.consumer} has reported {found}, not {step.error}")
 
     @do.register
     def _close(self, step: steps.CloseConsumer) -> None:

@@ -46,6 +46,10 @@ class StartConsumer(Step):
         return f"Start the consumer {self.consumer} ({self.library}) in group {self.group}{static}"
 
 
+def _offsets_in_words(offsets: Mapping[str, int]) -> str:
+    return ", ".join(f"{offset} of {at}" for at, offset in offsets.items())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerStep(Step):
     """A step of one consumer."""
@@ -108,11 +112,17 @@ class Commit(ConsumerStep):
     answer: str = argument(
         readers.choice("now", "later"), "later: go on without the response; wait_commit looks", default="now"
     )
+    offsets: Mapping[str, int] | None = argument(
+        readers.by_name(readers.integer),
+        "{partition: offset}: these, whether they are the consumer's or not",
+        default=None,
+    )
 
     def sentence(self) -> str:
         """Return the step in words."""
         later = "; its response is awaited later" if self.answer == "later" else failing(self.error)
-        return f"Consumer {self.consumer} commits what it has got{later}"
+        what = "what it has got" if self.offsets is None else _offsets_in_words(self.offsets)
+        return f"Consumer {self.consumer} commits {what}{later}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +138,21 @@ class WaitCommit(ConsumerStep):
     def sentence(self) -> str:
         """Return the step in words."""
         return f"Wait until the commit of consumer {self.consumer} ends{failing(self.error) or ' without an error'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitConsumerError(ConsumerStep):
+    """The end of a consumer's work by an error."""
+
+    verb = "wait_consumer_error"
+    main = ""
+    about = "poll until the client reports a fatal error, after which it consumes no more (confluent-kafka)"
+
+    error: str = argument(readers.text, "the error that is expected, by the client's name for it")
+
+    def sentence(self) -> str:
+        """Return the step in words."""
+        return f"Wait until consumer {self.consumer} ends its work with {self.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +218,10 @@ class WaitGroup(Step):
         for consumer, partitions in (self.assignment or {}).items():
             parts.append(f"lets {consumer} read {', '.join(map(str, partitions)) or 'nothing'}")
         if self.committed:
-            parts.append("has committed " + ", ".join(f"{offset} of {at}" for at, offset in self.committed.items()))
+            parts.append(f"has committed {_offsets_in_words(self.committed)}")
+        if self.epochs:
+            epochs = ", ".join(f"{consumer} {epoch}" for consumer, epoch in self.epochs.items())
+            parts.append(f"has epochs {epochs} or later")
         return f"Wait until group {self.group} {' and '.join(parts)}"
 
 
@@ -229,6 +257,7 @@ GROUP_STEPS: tuple[type[Step], ...] = (
     Poll,
     Commit,
     WaitCommit,
+    WaitConsumerError,
     CloseConsumer,
     KillConsumer,
     WaitGroup,

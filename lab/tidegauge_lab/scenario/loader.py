@@ -515,5 +515,6 @@ def brokers_named(step: Step) -> list[int]:
         elif isinstance(value, tuple):
             found.extend(one for one in value if isinstance(one, int))
     for name in _BY_BROKER_ARGUMENTS:
-        found.extend(getattr(step, name, None) or ())
+        # Epochs of a group's members are by their names.
+        found.extend(one for one in getattr(step, name, None) or () if isinstance(one, int))
     return found

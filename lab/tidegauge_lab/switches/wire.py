@@ -10,7 +10,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.messages import describe_fault
 from tidegauge.partition import TopicPartition
 from tidegauge.v1 import lab_pb2, metadata_pb2
-from tidegauge_client.quorum_file import FIRST_CONTROLLER_ID
+from tidegauge_client.quorum_file import node_name, node_words
 from tidegauge_lab.switches.model import (
     BrokerSwitches,
     Change,
@@ -96,9 +96,9 @@ def _attributes(replica: metadata_pb2.ReplicaDescription) -> dict[str, str]:
 def _describe_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFetchResponse) -> str:
     error = ErrorCode.of(response.error)
     if not response.HasField("leader_id"):
-        return f"{_node(broker_id).capitalize()} sent no request for {at}: {error.name}: {response.error_message}"
-    leader = _node(response.leader_id)
-    follower = _node(broker_id).capitalize()
+        return f"{node_name(broker_id)} sent no request for {at}: {error.name}: {response.error_message}"
+    leader = node_words(response.leader_id)
+    follower = node_name(broker_id)
     if response.kind == lab_pb2.STEP_KIND_EPOCH_END:
         question = response.epoch_question
         asked = f"{follower} asked {leader} where epoch {question.leader_epoch} of {at} ends"
@@ -111,10 +111,6 @@ def _describe_step(at: TopicPartition, broker_id: int, response: lab_pb2.StepFet
     if error is not ErrorCode.NONE:
         return f"{asked}: {error.name}: {response.error_message}"
     return f"{asked}: {_describe_response(response)}"
-
-
-def _node(node_id: int) -> str:
-    return f"{'controller' if node_id >= FIRST_CONTROLLER_ID else 'broker'} {node_id}"
 
 
 def _describe_response(response: lab_pb2.StepFetchResponse) -> str:

@@ -7,7 +7,7 @@ first schedule of each broken invariant follows, none of which can be shorter. W
 "violations":[{"invariant","steps","schedule":[WORDS]}],"fault"}``, where ``fault`` is what went wrong in a rule of
 one's own; ``complete`` says that there is no other state within the
 bounds. ``--svg`` draws the first schedule. A terminal shows the progress; Ctrl-C prints the findings until then.
-``--world group`` and ``--world transaction`` are in ``explore_coordinators``.
+``--world group`` and ``--world transaction`` are in ``explore_coordinators``, ``--world quorum`` in ``explore_quorum``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
 from tidegauge_proof.cli.exploration_report import figures, states_per_second
 from tidegauge_proof.cli.explore_coordinators import explore_coordinators
+from tidegauge_proof.cli.explore_quorum import MOST_NODES, QUORUM, bounds_of, explore_quorum
 from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.breadth_first import Exploration, Found
 from tidegauge_proof.exhaustive.cluster import KAFKA, MODEL, Bounds
@@ -84,16 +85,17 @@ _REPLICATION = "replication"
 
 _BOUNDS = (
     ("--replicas", _DEFAULT.replicas, 1, 4, "Brokers, each with a replica."),
-    ("--records", _DEFAULT.records, 0, 32, "Records that are produced."),
+    ("--records", _DEFAULT.records, 0, 32, "Records that are produced; of a quorum: 0 unless it is given."),
     ("--elections", _DEFAULT.elections, 0, 16, "The highest leader epoch."),
     ("--messages", 0, 0, 4, "Messages that may be on their way at a time; 0: request and response are one step."),
-    ("--crashes", 0, 0, 4, "Processes that die; with --controller kafka, or in a world with a coordinator."),
+    ("--crashes", 0, 0, 4, "Processes that die; with --controller kafka, or in another world than replication."),
     (
         "--power-cuts",
         0,
         0,
         4,
-        "Power losses: the same, and unflushed records are lost that were reported to no other process.",
+        "Power losses: the same, and unflushed records are lost that were reported to no other process; of a quorum: "
+        "any that were not flushed.",
     ),
     ("--sessions", 0, 0, 4, "Sessions that end though the process lives; with --controller kafka."),
     ("--min-isr", 1, 1, 4, "min.insync.replicas."),
@@ -116,35 +118,40 @@ _COORDINATOR_BOUNDS = (
     ("--producers", 2, 2, "Producers with the transactional id."),
 )
 """Of worlds with a coordinator: name, default, most, meaning."""
-_OF_ONE_WORLD = {
-    GROUP: frozenset({"static", "commits", "leaves"}),
-    TRANSACTION: frozenset({"transactions", "producers"}),
-}
-_OF_REPLICATION = frozenset(
-    {
-        "truncation",
-        "controller",
-        "replicas",
-        "records",
-        "elections",
-        "messages",
-        "power_cuts",
-        "sessions",
-        "min_isr",
-        "unclean",
-        "as_model",
-        "acquits",
-        "svg",
-    }
+_QUORUM_BOUNDS = (
+    ("--voters", 3, 1, MOST_NODES, "Controllers that are voters at the beginning."),
+    ("--observers", 0, 0, 2, "Controllers that are no voters at the beginning."),
+    ("--kraft-version", 0, 0, 1, "0: static voters; 1: voters that change."),
+    ("--epochs", 1, 1, 4, "The highest epoch."),
+    ("--timeouts", 2, 0, 16, "Timers that run out: a fetch, election or check-quorum timeout, at any time."),
+    ("--late", 0, 0, 4, "Requests that arrive although their sender has given them up."),
+    ("--changes", 0, 0, 4, "Additions and removals of voters; they need --kraft-version 1."),
+    ("--snapshots", 0, 0, 4, "Snapshots that a controller writes and then begins its log behind."),
 )
-_OF_COORDINATORS = frozenset(name.removeprefix("--") for name, *_ in _COORDINATOR_BOUNDS)
+"""Of a quorum of controllers: name, default, least, most, meaning."""
+_OF_COORDINATORS = frozenset({"crashes", "resignations", "failures", "losses", "duplicates", "ticks", "restarts"})
+_OF_WORLDS = {
+    _REPLICATION: frozenset(
+        {"truncation", "controller", "replicas", "records", "elections", "messages", "crashes", "power_cuts"}
+        | {"sessions", "min_isr", "unclean", "as_model", "acquits", "svg"}
+    ),
+    GROUP: _OF_COORDINATORS | {"static", "commits", "leaves"},
+    TRANSACTION: _OF_COORDINATORS | {"transactions", "producers"},
+    QUORUM: frozenset({"records", "crashes", "power_cuts", "losses", "split"})
+    | {name.removeprefix("--").replace("-", "_") for name, *_ in _QUORUM_BOUNDS},
+}
+"""The options that each world takes; all others concern every world."""
 
 
 def _bounded(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that are numbers."""
+    for name, default, least, most, words in reversed(_QUORUM_BOUNDS):
+        number = click.IntRange(min=least, max=most)
+        help_ = f"With --world {QUORUM}. {words}"
+        command = click.option(name, type=number, default=default, show_default=True, help=help_)(command)
     for name, default, most, words in reversed(_COORDINATOR_BOUNDS):
         range_ = click.IntRange(min=0, max=most)
-        worlds = [one for one, own in _OF_ONE_WORLD.items() if name.removeprefix("--") in own] or [GROUP, TRANSACTION]
+        worlds = [world for world in (GROUP, TRANSACTION, QUORUM) if name.removeprefix("--") in _OF_WORLDS[world]]
         help_ = f"With --world {' or '.join(worlds)}. {words}"
         command = click.option(name, type=range_, default=default, show_default=True, help=help_)(command)
     for name, default, least, most, words in reversed(_BOUNDS):
@@ -156,11 +163,11 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
 @click.command("explore")
 @click.option(
     "--world",
-    type=click.Choice([_REPLICATION, GROUP, TRANSACTION]),
+    type=click.Choice([*_OF_WORLDS]),
     default=_REPLICATION,
     show_default=True,
     help="What is explored: replicas; a consumer group of two members, or a transactional producer and its successor, "
-    "on a coordinator that dies and is loaded again.",
+    "on a coordinator that dies and is loaded again; a Raft quorum of controllers.",
 )
 @click.option(
     "--truncation",
@@ -181,6 +188,12 @@ def _bounded(command: Callable[..., None]) -> Callable[..., None]:
     "likes; or Kafka's, as sessions end and begin.",
 )
 @_bounded
+@click.option(
+    "--split",
+    is_flag=True,
+    help=f"With --world {QUORUM}. Each response arrives in a step of its own; else one that is given at once arrives "
+    "in the step of its request.",
+)
 @click.option("--unclean", is_flag=True, help="unclean.leader.election.enable=true; with --controller kafka.")
 @click.option(
     "--as-model",
@@ -197,6 +210,7 @@ def explore(
     world: str,
     truncation: str | OwnRules,
     controller: str,
+    split: bool,
     unclean: bool,
     as_model: bool,
     acquits: str | None,
@@ -208,7 +222,7 @@ def explore(
     bootstrap_server: str | None,
     **bounds: int,
 ) -> None:
-    """Try every schedule of a small cluster, and tell which invariants the replication core or a coordinator breaks.
+    """Try every schedule of a small cluster, and tell which invariants break.
 
     Every order of produces, fetches, elections, ISR changes and late control requests within the bounds; with Kafka's
     controller also of crashes, power losses and lost sessions. The first schedule found for an invariant is a shortest
@@ -216,11 +230,15 @@ def explore(
     """
     del directory, bootstrap_server  # every verb takes them; nothing is contacted here
     _without_others(world)
-    of_coordinators = {name: bounds.pop(name) for name in _OF_COORDINATORS}
+    own = {name: value for name, value in bounds.items() if name in _OF_WORLDS[world]}
+    if world == QUORUM:
+        own["records"] = own["records"] if _is_given("records") else 0
+        quorum = bounds_of(own, split=split)
+        raise SystemExit(explore_quorum(quorum, max_states=max_states, fail_fast=fail_fast, output=output))
     if world != _REPLICATION:
-        small = CoordinatorBounds(world, crashes=bounds["crashes"], **of_coordinators)
+        small = CoordinatorBounds(world, **own)
         raise SystemExit(explore_coordinators(small, max_states=max_states, fail_fast=fail_fast, output=output))
-    wanted = Bounds(controller=controller, unclean=unclean, as_model=as_model, **bounds)
+    wanted = Bounds(controller=controller, unclean=unclean, as_model=as_model, **own)
     _check(wanted, truncation)
     begin = time.monotonic()
     explorer = Explorer(wanted, truncation, max_states=max_states, fail_fast=fail_fast, acquits=acquits)
@@ -253,16 +271,19 @@ def _called(rule: str | OwnRules) -> str:
     return f"{', '.join(rule.names)} of {rule.name}" if isinstance(rule, OwnRules) else rule
 
 
+def _is_given(name: str) -> bool:
+    """Whether an option is on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
 def _without_others(world: str) -> None:
     """Refuse options that are given, and concern other worlds alone."""
-    context = click.get_current_context()
-    others = _OF_COORDINATORS if world == _REPLICATION else _OF_REPLICATION
-    for other, names in _OF_ONE_WORLD.items():
-        others |= names if other != world else frozenset()
+    others = frozenset().union(*_OF_WORLDS.values()) - _OF_WORLDS[world]
     given = [
         f"--{name.replace('_', '-')}"
-        for name in context.params
-        if name in others and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        for name in click.get_current_context().params
+        if name in others and _is_given(name)
     ]
     if given:
         raise click.UsageError(f"--world {world} takes no {', '.join(sorted(given))}")

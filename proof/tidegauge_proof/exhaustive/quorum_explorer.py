@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidegauge_controller.raft.messages import VoteRequest
 from tidegauge_proof.exhaustive.breadth_first import BreadthFirst, Found
 from tidegauge_proof.exhaustive.quorum_small import Action, Call, QuorumState, SmallQuorum
 from tidegauge_proof.simulator.checker import Violation
@@ -13,6 +14,7 @@ _WORDS = {
     "flush": "a flush of node {0} completes",
     "begin": "node {0} makes itself known again",
     "propose": "node {0} is given records",
+    "snapshot": "node {0} writes a snapshot of all that it knows to be committed, and deletes it from its log",
     "kill": "the process of node {0} dies and starts again",
     "lose power": "node {0} loses power, keeps {1} of the batches that were not flushed, and starts again",
     "add": "node {0} is asked to add node {1}",
@@ -63,7 +65,11 @@ def words_of(action: Action) -> str:
     """Return a step in words, with the names of the state really reached."""
     kind, first = action[0], action[1]
     if isinstance(first, Call):
-        return _WORDS_OF_CALLS[kind].format(type(first.message.value).__name__, first.sender, first.to)
+        return _WORDS_OF_CALLS[kind].format(_name_of(first.message.value), first.sender, first.to)
     if kind == "deliver late":
-        return f"a late {type(action[2].value).__name__} arrives at node {first}"
+        return f"a late {_name_of(action[2].value)} arrives at node {first}"
     return _WORDS[kind].format(*action[1:])
+
+
+def _name_of(message: object) -> str:
+    return "PreVoteRequest" if isinstance(message, VoteRequest) and message.pre_vote else type(message).__name__

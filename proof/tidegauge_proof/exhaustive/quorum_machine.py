@@ -13,8 +13,9 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar
 
+from tidegauge.errors import ErrorCode
 from tidegauge_controller.raft import effects, events
-from tidegauge_controller.raft.messages import FetchResponse
+from tidegauge_controller.raft.messages import FetchResponse, FetchSnapshotResponse
 from tidegauge_controller.raft.node import RaftNode
 from tidegauge_controller.raft.states import (
     Candidate,
@@ -25,11 +26,12 @@ from tidegauge_controller.raft.states import (
     Resigned,
     Unattached,
 )
-from tidegauge_controller.raft.values import Batch, Endpoint, LeaderChange, ReplicaKey, VoterSet
+from tidegauge_controller.raft.values import Batch, Endpoint, LeaderChange, OffsetAndEpoch, ReplicaKey, VoterSet
+from tidegauge_controller.raft.voter_history import VoterHistory
 from tidegauge_proof.exhaustive.frozen import DIGEST_BYTES
 from tidegauge_proof.simulator.checker import Violation
 from tidegauge_proof.simulator.dice import Dice
-from tidegauge_proof.simulator.quorum.quorum_disk import QuorumDisk
+from tidegauge_proof.simulator.quorum.quorum_disk import QuorumDisk, Snapshot
 from tidegauge_proof.simulator.quorum.quorum_world import SimNode, real_node
 
 NOW_MS = 1_000
@@ -128,6 +130,19 @@ class Persisted(NamedTuple):
     """``quorum-state`` has been replaced; the disk before has what it replaced."""
 
 
+class Snapshotted(NamedTuple):
+    """A snapshot was written, of these batches from offset 0 on."""
+
+    snapshot: OffsetAndEpoch
+    batches: tuple[Batch, ...]
+
+
+class Installs(NamedTuple):
+    """A snapshot has been fetched, and is to take the place of the log."""
+
+    snapshot: OffsetAndEpoch
+
+
 class Moved(NamedTuple):
     """The high watermark has moved from this offset."""
 
@@ -142,7 +157,7 @@ class Appended(NamedTuple):
     voters_offset: int | None
 
 
-Output = Sent | Responded | Persisted | Moved | Appended
+Output = Sent | Responded | Persisted | Snapshotted | Installs | Moved | Appended
 Event = tuple[Any, ...]
 
 
@@ -192,6 +207,7 @@ def _form_of_node(node: RaftNode, disk: QuorumDisk, flushes: tuple[tuple[int, in
         (log.start_offset, log.end_offset, log.flushed_offset, log._oldest_valid_flush, tuple(map(tuple, log.epochs))),  # noqa: SLF001 - the same
         form_of(disk.log, names),
         form_of(disk.durable, names),
+        (form_of(disk.snapshots, names), form_of(log.snapshots, names), form_of(core.history, names)),
         form_of(disk.election, names),
         (flushes, tuple(sorted(disk.syncs.items()))),
         tuple(requests),
@@ -325,6 +341,12 @@ class _Step:
                 self.take(events.ElectionPersisted())
             case "propose":
                 self.take(events.Propose("records", state.epoch, 1, 1, "records"))
+            case "snapshot":
+                self._write_snapshot()
+            case "installed":
+                snapshot, content = event[1], event[2].value
+                self._disk.install(snapshot, content)
+                self.take(events.SnapshotInstalled(snapshot, content.voter_set, content.kraft_version))
             case "forget":
                 state.parked.pop(event[1], None)
             case "timeout":
@@ -338,6 +360,17 @@ class _Step:
                     if voter_id in state.begin_deadlines_ms and progress.end_offset is None:
                         state.begin_deadlines_ms[voter_id] = NOW_MS
                 self.take(events.Tick())
+
+    def _write_snapshot(self) -> None:
+        """Write a snapshot of all committed records, and delete them from the log."""
+        disk = self._disk
+        batches = tuple(batch for batch in disk.whole() if batch.end_offset <= (self._node.high_watermark or 0))
+        snapshot = OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch)
+        disk.snapshots[snapshot] = content_of(batches, disk.static)
+        self.out.append(Snapshotted(snapshot, batches))
+        self.take(events.SnapshotCreated(snapshot))
+        disk.move_start(snapshot)
+        self.take(events.LogStartMoved(snapshot.offset))
 
     def take(self, event: events.Event) -> None:
         """Give the node an event and carry its effects out."""
@@ -373,6 +406,8 @@ class _Step:
                 if mark is not None and effect.end_offset < mark:
                     raise Violation("Q8", f"node {self._node_id} truncates to {effect.end_offset}, below {mark}")
                 disk.truncate(effect.end_offset)
+            case effects.InstallSnapshot():
+                self.out.append(Installs(effect.snapshot))
             case effects.HighWatermarkMoved():
                 self.out.append(Moved(mark))
             case _:
@@ -383,6 +418,8 @@ class _Step:
         if isinstance(response, FetchResponse) and effect.read_from is not None:
             found = [batch for batch in self._disk.log if batch.base_offset >= effect.read_from]
             return replace(response, batches=tuple(found[:1]), endpoints={})
+        if isinstance(response, FetchSnapshotResponse) and response.error is ErrorCode.NONE:
+            return replace(response, size_bytes=1, data=bytes(1))  # its content is known by its id
         return response
 
     def cell(self) -> Cell:
@@ -410,6 +447,18 @@ class _Step:
         disk.syncs = {order[number]: int(disk.syncs[number] == disk.generation) for number in order}
         disk.generation = 1
         self._flushes = [(order[number], end) for number, end in self._flushes]
+
+
+def content_of(batches: tuple[Batch, ...], static: VoterSet) -> Snapshot:
+    """Return the snapshot that stands for all batches from offset 0 on.
+
+    Args:
+        batches: the batches; under kraft.version 1 the first leader's batch has the voters of the formatted nodes.
+        static: the voters of the configuration, for kraft.version 0.
+    """
+    history = VoterHistory(static)
+    history.replay_all(batches)
+    return Snapshot(batches, history.current if history.voters else None, history.version)
 
 
 def _settle_state(state: Any) -> None:

@@ -8,7 +8,9 @@ Rules:
     3. A flush completes at any time. ``quorum-state`` is replaced within the step that needs it: a process that dies
        before that is like one that died before the step, since no response may name an epoch or a vote that is not on
        the disk yet, which is checked.
-    4. A process that dies starts at once: one that stays dead does nothing, like one that no message reaches. Messages
+    4. A snapshot holds all that is committed at its node, whose log begins behind it from then on. It is fetched in one
+       slice, and installed within the step that brings it.
+    5. A process that dies starts at once: one that stays dead does nothing, like one that no message reaches. Messages
        to it are lost. A power loss keeps any part of the unflushed batches.
 
 Nodes that the first state does not tell apart may change their names.
@@ -38,6 +40,7 @@ from tidegauge_proof.exhaustive.quorum_machine import (
     Appended,
     Cell,
     Event,
+    Installs,
     Machines,
     Message,
     Moved,
@@ -46,6 +49,8 @@ from tidegauge_proof.exhaustive.quorum_machine import (
     Persisted,
     Responded,
     Sent,
+    Snapshotted,
+    content_of,
     form_of,
     hashed,
 )
@@ -73,6 +78,7 @@ class QuorumBounds:
         losses: requests or responses that their sender gives up.
         late: requests that arrive although their sender has given them up.
         changes: of the voter set.
+        snapshots: that nodes write.
         timeouts: of any timer, in all; None: as many as there are.
         split: whether a response that is given at once is a step of its own; else it arrives in the request's step, or
             is lost.
@@ -88,6 +94,7 @@ class QuorumBounds:
     losses: int = 0
     late: int = 0
     changes: int = 0
+    snapshots: int = 0
     timeouts: int | None = None
     split: bool = False
 
@@ -101,6 +108,7 @@ class Used(NamedTuple):
     losses: int = 0
     late: int = 0
     changes: int = 0
+    snapshots: int = 0
     timeouts: int = 0
 
     def plus(self, name: str) -> Used:
@@ -281,6 +289,8 @@ class SmallQuorum:
                 yield "begin", node_id
             if used.changes < bounds.changes:
                 yield from self._changes(state, node_id)
+        if used.snapshots < bounds.snapshots and _has_more_committed(cell):
+            yield "snapshot", node_id
         if used.kills < bounds.kills:
             yield "kill", node_id
         if used.power_losses < bounds.power_losses:
@@ -311,6 +321,8 @@ class SmallQuorum:
                 return self._give(state, action[1], ("begin",))
             case "propose":
                 return self._give(state._replace(used=used.plus("records")), action[1], ("propose",))
+            case "snapshot":
+                return self._give(state._replace(used=used.plus("snapshots")), action[1], ("snapshot",))
             case "kill":
                 return self._restart(state._replace(used=used.plus("kills")), action[1], ("restart", False, 0))
             case "lose power":
@@ -376,10 +388,20 @@ class SmallQuorum:
             if cell is before and not out:
                 return self._forgotten(state)
             state = self._taken(state, node_id, before, cell, out)
-            following = ("persisted",) if cell.node.is_blocked else None
+            following = self._report(state, out) if cell.node.is_blocked else None
         if state.cells[node_id].node.state.epoch > self.bounds.epochs:
             return None
         return self._forgotten(state)
+
+    def _report(self, state: QuorumState, out: tuple[Output, ...]) -> Event:
+        """Return the report of the disk that a node waits for."""
+        installs = [one.snapshot for one in out if isinstance(one, Installs)]
+        if not installs:
+            return ("persisted",)
+        [snapshot] = installs
+        batches = tuple(batch for batch in state.ghost.committed if batch.end_offset <= snapshot.offset)
+        QuorumChecker(committed=list(state.ghost.committed)).snapshot(snapshot, batches)
+        return "installed", snapshot, self.machines.message(content_of(batches, state.cells[0].disk.static))
 
     def _taken(
         self, state: QuorumState, node_id: int, before: Cell, cell: Cell, out: tuple[Output, ...]
@@ -452,6 +474,11 @@ class SmallQuorum:
                 disks = [(other.node._core.me, other.disk) for other in cells]  # noqa: SLF001 - the same
                 checker.moved(key, one.before, cell.node, cell.disk, disks)
                 return self._ghost(checker)
+            case Snapshotted():
+                checker.snapshot(one.snapshot, one.batches)
+                return ghost
+            case Installs():
+                return ghost
             case _:
                 assert isinstance(one, Appended)
                 checker.appends(key, cell.node, one.batch, one.voters, one.voters_offset)
@@ -490,6 +517,12 @@ def _may_matter(request: Any, cell: Cell) -> bool:
     if request.epoch < epoch:
         return False
     return not (isinstance(request, VoteRequest) and request.pre_vote and request.epoch == epoch)
+
+
+def _has_more_committed(cell: Cell) -> bool:
+    """Whether a node knows of committed records that its newest snapshot does not have."""
+    newest = cell.node.log.newest_snapshot
+    return (cell.node.high_watermark or 0) > (0 if newest is None else newest.offset)
 
 
 def _unflushed(cell: Cell) -> int:

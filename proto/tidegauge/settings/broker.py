@@ -309,8 +309,11 @@ _OTHER_DEFAULTS = {
 _ADVERTISED = "advertised.listeners"
 _PROTOCOLS = "group.coordinator.rebalance.protocols"
 _KRAFT_PROTOCOLS = ("classic", "consumer", "streams")
+_DYNAMIC_IN_KAFKA_4 = ("group.consumer.assignment.interval.ms", "group.share.assignment.interval.ms")
+"""``GroupCoordinatorConfig.RECONFIGURABLE_CONFIGS``, but for what brokers here do not have."""
 KRAFT_BROKER_SETTINGS = BROKER_SETTINGS | {
     **{name: replace(BROKER_SETTINGS[name], default=default) for name, default in _OTHER_DEFAULTS.items()},
+    **{name: replace(BROKER_SETTINGS[name], update="cluster-wide") for name in _DYNAMIC_IN_KAFKA_4},
     _PROTOCOLS: replace(BROKER_SETTINGS[_PROTOCOLS], default=_KRAFT_PROTOCOLS, choices=_KRAFT_PROTOCOLS),
     _ADVERTISED: replace(BROKER_SETTINGS[_ADVERTISED], update="read-only"),
 }

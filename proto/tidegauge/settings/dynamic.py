@@ -212,13 +212,16 @@ class BrokerSettings:
         Args:
             own: the settings set for it, as text.
             values: its settings in force.
-            own_source: Kafka's source of its own settings.
+            own_source: Kafka's source of its own settings. A group's setting that brokers do not have has its default
+                as a synonym, a topic's has none (``ConfigHelper.createGroupConfigEntry``, ``createTopicConfigEntry``).
         """
         views: list[SettingView] = []
         for name, setting in sorted(values.table.items()):
             synonyms = [Synonym(own_source, name, own[name])] if name in own else []
             if setting.broker_key is not None:
                 synonyms.extend(self._synonyms(BROKER_SETTINGS[setting.broker_key]))
+            elif own_source == DYNAMIC_GROUP and setting.default is not None:
+                synonyms.append(Synonym(DEFAULT, name, setting.text_of(setting.default)))
             source = synonyms[0].source if synonyms else DEFAULT
             text = own.get(name, setting.text_of(values[name]))
             views.append(SettingView(name, text, source, is_read_only=False, synonyms=tuple(synonyms)))

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.clients.applications import FLINK_CONNECTOR, PYTHON_PACKAGES, SPRING_KAFKA
+from tests.clients.applications import DEBEZIUM, FLINK_CONNECTOR, PYTHON_PACKAGES, SPRING_KAFKA
 from tests.clients.programs import KAFKA, KAFKA_4, KAFKA_BEFORE_BATCHES, NODE_CLIENTS, node_version
 from tests.clients.table import MARK, PAGE, known_results, rendered, with_table
 
@@ -24,6 +24,7 @@ CARGO = {"Rust: rskafka": ("rust", "rskafka"), "Rust: rust-rdkafka": ("rdkafka",
 FRAMEWORKS = {
     "Java: Spring for Apache Kafka": SPRING_KAFKA,
     "Java: Flink's Kafka connector": FLINK_CONNECTOR,
+    "Java: Debezium's stores": DEBEZIUM,
     "Python: Quix Streams": PYTHON_PACKAGES["quixstreams"],
     "Python: Faust (faust-streaming)": PYTHON_PACKAGES["faust-streaming"],
     "Python: FastStream": PYTHON_PACKAGES["faststream[kafka]"],

@@ -25,6 +25,9 @@ from tidegauge.kafka.frames import (
     response_frame,
 )
 from tidegauge.kafka.kraft.apis import FETCH_SNAPSHOT, KRAFT_APIS, KRAFT_PROTOCOL, VOTE
+from tidegauge.kafka.kraft.messages import broker_heartbeat, fetch
+from tidegauge.kafka.kraft.record_types import encode_record
+from tidegauge.kafka.metadata_records import partition_change_record
 
 FRAMES = Path(__file__).parent / "recorded_quorum_frames.json.gz"
 LENGTH_BYTES = 4
@@ -79,6 +82,21 @@ def test_a_message_of_the_quorum_survives_and_damage_is_malformed(api):
                     decode(api.key, version, cut, response=response, protocol=KRAFT_PROTOCOL)
                 except MalformedMessage:
                     continue
+
+
+def test_a_tagged_field_that_equals_its_default_is_not_written():
+    """Else records and frames differ from Kafka's in bytes; an unknown high watermark is sent as -1 (KIP-1166)."""
+    plain, unknown = fetch.FetchPartition(), fetch.FetchPartition(high_watermark=-1)
+    sizes = []
+    for partition in (plain, unknown):
+        asked = fetch.FetchRequest(topics=[fetch.FetchTopic(partitions=[partition])])
+        sizes.append(len(joined(encode(FETCH, 18, asked, protocol=KRAFT_PROTOCOL))))
+    assert plain.high_watermark == 2**63 - 1, "in versions without it the leader never waits for it"
+    assert sizes[1] - sizes[0] == 10, "the tag, its size, and eight bytes"
+    change = partition_change_record.PartitionChangeRecord(partition_id=1, topic_id=bytes(16))
+    assert (change.leader, change.isr, change.leader_recovery_state) == (-2, None, -1)
+    assert encode_record(change, 2) == bytes((1, 5, 2, 0, 0, 0, 1, *bytes(16), 0))
+    assert broker_heartbeat.BrokerHeartbeatResponse().is_fenced, "a response that says nothing is no unfencing"
 
 
 def test_zookeeper_modes_versions_stay_those_of_its_release():

@@ -252,8 +252,9 @@ def test_a_controllers_file_is_one_that_a_controller_reads(tmp_path: Path) -> No
     assert [one.address for one in parsed[3002].bound] == ["127.0.0.1:9394"]
     with pytest.raises(TidegaugeError, match=r"Unknown broker setting: controller\.quorum\.fetch\.timeout"):
         first_plan(tmp_path, Wanted(mode="kraft", settings={"controller.quorum.fetch.timeout": "1"}), free=all_free)
-    with pytest.raises(TidegaugeError, match="whose nodes have no ZooKeeper"):
-        first_plan(tmp_path, Wanted(mode="kraft", settings={"zookeeper.session.timeout.ms": "1"}), free=all_free)
+    for name in ("zookeeper.session.timeout.ms", "zookeeper.connect"):
+        with pytest.raises(TidegaugeError, match=f"{name} .*whose nodes have no ZooKeeper"):
+            first_plan(tmp_path, Wanted(mode="kraft", settings={name: "1"}), free=all_free)
 
 
 def test_a_directory_that_lost_its_content_gets_a_new_id(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_lab.group_conditions import GroupCondition
 from tidegauge_lab.scenario import consumer_process, group_steps
-from tidegauge_lab.scenario.consumers import Consumers
+from tidegauge_lab.scenario.consumers import Consumers, settings_of
 from tidegauge_lab.scenario.group_player import GroupPlayer
 from tidegauge_lab.scenario.outcome import StepFailed
 
@@ -41,6 +41,24 @@ class ClusterConnections:
         if isinstance(self.found, TidegaugeError):
             raise self.found
         return self.found
+
+
+def test_settings_that_the_consumer_protocol_refuses_are_left_out_there_and_only_there() -> None:
+    """KIP-848: the broker decides on sessions, heartbeats and assignors; a client refuses to be created with them."""
+    classic = settings_of("confluent-kafka", {"group.id": "g"})
+    consumer = settings_of("confluent-kafka", {"group.id": "g", "group.protocol": "consumer"})
+    assert classic.keys() - consumer.keys() == {"partition.assignment.strategy", "heartbeat.interval.ms"}
+    assert consumer["auto.offset.reset"] == "earliest"
+    own = settings_of("confluent-kafka", {"group.protocol": "consumer", "heartbeat.interval.ms": "1"})
+    assert own["heartbeat.interval.ms"] == "1", "a step's own setting reaches the client, which refuses it"
+
+
+def test_an_error_that_a_consumer_reports_must_be_the_expected_one() -> None:
+    refused = Consumer({"error": "UNRELEASED_INSTANCE_ID", "message": "no."})
+    player(refused).do(group_steps.WaitConsumerError(line=1, consumer="a", error="UNRELEASED_INSTANCE_ID"))
+    with pytest.raises(StepFailed) as failed:
+        player(Consumer({})).do(group_steps.WaitConsumerError(line=1, consumer="a", error="UNRELEASED_INSTANCE_ID"))
+    assert failed.value.message == "a has reported no fatal error, not UNRELEASED_INSTANCE_ID"
 
 
 def once(problems: Callable[[], Sequence[str]], limit_seconds: float | None = None) -> None:
@@ -114,6 +132,7 @@ class Client:
     def __init__(self, problem: Exception | None = None) -> None:
         self.left = ["m1", "m2", "m3"]
         self.closed = False
+        self.fatal: consumer_process.Failed | None = None
         self._problem = problem
 
     def idle(self) -> None:
@@ -123,10 +142,13 @@ class Client:
         assert count >= 1
         return [self.left.pop(0)]
 
-    def commit(self) -> dict[str, int]:
+    def commit(self, offsets: Mapping[str, int] | None = None) -> dict[str, int]:
         if self._problem is not None:
             raise self._problem
-        return {"story-0": 3 - len(self.left)}
+        return {"story-0": 3 - len(self.left)} if offsets is None else dict(offsets)
+
+    def problem(self) -> consumer_process.Failed | None:
+        return self.fatal
 
     def close(self) -> None:
         self.closed = True
@@ -136,8 +158,14 @@ def test_a_client_obeys_one_command_after_the_other() -> None:
     client = Client()
     assert consumer_process.obey(client, {"do": "consume", "count": 2, "limit_seconds": 5}) == {"values": ["m1", "m2"]}
     assert consumer_process.obey(client, {"do": "commit"}) == {"committed": {"story-0": 2}}
+    assert consumer_process.obey(client, {"do": "commit", "offsets": {"story-1": 7}}) == {"committed": {"story-1": 7}}
     assert consumer_process.obey(client, {"do": "busy"}) == {}
     assert consumer_process.obey(client, {"do": "close"}) == {}
     assert client.closed
+    client.fatal = consumer_process.Failed("UNRELEASED_INSTANCE_ID", "no.")
+    assert consumer_process.obey(client, {"do": "problem", "limit_seconds": 5}) == {
+        "error": "UNRELEASED_INSTANCE_ID",
+        "message": "no.",
+    }
     failing = Client(consumer_process.Failed("ILLEGAL_GENERATION", "gone"))
     assert consumer_process.obey(failing, {"do": "commit"}) == {"error": "ILLEGAL_GENERATION", "message": "gone"}

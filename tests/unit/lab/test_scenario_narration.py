@@ -107,6 +107,12 @@ CASES = [
     ("commit: {consumer: a, error: UNKNOWN_MEMBER_ID}",
      "Consumer a commits what it has got, which fails with UNKNOWN_MEMBER_ID"),
     ("commit: {consumer: a, answer: later}", "Consumer a commits what it has got; its response is awaited later"),
+    ("wait_consumer_error: {consumer: a, error: UNRELEASED_INSTANCE_ID}",
+     "Wait until consumer a ends its work with UNRELEASED_INSTANCE_ID"),
+    ("commit: {consumer: a, offsets: {story-0: 1}, error: STALE_MEMBER_EPOCH}",
+     "Consumer a commits 1 of story-0, which fails with STALE_MEMBER_EPOCH"),
+    ("wait_group: {group: g, state: Stable, epochs: {a: 3, b: 3}}",
+     "Wait until group g is Stable and has epochs a 3, b 3 or later"),
     ("wait_commit: a", "Wait until the commit of consumer a ends without an error"),
     ("close_consumer: a", "Close the consumer a"),
     ("kill_consumer: a", "Kill the consumer a (SIGKILL)"),
@@ -194,7 +200,9 @@ def test_shipped_stories_say_what_happens_and_why(name: str) -> None:
     """A class sees sentences and states; the file's own language is behind ``--verbose``."""
     story = load(name)
     lines = [narrated(step) for step in story.steps]
-    assert max(map(len, lines)) <= 110
+    shown = [narrated(step) for step in story.steps if not isinstance(step, fault_steps.FaultStep)]
+    assert max(map(len, shown)) <= 110
+    assert max(map(len, lines)) <= 160, "a fault's sentence has all of its parameters"
     assert not any("=" in line.replace("acks=", "") for line in lines)
     acted = [
         step for step in story.steps if isinstance(step, broker_steps.Kill | fault_steps.FaultStep | broker_steps.Elect)

@@ -54,6 +54,19 @@ def test_a_vote_is_on_the_disk_before_it_is_granted():
     assert respond.response.granted
 
 
+def test_a_crash_before_or_after_the_rename_of_the_vote_gives_no_second_vote():
+    """RaftFsync: before it no response has left, and after it the restarted process finds its vote."""
+    node = driven(0, THREE, election=ElectionState(1))
+    node.holds_disk = True
+    wanted = node.give(events.RequestReceived("t", VoteRequest(CLUSTER, key(0), 1, key(1), 0, 0, pre_vote=False)))
+    assert wanted == [effects.PersistElection(ElectionState(1, None, key(1)))], "nobody has been given the vote yet"
+    before = driven(0, THREE, election=ElectionState(1))
+    assert vote(before, 2, 1).granted
+    after = driven(0, THREE, election=ElectionState(1, None, key(1)))
+    assert not vote(after, 2, 1).granted
+    assert vote(after, 1, 1).granted, "the first candidate, which has no response, may ask again"
+
+
 def test_one_vote_an_epoch_and_the_same_candidate_is_granted_again():
     node = driven(0, THREE)
     assert vote(node, 1, 1).granted

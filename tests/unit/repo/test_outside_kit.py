@@ -13,6 +13,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 
 BENCH = Path(__file__).parents[3] / "bench"
 BUSY = TidegaugeError(ErrorCode.INVALID_CONFIG, "broker-0 ended while it started: 127.0.0.1:1 can't be bound")
+IN_USE = TidegaugeError(ErrorCode.INVALID_CONFIG, "port 1 of controller 3000 is in use by python (process 7)")
 
 
 class Cluster:
@@ -20,8 +21,10 @@ class Cluster:
 
     made: ClassVar[list[Cluster]] = []
     problems: ClassVar[list[TidegaugeError]] = []
+    refused: ClassVar[list[TidegaugeError]] = []
 
     def __init__(self, brokers: int, settings: dict[str, str], quorum: Any) -> None:
+        self.directory = Path("/kept")
         self.brokers, self.settings, self.quorum_wanted = brokers, dict(settings), quorum
         self.happened: list[str] = []
         self.kafka_bootstrap_servers = [f"h:{number}" for number in range(brokers)]
@@ -30,6 +33,8 @@ class Cluster:
     @classmethod
     def create(cls, _: Path, brokers: int, __: str, settings: dict[str, str], *, quorum: Any, **ports: Any) -> Cluster:
         assert ports["mode"] == "kraft"
+        if Cluster.refused:
+            raise Cluster.refused.pop(0)
         cls.made.append(cls(brokers, settings, quorum))
         return cls.made[-1]
 
@@ -84,7 +89,7 @@ def test_a_cluster_is_what_the_test_wants(kit: Any, tmp_path: Path, capsys: pyte
         "stop\t1",
         "restart\t1",
     )
-    assert lines == ["h:0,h:1\tc:1\tid", "done", "done"]
+    assert lines == ["h:0,h:1\tc:1\tid\t/kept/broker-0/data,/kept/broker-1/data", "done", "done"]
     [cluster] = Cluster.made
     assert cluster.settings == {"auto.create.topics.enable": "false", "1:broker.rack": "a"}
     assert (cluster.brokers, cluster.quorum_wanted.controllers) == (2, 1)
@@ -93,8 +98,8 @@ def test_a_cluster_is_what_the_test_wants(kit: Any, tmp_path: Path, capsys: pyte
 
 
 def test_a_port_that_is_taken_costs_a_try(kit: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Cluster.problems = [BUSY, BUSY]
-    assert said(kit, tmp_path, capsys, "start\t1\t1") == ["h:0\tc:1\tid"]
+    Cluster.problems, Cluster.refused = [BUSY, BUSY], [IN_USE]
+    assert said(kit, tmp_path, capsys, "start\t1\t1") == ["h:0\tc:1\tid\t/kept/broker-0/data"]
     assert [one.happened for one in Cluster.made] == [["down True"], ["down True"], ["up", "down True"]]
     [settings] = {str(one.settings) for one in Cluster.made}
     assert settings == "{'auto.create.topics.enable': 'true'}", "Kafka's default, and not the lab's"

@@ -144,3 +144,15 @@ async def test_without_a_name_there_is_nothing_to_describe_or_alter(zookeeper, b
     assert refusal.value.code is ErrorCode.INVALID_REQUEST
     with pytest.raises(TidegaugeError, match="Group name must not be empty"):
         await brokers[0].configs.groups.describe("")
+
+
+async def test_a_group_follows_its_broker_in_what_it_has_not_set_itself(zookeeper):
+    """A change of the broker's settings reaches groups with settings of their own, too."""
+    broker = await Broker(zookeeper, 0).start()
+    await broker.configs.groups.alter("g", {SESSION: "60000"}, [])
+    await settle()
+    broker.groups.clear()
+    await broker.configs.alter_broker("0", {"background.threads": "11"}, [])
+    await settle()
+    assert consumer_times(broker.groups["g"]).session_timeout_ms == 60_000
+    await broker.configs.close()

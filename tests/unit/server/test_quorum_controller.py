@@ -324,6 +324,29 @@ async def test_kraft_version_rises_with_the_other_levels_and_never_falls(tmp_pat
         assert one.controller.kraft_version == 1
 
 
+async def test_quorum_state_keeps_its_version_until_the_election_after_kraft_version_rose(tmp_path: Path):
+    """The file is written at elections alone, in the version of that moment (FileQuorumStateStore)."""
+    file = tmp_path / "__cluster_metadata-0" / "quorum-state"
+    async with controller_at(tmp_path, has_static_voters=True) as one:
+        kraft = update_features.FeatureUpdateKey("kraft.version", 1)
+        await one.ask(apis.UPDATE_FEATURES, update_features.UpdateFeaturesRequest(9_000, [kraft]))
+        assert one.controller.kraft_version == 1
+        assert '"data_version":0' in file.read_text()
+    async with controller_at(tmp_path, has_static_voters=True):
+        assert '"data_version":1' in file.read_text()
+
+
+async def test_clients_before_version_4_hear_of_no_feature_that_begins_at_0(one: OneController):
+    """KAFKA-17492, KAFKA-17011: their decoders refuse a lowest level of 0; to them the feature is unsupported."""
+    found = {}
+    for version in (3, 4):
+        response = await one.ask(apis.API_VERSIONS, api_versions.ApiVersionsRequest("test", "1"), version)
+        found[version] = {feature.name: feature.min_version for feature in response.supported_features}
+    assert set(found[3].values()).isdisjoint({0})
+    assert found[4]["kraft.version"] == 0
+    assert found[4].keys() > found[3].keys()
+
+
 async def test_a_new_topics_settings_are_in_the_response(one: OneController):
     """KIP-525: the settings in force with their sources: the topic, the cluster's dynamic default, the default."""
     await one.register(0)

@@ -1,7 +1,8 @@
-"""Rules of the Raft node, each taken away once: a history of ``--world quorum`` or a schedule must notice.
+"""Rules of the Raft node, each taken away once: a history, a schedule or the search of a small quorum must notice.
 
 ``BY_HISTORY`` has those that are missed soon, with a seed, the number of steps and the invariant that breaks there;
-``BY_SCHEDULE`` the others, each with the schedule of ``tests/unit/raft``, made by hand, that fails without the rule.
+``BY_SCHEDULE`` others, each with the schedule of ``tests/unit/raft``, made by hand, that fails without the rule.
+``MISSED`` of ``test_quorum_schedules`` has the searches.
 """
 
 from __future__ import annotations
@@ -235,6 +236,17 @@ def truncates_to_the_leaders_end_alone(patch: pytest.MonkeyPatch) -> None:
 
 def every_end_matches(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogView, "match", lambda _, offset, epoch: (Match.VALID, OffsetAndEpoch(offset, epoch)))
+
+
+# Snapshots
+
+
+def a_log_behind_a_snapshot_has_no_last_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogView, "last_epoch", property(lambda self: self.epochs[-1].epoch if self.epochs else 0))
+
+
+def the_log_does_not_begin_behind_an_installed_snapshot(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogView, "restart_at", lambda self, snapshot: self.add_snapshot(snapshot))
 
 
 # Voters

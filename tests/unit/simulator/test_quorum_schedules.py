@@ -9,6 +9,7 @@ import pytest
 from tests.unit.simulator import quorum_mutants as mutants
 from tests.unit.simulator.quorum_mutants import Mutant
 
+from tidegauge_controller.raft.states import Follower
 from tidegauge_proof.exhaustive.breadth_first import Exploration
 from tidegauge_proof.exhaustive.quorum_explorer import QuorumExplorer, words_of
 from tidegauge_proof.exhaustive.quorum_small import QuorumBounds, QuorumState, SmallQuorum
@@ -17,6 +18,7 @@ from tidegauge_proof.simulator.checker import Violation
 ONE_ELECTION = QuorumBounds(epochs=1, timeouts=2)
 TWO_EPOCHS = QuorumBounds(epochs=2, timeouts=2)
 ONE_CHANGE = QuorumBounds(version=1, epochs=1, timeouts=1, changes=1)
+ONE_SNAPSHOT = QuorumBounds(epochs=1, timeouts=2, snapshots=1)
 
 
 def explored(bounds: QuorumBounds, *, fail_fast: bool = False) -> Exploration:
@@ -35,6 +37,25 @@ def test_every_schedule_of_one_change_of_the_voter_set_holds() -> None:
     assert found.complete
     assert found.found == []
     assert found.states > 3000
+
+
+def test_every_schedule_of_one_snapshot_holds() -> None:
+    """KIP-630: a follower that lags behind the leader's log gets the snapshot, and goes on behind it."""
+    found = explored(ONE_SNAPSHOT)
+    assert found.complete
+    assert found.found == []
+    assert found.states > 8000
+
+
+def test_a_follower_installs_the_snapshot_of_a_leader_whose_log_begins_behind_it() -> None:
+    quorum = SmallQuorum(replace(ONE_SNAPSHOT, timeouts=1))
+    installed = {
+        (cell.node.log.start_offset, cell.node.high_watermark)
+        for state in walked(quorum)
+        for cell in state.cells
+        if isinstance(cell.node.state, Follower) and cell.disk.snapshots and not cell.disk.log
+    }
+    assert installed == {(1, 1)}
 
 
 def test_the_same_bounds_give_the_same_states() -> None:
@@ -89,6 +110,9 @@ MISSED: tuple[tuple[Mutant, QuorumBounds, str], ...] = (
     (mutants.two_changes_at_once, replace(ONE_CHANGE, changes=2), "Q10"),
     (mutants.changes_before_its_epoch_is_committed, ONE_CHANGE, "Q10"),
     (mutants.a_change_is_acknowledged_before_its_commit, ONE_CHANGE, "Q11"),
+    (mutants.a_removed_leader_counts_itself, ONE_CHANGE, "Q9"),
+    (mutants.a_log_behind_a_snapshot_has_no_last_epoch, replace(TWO_EPOCHS, snapshots=1), "Q13"),
+    (mutants.the_log_does_not_begin_behind_an_installed_snapshot, ONE_SNAPSHOT, "Q13"),
 )
 """Rules that are taken away, the bounds of a search, and the invariant that it finds broken first."""
 
@@ -127,6 +151,10 @@ LONG = (
     replace(TWO_EPOCHS, losses=1, late=1),
     replace(TWO_EPOCHS, version=1, changes=1),
     replace(TWO_EPOCHS, voters=2, observers=1, version=1, changes=1),
+    replace(TWO_EPOCHS, snapshots=2),
+    replace(TWO_EPOCHS, snapshots=1, power_losses=1),
+    replace(TWO_EPOCHS, snapshots=1, losses=1),
+    replace(TWO_EPOCHS, voters=2, observers=1, version=1, changes=1, snapshots=1),
 )
 
 
@@ -135,7 +163,10 @@ LONG = (
 @pytest.mark.parametrize(
     "bounds",
     LONG,
-    ids=["three-timeouts", "late-responses", "record", "power-loss", "late-message", "removal", "addition"],
+    ids=[
+        *("three-timeouts", "late-responses", "record", "power-loss", "late-message", "removal", "addition"),
+        *("snapshots", "snapshot-and-power-loss", "snapshot-and-lost-message", "snapshot-and-addition"),
+    ],
 )
 def test_every_schedule_over_two_epochs_holds(bounds: QuorumBounds) -> None:
     """Some 15,000 to 270,000 states each, in at most a minute of processor time."""

@@ -65,3 +65,4 @@ def settle(image: GroupImage) -> None:
         for member in image.members.values()
         for one in partitions_of(member.assigned) | partitions_of(member.pending_revocation)
     }
+    image.look_at_members()

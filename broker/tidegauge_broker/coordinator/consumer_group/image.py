@@ -6,6 +6,7 @@ Source: ConsumerGroup, ModernGroup and the replay methods of GroupMetadataManage
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -79,6 +80,9 @@ class GroupImage:
         targets: by member id.
         owners: epoch of the member that has a partition assigned or pending revocation.
         regexes: the topics of regular expressions that are resolved.
+        behind: members that do not own their target of ``assignment_epoch``. It follows from the members, and is kept
+            so that the state of a large group costs no look at each of them at each heartbeat.
+        regex_members: number of members by regular expression, likewise.
     """
 
     group_id: str
@@ -92,6 +96,8 @@ class GroupImage:
     targets: dict[str, Partitions] = field(default_factory=dict[str, Partitions])
     owners: dict[TopicPartitionId, int] = field(default_factory=dict[TopicPartitionId, int])
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict[str, ResolvedRegex])
+    behind: set[str] = field(default_factory=set[str], compare=False)
+    regex_members: Counter[str] = field(default_factory=Counter[str], compare=False)
 
     def copied(self) -> GroupImage:
         """Return a copy that can be changed by records without changing this image."""
@@ -103,6 +109,8 @@ class GroupImage:
             targets=dict(self.targets),
             owners=dict(self.owners),
             regexes=dict(self.regexes),
+            behind=set(self.behind),
+            regex_members=Counter(self.regex_members),
         )
 
     # Queries
@@ -120,9 +128,7 @@ class GroupImage:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return ConsumerGroupState.STABLE
-        return ConsumerGroupState.RECONCILING
+        return ConsumerGroupState.RECONCILING if self.behind else ConsumerGroupState.STABLE
 
     def topics_of(self, member: ConsumerMember) -> tuple[str, ...]:
         """Return the topics a member is subscribed to, by name and expression."""
@@ -147,12 +153,12 @@ class GroupImage:
 
     def subscribers_of_regex(self, regex: str) -> int:
         """Return how many members have a regular expression."""
-        return sum(member.topic_regex == regex for member in self.members.values())
+        return self.regex_members[regex]
 
     @property
     def subscribed_regexes(self) -> set[str]:
         """The regular expressions of the members."""
-        return {member.topic_regex for member in self.members.values()} - {""}
+        return set(self.regex_members)
 
     @property
     def is_homogeneous(self) -> bool:
@@ -198,6 +204,8 @@ class GroupImage:
             if former is not None:
                 self._release(former)
                 del self.members[member_id]
+                self.behind.discard(member_id)
+                self._count_regex(former.topic_regex, -1)
                 self.votes.change(former.server_assignor, None)
                 if former.instance_id is not None and self.static_members.get(former.instance_id) == member_id:
                     del self.static_members[former.instance_id]
@@ -208,7 +216,7 @@ class GroupImage:
                 Protocol(one.name, bytes(one.metadata)) for one in value.classic_member_metadata.supported_protocols
             )
             classic = ClassicMetadata(value.classic_member_metadata.session_timeout_ms, protocols)
-        self.members[member_id] = replace(
+        self.members[member_id] = now = replace(
             former or ConsumerMember(member_id),
             instance_id=value.instance_id,
             rack_id=value.rack_id,
@@ -220,6 +228,9 @@ class GroupImage:
             server_assignor=value.server_assignor,
             classic=classic,
         )
+        self._compare_with_target(now)
+        self._count_regex("" if former is None else former.topic_regex, -1)
+        self._count_regex(now.topic_regex, 1)
         self.votes.change(None if former is None else former.server_assignor, value.server_assignor)
         if value.instance_id is not None:
             self.static_members[value.instance_id] = member_id
@@ -230,6 +241,7 @@ class GroupImage:
             self.assignment_epoch, self.assignment_timestamp_ms = FIRST_EPOCH, 0
         else:
             self.assignment_epoch, self.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
+        self.look_at_members()
 
     def replay_target(
         self, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
@@ -248,9 +260,10 @@ class GroupImage:
         if value is None:
             if former is not None:
                 self._release(former)
-                self.members[key.member_id] = replace(
+                self.members[key.member_id] = left = replace(
                     former, epoch=0, previous_epoch=0, state=MemberState.STABLE, assigned={}, pending_revocation={}
                 )
+                self._compare_with_target(left)
                 self.votes.change(former.server_assignor, former.server_assignor)
             return
         member = former or ConsumerMember(key.member_id)
@@ -263,9 +276,29 @@ class GroupImage:
             assigned=_epochs(value.assigned_partitions, value.member_epoch),
             pending_revocation=_epochs(value.partitions_pending_revocation, value.member_epoch),
         )
+        self._compare_with_target(now)
         self.votes.change(now.server_assignor, now.server_assignor)
         for one in partitions_of(now.assigned) | partitions_of(now.pending_revocation):
             self.owners[one] = now.epoch
+
+    def look_at_members(self) -> None:
+        """Find out again what follows from all members."""
+        members = self.members.values()
+        self.behind = {one.member_id for one in members if not one.is_reconciled_to(self.assignment_epoch)}
+        self.regex_members = Counter(one.topic_regex for one in members if one.topic_regex)
+
+    def _compare_with_target(self, member: ConsumerMember) -> None:
+        if member.is_reconciled_to(self.assignment_epoch):
+            self.behind.discard(member.member_id)
+        else:
+            self.behind.add(member.member_id)
+
+    def _count_regex(self, regex: str, difference: int) -> None:
+        """Count a member more or less that has a regular expression; empty: it has none."""
+        if regex:
+            self.regex_members[regex] += difference
+            if not self.regex_members[regex]:
+                del self.regex_members[regex]
 
     def _release(self, member: ConsumerMember) -> None:
         """Free the partitions of a member, except for those that another has taken over since."""

@@ -3,6 +3,10 @@
 Both need a group without members. An offset is not looked at: one below the log start is corrected by the partition's
 leader at the first fetch, one beyond the end of the log has members wait. A partition that a topic does not have is
 unknown; a negative one fails the request, as no state can be asked for (DefaultStatePersister.validate).
+An alteration is written before the share coordinator is asked, also one that names no partition of a topic that exists.
+One that fails is not taken back: the group exists, and its partitions are initializing until a heartbeat begins them,
+after group.share.initialize.retry.interval.ms (GroupCoordinatorService.persisterInitialize, which uninitializes
+partitions after a heartbeat alone).
 Source: GroupMetadataManager (alterShareGroupOffsets, sharePartitionsEligibleForOffsetDeletion,
 completeDeleteShareGroupOffsets); GroupCoordinatorService.
 """
@@ -59,19 +63,24 @@ class ShareOffsets:
         if group is not None and group.image.members:
             self._runtime.respond(token, AlterShareOffsetsResult(ErrorCode.NON_EMPTY_GROUP, _NOT_EMPTY))
             return
-        if self._has_negative_partitions(request):
-            message = "Partition numbers begin with 0; the request has a negative one."
-            self._runtime.respond(token, AlterShareOffsetsResult(ErrorCode.UNKNOWN_SERVER_ERROR, message))
-            return
+        has_negative = self._has_negative_partitions(request)
         altered = group or ShareGroup(ShareGroupImage(group_id), shard.partition, self._runtime.wall_ms)
         starts = self._starts(group_id, request)
-        if not starts:
+        named = self._named(request)
+        if not named:
             self._runtime.respond(token, self._result(request, {}))
             return
 
         def begun(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 self._runtime.respond(token, AlterShareOffsetsResult(error))
+                return
+            if has_negative:
+                message = "Partition numbers begin with 0; the request has a negative one."
+                self._runtime.respond(token, AlterShareOffsetsResult(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+                return
+            if not starts:
+                self._runtime.respond(token, self._result(request, {}))
                 return
             requests = tuple(
                 InitializeShareState(key, altered.image.epoch, start) for key, start in sorted(starts.items())
@@ -80,10 +89,11 @@ class ShareOffsets:
 
         def initialized(errors: Mapping[SharePartitionKey, ErrorCode]) -> None:
             found = errors or dict.fromkeys(starts, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self._groups.initialized(shard, altered, _by_topic(starts), found)
+            if all(error is ErrorCode.NONE for error in found.values()):
+                self._groups.initialized(shard, altered, _by_topic(starts), found)
             self._runtime.respond(token, self._result(request, found))
 
-        self._groups.write_states(shard, altered, altered.image.known_states.begun(self._named(starts)), begun)
+        self._groups.write_states(shard, altered, altered.image.known_states.begun(named), begun)
 
     def _has_negative_partitions(self, request: AlterShareOffsets) -> bool:
         return any(
@@ -103,10 +113,12 @@ class ShareOffsets:
             if 0 <= partition < topic.partitions
         }
 
-    def _named(self, starts: Mapping[SharePartitionKey, int]) -> dict[bytes, TopicStates]:
+    def _named(self, request: AlterShareOffsets) -> dict[bytes, TopicStates]:
+        """Return the topics that exist, each with its partitions; a topic may be left with none."""
         return {
-            topic_id: TopicStates(self._topics.by_id[topic_id].name, partitions)
-            for topic_id, partitions in _by_topic(starts).items()
+            topic.topic_id: TopicStates(name, frozenset(one for one in offsets if 0 <= one < topic.partitions))
+            for name, offsets in request.offsets.items()
+            if (topic := self._topics.by_name.get(name)) is not None
         }
 
     def _result(

@@ -177,6 +177,7 @@ class DynamicConfigs:
         known = self.topics.broker_changed()
         if self._affected is not None:
             self._affected.broker_settings_changed()
+            self.groups.broker_changed()
             for topic, values in known.items():
                 self._affected.topic_settings_changed(topic, values)
 

@@ -97,6 +97,12 @@ class GroupConfigs:
         if self._affected is not None:
             self._affected.group_settings_changed(group_id, values)
 
+    def broker_changed(self) -> None:
+        """Take over the broker's changed settings: they count for groups as far as these have none of their own."""
+        if self._affected is not None:
+            for group_id, own in self._own.items():
+                self._affected.group_settings_changed(group_id, group_values(own, self._settings.live))
+
     @property
     def ids(self) -> list[str]:
         """The groups that have settings of their own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from tidegauge.settings import Values
+from tidegauge_broker.server.coordinators.group_runner import GroupRunner
 from tidegauge_broker.server.replication.replica_manager import ReplicaManager
 from tidegauge_controller.port import Controller
 
@@ -14,10 +15,10 @@ class InForce:
 
     Args:
         settings: the broker's settings in force.
-        group_settings_changed: hands a group's settings to the group coordinator.
         replicas: its replicas, and their logs.
         controller: the one in its process.
         advertise: registers the addresses that are advertised now, if others are registered.
+        groups: runs the group coordinator.
     """
 
     def __init__(
@@ -26,13 +27,13 @@ class InForce:
         replicas: ReplicaManager,
         controller: Controller,
         advertise: Callable[[], Awaitable[None]],
-        group_settings_changed: Callable[[str, Values | None], None],
+        groups: GroupRunner,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
         self._controller = controller
         self._advertise = advertise
-        self._group_settings_changed = group_settings_changed
+        self._groups = groups
 
     def topic_settings_changed(self, topic: str, values: Values) -> None:
         """Take over a topic's new settings."""
@@ -45,6 +46,7 @@ class InForce:
         self._replicas.core.settings.producer_id_expiration_ms = expiration_ms
         verifies = self._settings.flag("transaction.partition.verification.enable")
         self._replicas.core.settings.verifies_transactions = verifies
+        self._groups.defaults_changed(self._settings)
 
     def unclean_election_enabled(self, topic: str | None) -> None:
         """Have the controller elect if that helps; None: for all topics."""
@@ -52,7 +54,7 @@ class InForce:
 
     def group_settings_changed(self, group_id: str, values: Values | None) -> None:
         """Take over a group's settings; None: it has none of its own any more."""
-        self._group_settings_changed(group_id, values)
+        self._groups.settings_changed(group_id, values)
 
     async def advertise(self) -> None:
         """Register the addresses that are advertised now."""

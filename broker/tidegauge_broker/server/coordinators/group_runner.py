@@ -25,6 +25,7 @@ from tidegauge_broker.coordinator.consumer_group.topics import TopicDescription
 from tidegauge_broker.coordinator.coordinator import GroupCoordinator
 from tidegauge_broker.coordinator.effects import ChangeShareStates, Effect, ResolveRegexes, VerifyTransaction
 from tidegauge_broker.coordinator.events import (
+    GroupDefaultsChanged,
     GroupSettingsChanged,
     PartitionsDeleted,
     RegexesResolved,
@@ -147,6 +148,7 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
         super().__init__(coordinator, own, OFFSETS_TOPIC, chunk_bytes, replicas, events, now_ms, halt)
         self._wall = WallTime() if wall is None else wall
         self._group_settings = own
+        self._defaults = GroupDefaultsChanged(own.consumer_times, own.share_times)
         self._executors[VerifyTransaction] = self._verify
         self._executors[ResolveRegexes] = self._resolve
         self._executors[ChangeShareStates] = self._change_share_states
@@ -191,6 +193,17 @@ class GroupRunner(CoordinatorRunner[GroupCoordinator]):
             self._put(GroupSettingsChanged(group_id, None))
         else:
             self._put(GroupSettingsChanged(group_id, consumer_times(values), share_times(values)))
+
+    def defaults_changed(self, settings: Values) -> None:
+        """Take up the broker's settings that count for groups without their own; the same ones change nothing.
+
+        Source: ``GroupCoordinatorConfig.RECONFIGURABLE_CONFIGS``.
+        """
+        of_groups = group_values({}, settings)
+        wanted = GroupDefaultsChanged(consumer_times(of_groups), share_times(of_groups))
+        if wanted != self._defaults:
+            self._defaults = wanted
+            self._put(wanted)
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, bytes]) -> None:
         """Take up that partitions of other topics were deleted: their offsets are removed.

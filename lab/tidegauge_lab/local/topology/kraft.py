@@ -22,6 +22,7 @@ from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge.faults.actions import ZOOKEEPER, Target
 from tidegauge.files import naming
 from tidegauge.kafka.kraft.uuids import uuid_of
+from tidegauge_broker.server.quorum.node_properties import read_node_properties
 from tidegauge_client.cluster_file import (
     CONTROLLER_LISTENER,
     OWNER_ALONE,
@@ -40,7 +41,7 @@ from tidegauge_lab.local.launcher import CONTROLLER, Launcher, environment_of_br
 from tidegauge_lab.local.processes import LabProcess, ProcessState, ended
 from tidegauge_lab.local.topology import kraft_fencing
 from tidegauge_lab.local.topology.kraft_properties import BROKER, controller_properties, membership_of
-from tidegauge_lab.local.topology.kraft_quorum import described
+from tidegauge_lab.local.topology.kraft_quorum import described, place_of
 from tidegauge_lab.local.waiting import TimeLimitError, holds_within
 
 _LISTEN_LIMIT_SECONDS = 60.0
@@ -270,17 +271,13 @@ class KRaftTopology:
             end_of: says how a process ended.
         """
         view = described(self._asked, _STATE_SECONDS)
-        rows = {} if view is None else {one.id: one for one in [*view.observers, *view.voters]}
-        voters = set() if view is None else {one.id for one in view.voters}
         controllers = []
         for entry in self._quorum.controllers:
             process = self.process(entry.id)
-            row, state = rows.get(entry.id), process.state
-            role = None
-            if view is not None and row is not None:
-                is_follower = entry.id in voters
-                role = "leader" if entry.id == view.leader_id else "follower" if is_follower else "observer"
+            state = process.state
             is_up = state is ProcessState.UP
+            found = None if view is None else place_of(view, entry.id, self._directory_id(process))
+            row, role = found if found is not None else (None, None)
             controllers.append(
                 {
                     "id": entry.id,
@@ -302,6 +299,13 @@ class KRaftTopology:
             "controllers": controllers,
             "controller": leader or {"id": None, "broker": None, "epoch": None},
         }
+
+    def _directory_id(self, process: LabProcess) -> bytes | None:
+        """Return the id of a node's directory; None if it can't be read."""
+        try:
+            return read_node_properties(layout.node_log_directories(self._directory, process.name)[0]).directory_id
+        except TidegaugeError:
+            return None
 
     @property
     def _asked(self) -> BootstrapServers:

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.coordinator.consumer_groups.consumer_harness import T4, ConsumerHarness, numbers
 
-from tidegauge_broker.coordinator.events import GroupSettingsChanged
+from tidegauge_broker.coordinator.events import GroupDefaultsChanged, GroupSettingsChanged
 from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
 
@@ -53,3 +53,18 @@ def test_settings_outlive_the_group_and_wait_for_it(broker):
     broker.enter("a", "t4")
     broker.beat("a", -1)
     assert broker.enter("b", "t4").heartbeat_interval_ms == 4_000
+
+
+def test_a_changed_interval_of_the_broker_counts_for_groups_without_their_own(broker):
+    """GroupCoordinatorConfig.RECONFIGURABLE_CONFIGS: a broker's assignment interval changes while it runs."""
+    broker.event(GroupSettingsChanged("own", ConsumerGroupTimes(12_000, 3_000, 0)))
+    changed = ConsumerGroupTimes(12_000, 3_000, 5_000)
+    broker.event(GroupDefaultsChanged(changed, changed))
+    for group in ("g", "own"):
+        broker.enter("a", "t4", group=group)
+    broker.after(4_000)
+    for group in ("g", "own"):
+        broker.enter("b", "t4", group=group)
+    assert (broker.state(), broker.state("own")) == ("Assigning", "Reconciling")
+    broker.after(1_000)
+    assert numbers(broker.beat("a", 2).assignment) == {T4: [0, 1]}

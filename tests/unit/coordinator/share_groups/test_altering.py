@@ -53,15 +53,30 @@ def test_partitions_that_do_not_exist_are_named():
     broker = ShareGroupHarness()
     result = broker.ask(AlterShareOffsets("g", {"none": {0: 1}, "t2": {2: 1}}))
     assert result.partitions == {"none": {0: UNKNOWN}, "t2": {2: UNKNOWN}}
+    assert [(one.group_id, one.state) for one in broker.ask(ListGroups()).groups] == [("g", "Empty")]
+    assert broker.successor().image() == broker.image()
+    assert broker.beat().error is ErrorCode.NONE
+
+
+def test_a_group_is_not_made_for_topics_that_do_not_exist():
+    broker = ShareGroupHarness()
+    assert broker.ask(AlterShareOffsets("g", {"none": {0: 1}})).partitions == {"none": {0: UNKNOWN}}
     assert broker.log == []
 
 
 def test_a_negative_partition_of_a_topic_fails_the_request():
-    """DefaultStatePersister.validate; the state of the other partition is not asked for either."""
-    broker = ShareGroupHarness()
-    result = broker.ask(AlterShareOffsets("g", {"t2": {0: 7, -1: 1}}))
-    assert (result.error, result.partitions, broker.log) == (ErrorCode.UNKNOWN_SERVER_ERROR, {}, [])
-    assert "negative" in result.message
+    """DefaultStatePersister.validate; the state of the other partition is not asked for either.
+
+    The group is there all the same: its record was written before.
+    """
+    for partitions in ({0: 7, -1: 1}, {-1: 1}):
+        broker = ShareGroupHarness()
+        result = broker.ask(AlterShareOffsets("g", {"t2": partitions}))
+        assert (result.error, result.partitions) == (ErrorCode.UNKNOWN_SERVER_ERROR, {})
+        assert "negative" in result.message
+        assert state(broker) is None
+        assert [(one.group_id, one.state) for one in broker.ask(ListGroups()).groups] == [("g", "Empty")]
+        assert [one.group_id for one in broker.successor().ask(ListGroups()).groups] == ["g"]
 
 
 def test_a_group_of_another_type_is_none():
@@ -85,7 +100,24 @@ def test_an_offset_that_the_share_coordinator_does_not_take_keeps_its_error():
     token = broker.send(AlterShareOffsets("g", {"t2": {0: 7}}))
     broker.change(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert broker.response_to(token).partitions["t2"][0].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert broker.image().known_states.initializing == {}
+    assert broker.image().known_states.initializing[T2].partitions == {0}
+
+
+def test_a_group_that_an_alteration_has_made_stays_when_the_share_coordinator_refuses():
+    """The record of initializing partitions is not taken back; a heartbeat begins them after the retry interval."""
+    broker = ShareGroupHarness()
+    broker.holds_changes = True
+    broker.send(AlterShareOffsets("g", {"t2": {0: 7, 1: 7}}))
+    written = len(broker.log)
+    broker.change(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert len(broker.log) == written, "a failed alteration writes nothing more"
+    assert [(one.group_id, one.state) for one in broker.ask(ListGroups()).groups] == [("g", "Empty")]
+    broker.holds_changes = False
+    broker.beat()
+    assert broker.image().known_states.initialized == {}
+    broker.after(30_000)
+    broker.beat(epoch=0)
+    assert broker.image().known_states.initialized[T2].partitions == {0, 1}
 
 
 def test_the_states_of_whole_topics_are_forgotten():

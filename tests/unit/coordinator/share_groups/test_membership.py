@@ -19,7 +19,7 @@ from tidegauge.groups import (
 )
 from tidegauge.partition import TopicPartition
 from tidegauge.share_groups import DescribeShareGroup, ShareGroupHeartbeat, ShareGroupState, SharePartitionKey
-from tidegauge_broker.coordinator.events import GroupSettingsChanged
+from tidegauge_broker.coordinator.events import GroupDefaultsChanged, GroupSettingsChanged
 from tidegauge_broker.coordinator.record_codec import Record, batch_of
 from tidegauge_broker.coordinator.settings import ConsumerGroupTimes
 
@@ -287,6 +287,16 @@ def test_a_groups_configs_stand_before_the_brokers_settings():
     assert not broker.image().members
     broker.event(GroupSettingsChanged("g", None))
     assert broker.beat("a").heartbeat_interval_ms == 5_000
+
+
+def test_the_brokers_changed_settings_count_for_groups_without_their_own():
+    """GroupCoordinatorConfig.RECONFIGURABLE_CONFIGS."""
+    broker = ShareGroupHarness()
+    broker.event(GroupSettingsChanged("own", None, ConsumerGroupTimes(45_000, 7_000, 0)))
+    changed = ConsumerGroupTimes(45_000, 6_000, 0)
+    broker.event(GroupDefaultsChanged(changed, changed))
+    assert broker.beat("a").heartbeat_interval_ms == 6_000
+    assert broker.beat("a", group="own").heartbeat_interval_ms == 7_000
 
 
 # Other types of groups

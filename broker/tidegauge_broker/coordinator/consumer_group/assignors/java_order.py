@@ -9,6 +9,8 @@ Source: java.util.HashMap (put, computeIfAbsent, resize, tableSizeFor), java.uti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
 from typing import Generic, TypeVar
 
 from tidegauge.groups import java_hash
@@ -18,6 +20,9 @@ Value = TypeVar("Value")
 _DEFAULT_CAPACITY = 16
 _HASH_BITS = 0xFFFFFFFF
 LOAD = 0.75
+_KNOWN_STRINGS = 16_384
+_hash_of_string = lru_cache(_KNOWN_STRINGS)(java_hash)
+"""``java_hash``, computed once for each member id and topic name: each target needs the hashes of all members."""
 
 
 def hash_of(key: str | bytes | int | tuple[bytes, int]) -> int:
@@ -32,7 +37,7 @@ def hash_of(key: str | bytes | int | tuple[bytes, int]) -> int:
         topic_id, partition = key
         return (31 * hash_of(topic_id) + partition) & _HASH_BITS
     if isinstance(key, str):
-        return java_hash(key) & _HASH_BITS
+        return _hash_of_string(key) & _HASH_BITS
     mixed = int.from_bytes(key[:8], "big") ^ int.from_bytes(key[8:], "big")
     return (mixed >> 32 ^ mixed) & _HASH_BITS
 
@@ -52,8 +57,7 @@ class JavaMap(Generic[Key, Value]):
         self._values: dict[Key, Value] = {}
 
     def __iter__(self) -> Iterator[Key]:
-        for slot in self._slots:
-            yield from slot
+        return chain.from_iterable(self._slots)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -88,6 +92,21 @@ class JavaMap(Generic[Key, Value]):
             self._values[key] = make()
         return self._values[key]
 
+    def put_all(self, keys: Iterable[Key], value: Value) -> None:
+        """Put keys one by one into a map that has none.
+
+        The table grows once, to its last size: keys keep their order in a slot when it grows.
+        """
+        assert not self._values, "the order of keys from before would be lost"
+        self._values = dict.fromkeys(keys, value)
+        size = len(self._slots)
+        while len(self._values) > int(size * LOAD):
+            size *= 2
+        if size != len(self._slots):
+            self._slots = [[] for _ in range(size)]
+        for key in self._values:
+            self._slot(key).append(key)
+
     def remove(self, key: Key) -> None:
         """Remove a key, if it is there; the table keeps its size."""
         if key in self._values:
@@ -113,8 +132,7 @@ def sized(elements: int) -> int:
 def java_set(keys: Iterable[Key], capacity: int = _DEFAULT_CAPACITY) -> JavaMap[Key, None]:
     """Return a ``java.util.HashSet`` to which the keys were added one by one."""
     made: JavaMap[Key, None] = JavaMap(capacity)
-    for key in keys:
-        made.put(key, None)
+    made.put_all(keys, None)
     return made
 
 

@@ -84,6 +84,7 @@ class KRaftCluster:
         self.log_owner = directories
         self._node = node
         self._directories = directories
+        self._metadata_directory = Path(node.metadata_directory).absolute()
         self._source = source
         self._clock = clock
         self._previous_epoch = directories.previous_epoch()
@@ -335,8 +336,14 @@ class KRaftCluster:
     # Log directories
 
     def report_failed_replicas(self) -> None:
-        """Report the log directories that have failed; a single replica that fails is not reported, as in Kafka."""
+        """Report the log directories that have failed; a single replica that fails is not reported, as in Kafka.
+
+        The metadata directory ends the broker, whatever failed in it (``ReplicaManager.handleLogDirFailure``).
+        """
         for path in self._member.applied.logs().offline_directories:
+            if path.absolute() == self._metadata_directory:
+                self._member.applied.failed(f"Shutdown broker because the metadata log dir {path} has failed")
+                return
             directory = self._directories.ids.get(path)
             if directory is not None:
                 self._membership.directory_failed(directory)
