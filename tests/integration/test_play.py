@@ -546,7 +546,8 @@ def test_every_story_is_played_to_its_end_in_the_browser(page: Page, name: str) 
 def test_no_english_sentence_shows_in_chinese(playing: Playing, page: Page) -> None:
     """All but requests, which the diagram names as Kafka does; with everything open, at three places of each story."""
     visit(page, playing, "?lang=zh")
-    for name in ("tour", "share-group", "group-gives-up-first", "lab-last-stable-offset", "zombie-leader"):
+    shown = ("tour", "share-group", "group-gives-up-first", "lab-last-stable-offset", "zombie-leader")
+    for name in (*shown, "late-end", "commit-without-response", "hanging-found"):
         steps = page.run(f"beginStory({json.dumps(name)}).then(() => desk.story.steps.length)")
         for place in (0, steps // 2, steps):
             page.run(f"storyTo({place}).then(() => 0)")

@@ -63,6 +63,8 @@ def unplayable(scenario: Mapping[str, Any]) -> str:
     cluster = scenario.get("cluster", {})
     if INTERNAL[-1].topic in [one["name"] for one in scenario.get("topics", [])]:
         return "has share groups with settings of their own"
+    if any(_joins_by_heartbeat(step) for step in scenario.get("steps", [])):
+        return "has consumers of the consumer protocol (KIP-848) by name"
     if cluster.get("mode") == "kraft" and set(cluster.get("features", {})) != {_TRANSACTION_VERSION}:
         return "needs a quorum of controllers"
     if reason := _unplayable_topics(scenario.get("topics", [])):
@@ -76,6 +78,12 @@ def unplayable(scenario: Mapping[str, Any]) -> str:
             if name not in _ASIDE and (reason := _unplayable_step(name, value)):
                 return reason
     return ""
+
+
+def _joins_by_heartbeat(step: Mapping[str, Any]) -> bool:
+    """Return whether a step starts a consumer of the consumer protocol."""
+    started = step.get("start_consumer")
+    return isinstance(started, Mapping) and started.get("settings", {}).get("group.protocol") == "consumer"
 
 
 def _unplayable_topics(topics: Sequence[Mapping[str, Any]]) -> str:

@@ -74,7 +74,7 @@ def test_a_refusal_of_the_lab_is_known_in_chinese(said: str) -> None:
     assert PAGE.knows(said)
 
 
-def test_a_lost_record_is_told_in_chinese_with_its_producer() -> None:
+def test_a_lost_record_is_named_in_chinese_with_its_producer() -> None:
     record = SentRecord("p1", 3, b"k", b"m3", 0, "all", False, 1, OK, 2, 0, 7, "")
     findings = Findings()
     findings.add(Kind.LOST, 0, 7, "{} was acknowledged at offset {}, which holds {}", Named(record), 7, show(b"m4"))

@@ -118,6 +118,14 @@ def test_a_paused_producer_sends_when_it_continues_and_is_fenced() -> None:
     assert log(session)["1"] == ["m1", "ABORT"]
 
 
+def test_a_producer_that_was_refused_asks_for_its_epoch_before_it_aborts() -> None:
+    """KIP-360: with its old epoch, so that it learns whether another one has taken its place."""
+    session = played("ba1-1-0-0.bb1.bc1-1-0.bg1.bc1-1-0.ba2-1-0-0.t3000.bh1.t3000.be1-0.t500")
+    asked = [one.text for one in session.cluster.post.kept if one.target == 0]
+    assert asked.count("InitProducerId(t1)") == 4  # the second process was asked to come again once
+    assert producer(session).outcome == "PRODUCER_FENCED"
+
+
 def test_offsets_of_a_transaction_count_with_its_marker() -> None:
     """KAFKA-17507: they count when the marker is committed, before its response."""
     session = played("p3-2-1.ba1-1-0-0.bb1.bd1-1-0-2.t500")

@@ -171,6 +171,7 @@ function drawTale() {
   const { story } = desk;
   const chosen = storyNamed(byId("story-choice").value);
   const ended = Boolean(story) && atEnd(story);
+  document.body.classList.toggle("telling", Boolean(story));
   show(tales.begin, !story);
   for (const node of [tales.next, tales.on, byId("story-speed")]) show(node, Boolean(story) && !ended);
   show(tales.before, Boolean(story) && story.place > 0);
