@@ -64,7 +64,7 @@ class Books:
         return start
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return all whole lines; a killed member may have left a part of one."""
+        """Return the complete lines, without one that a killed member left."""
         return [json.loads(line) for line in self.path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def given(self) -> set[str]:
