@@ -52,7 +52,7 @@ SHARE_FAULTS: dict[str, Callable[[Chaos], None]] = {
     "responses about share states get lost": lambda chaos: fail(chaos, OF_SHARE_STATES, after_effect=True),
 }
 ALL_FAULTS = SHARE_FAULTS | {name: fault for name, fault in FAULTS.items() if name != DAMAGE}
-"""For a cluster on which a share group is at work; faults of its own parts come first."""
+"""For a cluster on which a share group is at work; the faults of its own parts come first."""
 
 
 class SharesLoad:

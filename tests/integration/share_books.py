@@ -64,7 +64,7 @@ class Books:
         return start
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return all whole lines, as a killed member leaves partial ones."""
+        """Return the complete lines, without one that a killed member left."""
         return [json.loads(line) for line in self.path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def given(self) -> set[str]:

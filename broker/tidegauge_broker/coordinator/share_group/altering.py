@@ -114,7 +114,7 @@ class ShareOffsets:
         }
 
     def _named(self, request: AlterShareOffsets) -> dict[bytes, TopicStates]:
-        """Return the existing topics with their partitions; a topic may have none."""
+        """Return the topics that exist, with the partitions that they have."""
         return {
             topic.topic_id: TopicStates(name, frozenset(one for one in offsets if 0 <= one < topic.partitions))
             for name, offsets in request.offsets.items()
