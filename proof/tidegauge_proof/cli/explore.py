@@ -13,34 +13,22 @@ bounds. ``--svg`` draws the first schedule. A terminal shows the progress; Ctrl-
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from tidegauge.cli import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_TOOL_FAILED,
-    fail,
-    offline_verb_options,
-    print_json,
-    reports_errors,
-    say,
-)
+from tidegauge.cli import offline_verb_options, print_json, reports_errors, say
 from tidegauge.errors import ErrorCode, TidegaugeError
 from tidegauge_broker.replica.rules import RULES
 from tidegauge_lab.timeline.choice import Choice
 from tidegauge_lab.timeline.drawing import draw
-from tidegauge_proof.cli.exploration_report import figures, states_per_second
+from tidegauge_proof.cli.exploration_report import Broken, figures, print_findings, run_search, summary
 from tidegauge_proof.cli.explore_coordinators import explore_coordinators
 from tidegauge_proof.cli.explore_kraft import KRAFT, KRAFT_WITHOUT_ELR, explore_kraft_world, kraft_bounds_of
 from tidegauge_proof.cli.explore_quorum import MOST_NODES, QUORUM, bounds_of, explore_quorum
-from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.breadth_first import Exploration, Found
 from tidegauge_proof.exhaustive.cluster import KAFKA, MODEL, Bounds
 from tidegauge_proof.exhaustive.coordinated import GROUP, TRANSACTION, CoordinatorBounds
@@ -267,30 +255,21 @@ def explore(
         raise SystemExit(explore_coordinators(small, max_states=max_states, fail_fast=fail_fast, output=output))
     wanted = Bounds(controller=controller, unclean=unclean, as_model=as_model, **own)
     _check(wanted, truncation)
-    begin = time.monotonic()
     explorer = Explorer(wanted, truncation, max_states=max_states, fail_fast=fail_fast, acquits=acquits)
-    interrupted = False
-    try:
-        with ProgressLine(lambda: f"{explorer.reached} states, {explorer.result.depth} steps deep"):
-            result = explorer.run()
-    except KeyboardInterrupt:
-        interrupted, result = True, explorer.result
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on the core
-        fail(f"The exploration itself failed: {type(problem).__name__}: {problem}", output, exit_code=EXIT_TOOL_FAILED)
-    seconds = time.monotonic() - begin
+    result = explorer.result
+    run = run_search(explorer.run, lambda: f"{explorer.reached} states, {result.depth} steps deep", output)
     fault = truncation.fault if isinstance(truncation, OwnRules) else ""
-    stories = [(found, _story(wanted, truncation, found)) for found in result.found]
+    broken = [_broken(wanted, truncation, found) for found in result.found]
     if output == "json":
-        print_json(_json_of(wanted, _called(truncation), result, stories, seconds) | {"fault": fault or None})
+        print_json(_json_of(wanted, _called(truncation), result, broken, run.seconds) | {"fault": fault or None})
     else:
-        _print(_called(truncation), max_states, result, stories, seconds, interrupted=interrupted)
+        click.echo(summary(result, f"under {_called(truncation)}", run.seconds))
+        print_findings(result, broken, max_states, interrupted=run.interrupted)
         if fault:
             click.echo(f"{fault}. Kafka's decision was taken there, so what was found says nothing of the rule.")
     if svg is not None and result.found:
         _draw(svg, Played(wanted, truncation, result.found[0].schedule))
-    if interrupted:
-        raise SystemExit(EXIT_INTERRUPTED)
-    raise SystemExit(EXIT_FAILED if result.found or fault else EXIT_OK)
+    raise SystemExit(run.exit_code(broken or ([fault] if fault else [])))
 
 
 def _called(rule: str | OwnRules) -> str:
@@ -330,53 +309,22 @@ def _check(bounds: Bounds, rule: str | OwnRules) -> None:
         )
 
 
-def _story(bounds: Bounds, rule: str | OwnRules, found: Found) -> list[str]:
+def _broken(bounds: Bounds, rule: str | OwnRules, found: Found) -> Broken:
+    """Tell a violation, with a picture of its last state."""
     played = Played(bounds, rule, found.schedule)
-    return [*tell(found.schedule, played.states), picture(played.states[-1])]
+    told = tell(found.schedule, played.states)
+    return Broken(found.invariant, len(found.schedule), told, picture(played.states[-1]))
 
 
 def _json_of(
-    bounds: Bounds, rule: str, result: Exploration, stories: list[tuple[Found, list[str]]], seconds: float
+    bounds: Bounds, rule: str, result: Exploration, broken: Sequence[Broken], seconds: float
 ) -> dict[str, object]:
     return {
         "truncation": rule,
         "bounds": asdict(bounds),
         **figures(result, seconds),
-        "violations": [
-            {"invariant": found.invariant, "steps": len(found.schedule), "schedule": words[:-1]}
-            for found, words in stories
-        ],
+        "violations": [{"invariant": one.invariant, "steps": one.steps, "schedule": one.schedule} for one in broken],
     }
-
-
-def _print(
-    rule: str,
-    max_states: int,
-    result: Exploration,
-    stories: list[tuple[Found, list[str]]],
-    seconds: float,
-    *,
-    interrupted: bool,
-) -> None:
-    click.echo(
-        f"{result.states} states and {result.transitions} transitions under {rule}, {result.depth} steps deep, in "
-        f"{seconds:.1f} s ({states_per_second(result, seconds)} states a second), digest {result.digest}"
-    )
-    if result.complete:
-        click.echo("Complete: there is no other state within the bounds.")
-    elif interrupted:
-        click.echo("Interrupted: there may be more states within the bounds.")
-    elif result.states >= max_states:
-        click.echo(f"Bounded at {max_states} states: there are more within the bounds.")
-    else:
-        click.echo("Stopped at the first violation.")
-    if not stories:
-        click.echo("All invariants held.")
-    for found, words in stories:
-        click.echo(f"{found.invariant} is broken in {len(found.schedule)} steps:")
-        for number, line in enumerate(words[:-1], 1):
-            click.echo(f"  {number:3}  {line}")
-        click.echo(f"  {words[-1]}")
 
 
 def _draw(svg: Path, played: Played) -> None:

@@ -9,16 +9,15 @@ It always runs interpreted, as the worlds with a coordinator do (``explore_coord
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json
+from tidegauge.cli import print_json
 from tidegauge.machine_code import IN_USE
+from tidegauge_proof.cli.exploration_report import Broken, print_findings, run_search
 from tidegauge_proof.cli.explore_coordinators import run_interpreted
-from tidegauge_proof.cli.progress import ProgressLine
 from tidegauge_proof.exhaustive.kraft_small import KRaftBounds, KRaftExploration, KRaftFound, explore_kraft
 
 KRAFT, KRAFT_WITHOUT_ELR = "kraft", "kraft-without-elr"
@@ -49,22 +48,22 @@ def explore_kraft_world(world: str, bounds: KRaftBounds, *, max_states: int, fai
     """Explore a small cluster in KRaft mode, print the findings, and return the exit code."""
     if IN_USE.is_compiled:
         run_interpreted("a cluster")
-    result, begun, interrupted = KRaftExploration(), time.monotonic(), False
-    try:
-        with ProgressLine(lambda: f"{result.states} states, {result.depth} steps deep"):
-            explore_kraft(bounds, max_states=max_states, fail_fast=fail_fast, result=result)
-    except KeyboardInterrupt:
-        interrupted = True
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on the cluster
-        fail(f"The exploration itself failed: {type(problem).__name__}: {problem}", output, exit_code=EXIT_TOOL_FAILED)
-    seconds = time.monotonic() - begun
+    result = KRaftExploration()
+    run = run_search(
+        lambda: explore_kraft(bounds, max_states=max_states, fail_fast=fail_fast, result=result),
+        lambda: f"{result.states} states, {result.depth} steps deep",
+        output,
+    )
+    broken = [Broken(found.invariant, len(found.schedule), _words_of(found), found.message) for found in result.found]
     if output == "json":
-        print_json(_json_of(world, bounds, result, seconds))
+        print_json(_json_of(world, bounds, result, run.seconds) | {"violations": [one.as_json() for one in broken]})
     else:
-        _print(world, max_states, result, seconds, interrupted=interrupted)
-    if interrupted:
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if result.found else EXIT_OK
+        click.echo(
+            f"{result.states} states at rest and {result.transitions} transitions of {world}, {result.depth} steps "
+            f"deep, in {run.seconds:.1f} s; a record has been acknowledged in {result.acknowledged} of the states"
+        )
+        print_findings(result, broken, max_states, interrupted=run.interrupted)
+    return run.exit_code(broken)
 
 
 def _words_of(found: KRaftFound) -> list[str]:
@@ -82,30 +81,4 @@ def _json_of(world: str, bounds: KRaftBounds, result: KRaftExploration, seconds:
         "complete": result.complete,
         "seconds": round(seconds, 3),
         "acknowledged": result.acknowledged,
-        "violations": [
-            {"invariant": one.invariant, "message": one.message, "steps": len(one.schedule), "schedule": _words_of(one)}
-            for one in result.found
-        ],
     }
-
-
-def _print(world: str, max_states: int, result: KRaftExploration, seconds: float, *, interrupted: bool) -> None:
-    click.echo(
-        f"{result.states} states at rest and {result.transitions} transitions of {world}, {result.depth} steps deep, "
-        f"in {seconds:.1f} s; a record has been acknowledged in {result.acknowledged} of the states"
-    )
-    if interrupted:
-        click.echo("Interrupted: there may be more states within the bounds.")
-    elif result.complete:
-        click.echo("Complete: there is no other state within the bounds.")
-    elif result.states >= max_states:
-        click.echo(f"Bounded at {max_states} states: there are more within the bounds.")
-    else:
-        click.echo("Stopped at the first violation.")
-    if not result.found:
-        click.echo("All invariants held.")
-    for found in result.found:
-        click.echo(f"{found.invariant} is broken in {len(found.schedule)} steps:")
-        for number, line in enumerate(_words_of(found), 1):
-            click.echo(f"  {number:3}  {line}")
-        click.echo(f"  {found.message}")

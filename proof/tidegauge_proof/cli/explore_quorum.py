@@ -7,16 +7,13 @@ Exit codes are the same as for ``explore``. With ``-o json`` one document: ``{"w
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
 
-from tidegauge.cli import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TOOL_FAILED, fail, print_json
-from tidegauge_proof.cli.exploration_report import figures, states_per_second
-from tidegauge_proof.cli.progress import ProgressLine
-from tidegauge_proof.exhaustive.breadth_first import Exploration
+from tidegauge.cli import print_json
+from tidegauge_proof.cli.exploration_report import Broken, figures, print_findings, run_search, summary
 from tidegauge_proof.exhaustive.quorum_explorer import QuorumExplorer, words_of
 from tidegauge_proof.exhaustive.quorum_small import QuorumBounds, SmallQuorum
 
@@ -67,59 +64,18 @@ def bounds_of(given: Mapping[str, int], *, split: bool) -> QuorumBounds:
 def explore_quorum(bounds: QuorumBounds, *, max_states: int, fail_fast: bool, output: str) -> int:
     """Explore a small quorum, print the findings, and return the exit code."""
     explorer = QuorumExplorer(SmallQuorum(bounds), max_states=max_states, fail_fast=fail_fast)
-    begun = time.monotonic()
-    interrupted = False
-    try:
-        with ProgressLine(lambda: f"{explorer.reached} states, {explorer.result.depth} steps deep"):
-            explorer.run()
-    except KeyboardInterrupt:
-        interrupted = True
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on a controller
-        fail(f"The exploration itself failed: {type(problem).__name__}: {problem}", output, exit_code=EXIT_TOOL_FAILED)
-    result, seconds = explorer.result, time.monotonic() - begun
+    result = explorer.result
+    run = run_search(explorer.run, lambda: f"{explorer.reached} states, {result.depth} steps deep", output)
+    broken = [
+        Broken(found.invariant, found.steps, list(map(words_of, found.schedule)), found.message)
+        for found in result.found
+    ]
     if output == "json":
-        print_json(_json_of(bounds, result, seconds))
+        violations = [one.as_json() for one in broken]
+        print_json(
+            {"world": QUORUM, "bounds": asdict(bounds), **figures(result, run.seconds), "violations": violations}
+        )
     else:
-        _print(max_states, result, seconds, interrupted=interrupted)
-    if interrupted:
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if result.found else EXIT_OK
-
-
-def _json_of(bounds: QuorumBounds, result: Exploration, seconds: float) -> dict[str, object]:
-    return {
-        "world": QUORUM,
-        "bounds": asdict(bounds),
-        **figures(result, seconds),
-        "violations": [
-            {
-                "invariant": found.invariant,
-                "message": found.message,
-                "steps": found.steps,
-                "schedule": [words_of(action) for action in found.schedule],
-            }
-            for found in result.found
-        ],
-    }
-
-
-def _print(max_states: int, result: Exploration, seconds: float, *, interrupted: bool) -> None:
-    click.echo(
-        f"{result.states} states and {result.transitions} transitions of a quorum, {result.depth} steps deep, "
-        f"in {seconds:.1f} s ({states_per_second(result, seconds)} states a second), digest {result.digest}"
-    )
-    if interrupted:
-        click.echo("Interrupted: there may be more states within the bounds.")
-    elif result.complete:
-        click.echo("Complete: there is no other state within the bounds.")
-    elif result.states >= max_states:
-        click.echo(f"Bounded at {max_states} states: there are more within the bounds.")
-    else:
-        click.echo("Stopped at the first violation.")
-    if not result.found:
-        click.echo("All invariants held.")
-    for found in result.found:
-        click.echo(f"{found.invariant} is broken in {found.steps} steps:")
-        for number, action in enumerate(found.schedule, 1):
-            click.echo(f"  {number:3}  {words_of(action)}")
-        click.echo(f"  {found.message}")
+        click.echo(summary(result, "of a quorum", run.seconds))
+        print_findings(result, broken, max_states, interrupted=run.interrupted)
+    return run.exit_code(broken)
