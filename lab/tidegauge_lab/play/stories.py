@@ -7,7 +7,6 @@ compares them.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import yaml
 
 from tidegauge_client.packaged_texts import packaged_texts
+from tidegauge_lab.play.story_names import with_orders
 from tidegauge_lab.scenario.chinese import introduction_in_chinese, note_in_chinese, title_in_chinese
 from tidegauge_lab.scenario.themes import theme_of, themes
 
@@ -114,19 +114,10 @@ def _story(name: str, scenario: Json, title: Json, cure: str | None) -> Json:
 
 def _in_both(step: Json) -> Json:
     """Return a step with its note in English and Chinese."""
-    step = _renamed(step)
+    step = with_orders(step)
     if "note" not in step:
         return step
     return {**step, "note": {"en": " ".join(step["note"].split()), "zh": note_in_chinese(step["note"])}}
-
-
-def _renamed(value: Any) -> Any:
-    """Return plain values with ``orders-0`` for ``story-0``."""
-    if isinstance(value, dict):
-        return {_renamed(key): _renamed(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_renamed(one) for one in value]
-    return f"orders-{value[6:]}" if isinstance(value, str) and re.fullmatch(r"story-\d", value) else value
 
 
 def _cured(story: Json, name: str, of_today_zh: str) -> Json:

@@ -10,12 +10,12 @@ whose value is an action as a schedule writes it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tidegauge.control import NO_LEADER
+from tidegauge_lab.play.story_names import with_orders
 from tidegauge_proof.hand import facts
 from tidegauge_proof.hand.actions import Action, ActionError
 from tidegauge_proof.hand.client_steps import Said, unplayable_client_step, without_markers
@@ -220,7 +220,7 @@ class Story:
     def next(self) -> Json:
         """Do the next step; return what it found: ``done``, sentences, and ``wrong``, expectations that do not hold."""
         step = self._steps[self.place]
-        name, value = next((name, _here(value)) for name, value in step.items() if name not in _ASIDE)
+        name, value = next((name, with_orders(value)) for name, value in step.items() if name not in _ASIDE)
         said: list[str] = []
         wrong: list[str] = []
         try:
@@ -504,15 +504,6 @@ class Story:
         del value
         world = self._session.cluster.world
         return [self._act("checkpoint", one) for one in world.brokers if world.brokers[one].is_running], []
-
-
-def _here(value: Any) -> Any:
-    """Return a step's value with ``orders-0`` for ``story-0``."""
-    if isinstance(value, Mapping):
-        return {_here(key): _here(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_here(one) for one in value]
-    return f"orders-{value[6:]}" if isinstance(value, str) and re.fullmatch(r"story-\d", value) else value
 
 
 def _partition(value: Any) -> str:
