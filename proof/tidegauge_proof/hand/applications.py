@@ -22,6 +22,7 @@ from tidegauge_proof.hand.actions import Action, ActionError
 from tidegauge_proof.hand.consumer_members import ConsumerMembers
 from tidegauge_proof.hand.coordination import TRANSACTION_TIMEOUT_MS, Call, Coordination
 from tidegauge_proof.hand.group_names import OFFSETS, TRANSACTIONS
+from tidegauge_proof.hand.member_requests import ask_for_member
 from tidegauge_proof.hand.messages import CLIENT, Coordinated
 from tidegauge_proof.simulator.clients import Produced
 from tidegauge_proof.simulator.groups.members import GROUP, Member
@@ -290,23 +291,7 @@ class Applications:
         return f"Consumer c{number} commits an offset."
 
     def _ask_member(self, member: Member, kind: str, request: Any) -> bool:
-        token = object()
-
-        def done(result: Any) -> None:
-            if member.in_flight.get(kind) is token:
-                del member.in_flight[kind]
-                member.responded(kind, result)
-                self.act()
-
-        def lost() -> None:
-            if member.in_flight.get(kind) is token:
-                del member.in_flight[kind]
-
-        member.in_flight[kind] = token
-        is_sent = self._coordination.ask(OFFSETS, Call(CLIENT, request, done, lost))
-        if not is_sent:
-            lost()
-        return is_sent
+        return ask_for_member(self._coordination, member, kind, request, lambda _: self.act())
 
     def _act_as(self, number: int) -> None:
         member = self.members[number]

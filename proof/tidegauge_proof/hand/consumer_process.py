@@ -32,6 +32,7 @@ from tidegauge.partition import partition_named
 from tidegauge_proof.hand.client_process import REQUEST_TIMEOUT_MS, ClientProcess
 from tidegauge_proof.hand.coordination import Call, Coordination
 from tidegauge_proof.hand.group_names import OFFSETS
+from tidegauge_proof.hand.member_requests import ask_for_member
 from tidegauge_proof.hand.messages import CLIENT
 from tidegauge_proof.hand.reading import read
 from tidegauge_proof.simulator.groups.members import Member
@@ -169,26 +170,14 @@ class ConsumerProcess(ClientProcess):
             self._ask_as_member(*wanted)
 
     def _ask_as_member(self, kind: str, request: Any) -> bool:
-        token, member = object(), self.member
-
-        def done(result: Any) -> None:
-            if member.in_flight.get(kind) is not token or self.is_dead or self.is_paused:
-                return
-            del member.in_flight[kind]
-            member.responded(kind, result)
-            if isinstance(result, SyncGroupResult) and member.is_stable:
+        def responded(result: Any) -> None:
+            if isinstance(result, SyncGroupResult) and self.member.is_stable:
                 self._positions = None
             self.act()
 
-        def lost() -> None:
-            if member.in_flight.get(kind) is token:
-                del member.in_flight[kind]
-
-        member.in_flight[kind] = token
-        is_sent = self.coordination.ask(OFFSETS, Call(CLIENT, request, done, lost))
-        if not is_sent:
-            lost()
-        return is_sent
+        return ask_for_member(
+            self.coordination, self.member, kind, request, responded, lambda: not (self.is_dead or self.is_paused)
+        )
 
     def leave(self) -> None:
         """Leave the group in order, unless it is a static member (rule 4)."""
