@@ -187,6 +187,17 @@ def own_quorum() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
+def kraft_cluster_at(directory: Path, base_port: int, **options: Any) -> Iterator[LocalCluster]:
+    """A new cluster with a quorum of its own that runs inside the block, with these options of ``create``."""
+    made = LocalCluster.create(directory, base_port=base_port, **(own_quorum() | options))
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down(grace_seconds=0)
+
+
+@contextlib.contextmanager
 def of_a_file(
     metadata: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
 ) -> Iterator[LocalCluster]:

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.certificates import Authority
-from tests.integration.conftest import free_quorum_port
+from tests.integration.conftest import kraft_cluster_at
 from tests.integration.test_kafka_large_requests import refused
 from tests.odd_rounds import OBEYED, OddRounds
 from tests.unit.kafka.random_messages import message_versions, random_message
@@ -29,7 +29,6 @@ from tidegauge.kafka.compiler import MAX_ITEMS
 from tidegauge.kafka.frames import joined, request_frame
 from tidegauge.kafka.kraft.broker_apis import KRAFT_BROKER_PROTOCOL
 from tidegauge_lab.local.cluster import LocalCluster
-from tidegauge_lab.local.wanted import WantedQuorum
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="pip install -e '.[dev]' brings it")
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -200,16 +199,6 @@ def test_odd_requests_leave_a_cluster_in_kraft_mode_as_it_was(
     """The same for what KRaft mode has besides: share groups, consumer groups, later versions, requests forwarded to
     the controllers, whose logs count as well.
     """
-    cluster = LocalCluster.create(
-        tmp_path / "cluster",
-        profile="kafka",
-        settings={"offsets.topic.replication.factor": "1"},
-        base_port=next_base_port(),
-        mode="kraft",
-        quorum=WantedQuorum(port=free_quorum_port()),
-    )
-    try:
-        cluster.up()
+    options = {"profile": "kafka", "settings": {"offsets.topic.replication.factor": "1"}}
+    with kraft_cluster_at(tmp_path / "cluster", next_base_port(), **options) as cluster:
         ask_odd_requests(cluster, seed, KRAFT_BROKER_PROTOCOL)
-    finally:
-        cluster.down(grace_seconds=0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.integration.conftest import free_quorum_port
+from tests.integration.conftest import free_quorum_port, kraft_cluster_at
 from tests.kafka_requests import ask
 
 from tidegauge.errors import ErrorCode, TidegaugeError
@@ -38,17 +38,8 @@ IDS = [3000, 3001, 3002]
 @pytest.fixture
 def kraft(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCluster]:
     """Three controllers that are up, with a leader."""
-    made = LocalCluster.create(
-        tmp_path / "cluster",
-        base_port=next_base_port(),
-        mode="kraft",
-        quorum=WantedQuorum(port=free_quorum_port()),
-    )
-    try:
-        made.up()
+    with kraft_cluster_at(tmp_path / "cluster", next_base_port()) as made:
         yield made
-    finally:
-        made.down(grace_seconds=0)
 
 
 def controllers(cluster: LocalCluster) -> dict[int, dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.integration.conftest import free_quorum_port
+from tests.integration.conftest import free_quorum_port, kraft_cluster_at
 from tests.waiting import until
 
 from tidegauge.errors import TidegaugeError
@@ -25,18 +25,9 @@ ACKNOWLEDGED = "1000 acknowledged, 0 failed"
 @pytest.fixture
 def combined(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCluster]:
     """Three brokers that are the controllers, and one that is a broker alone."""
-    made = LocalCluster.create(
-        tmp_path / "cluster",
-        brokers=4,
-        base_port=next_base_port(),
-        mode="kraft",
-        quorum=WantedQuorum(port=free_quorum_port(), is_combined=True),
-    )
-    try:
-        made.up()
+    quorum = WantedQuorum(port=free_quorum_port(), is_combined=True)
+    with kraft_cluster_at(tmp_path / "cluster", next_base_port(), brokers=4, quorum=quorum) as made:
         yield made
-    finally:
-        made.down(grace_seconds=0)
 
 
 def verb(cluster: LocalCluster, *words: str) -> str:

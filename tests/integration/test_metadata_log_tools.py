@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from tests.integration.conftest import free_quorum_port
+from tests.integration.conftest import kraft_cluster_at
 from tests.integration.quorum_nodes import kafka_classpath
 from tests.kafka_requests import ask
 
@@ -39,7 +39,6 @@ from tidegauge_broker.log.dump_verb import dump_log
 from tidegauge_client.cli.main import root
 from tidegauge_lab.local.cluster import LocalCluster
 from tidegauge_lab.local.waiting import holds_within
-from tidegauge_lab.local.wanted import WantedQuorum
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 LIMIT_SECONDS = 60.0
@@ -60,18 +59,8 @@ WRITTEN = (
 @pytest.fixture
 def cluster(tmp_path: Path, next_base_port: Callable[[], int]) -> Iterator[LocalCluster]:
     """Three brokers and three controllers."""
-    made = LocalCluster.create(
-        tmp_path / "cluster",
-        base_port=next_base_port(),
-        settings=SETTINGS,
-        mode="kraft",
-        quorum=WantedQuorum(port=free_quorum_port()),
-    )
-    try:
-        made.up()
+    with kraft_cluster_at(tmp_path / "cluster", next_base_port(), settings=SETTINGS) as made:
         yield made
-    finally:
-        made.down(grace_seconds=0)
 
 
 def verb(cluster: LocalCluster, *words: str) -> None:
