@@ -8,7 +8,7 @@ from typing import Any
 
 
 def with_orders(value: Any) -> Any:
-    """Return plain values with ``orders-0`` for ``story-0``: the browser's cluster calls a scenario's topic orders."""
+    """Return plain values with ``orders-0`` for ``story-0``, the topic of scenarios."""
     if isinstance(value, Mapping):
         return {with_orders(key): with_orders(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -64,7 +64,7 @@ class Broken(NamedTuple):
 
 
 def run_search(search: Callable[[], object], progress: Callable[[], str], output: str) -> Run:
-    """Search with a line of progress; a failure of the search itself, which is no verdict, ends the command."""
+    """Search with a line of progress; a failure of the search itself is no verdict, and ends the command."""
     begun = time.monotonic()
     interrupted = False
     try:
@@ -72,7 +72,7 @@ def run_search(search: Callable[[], object], progress: Callable[[], str], output
             search()
     except KeyboardInterrupt:
         interrupted = True
-    except Exception as problem:  # noqa: BLE001 - whatever it is, it is no verdict on the code under test
+    except Exception as problem:  # noqa: BLE001 - no exception is a verdict on the code under test
         fail(f"The exploration itself failed: {type(problem).__name__}: {problem}", output, exit_code=EXIT_TOOL_FAILED)
     return Run(time.monotonic() - begun, interrupted)
 
@@ -87,7 +87,7 @@ def summary(result: Exploration, of: str, seconds: float) -> str:
 
     Args:
         result: the search's.
-        of: what was searched, with its preposition.
+        of: the explored world, with its preposition.
         seconds: its duration.
     """
     return (
@@ -123,7 +123,7 @@ def print_findings(
     Args:
         result: the search's.
         broken: its violations.
-        max_states: where it would have stopped.
+        max_states: the limit of states.
         interrupted: whether Ctrl-C ended it.
         also_missing: ends the sentence about an interrupted search.
         also_complete: ends the sentence about a complete one.

@@ -312,8 +312,8 @@ def _check(bounds: Bounds, rule: str | OwnRules) -> None:
 def _broken(bounds: Bounds, rule: str | OwnRules, found: Found) -> Broken:
     """Tell a violation, with a picture of its last state."""
     played = Played(bounds, rule, found.schedule)
-    told = tell(found.schedule, played.states)
-    return Broken(found.invariant, len(found.schedule), told, picture(played.states[-1]))
+    words = tell(found.schedule, played.states)
+    return Broken(found.invariant, len(found.schedule), words, picture(played.states[-1]))
 
 
 def _json_of(
